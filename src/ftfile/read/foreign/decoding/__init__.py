@@ -1,1 +1,1 @@
-"""The content of foreign files: plain bytes, lines of them, and rows."""
+"""Decoding of foreign files into plain bytes, lines and rows."""

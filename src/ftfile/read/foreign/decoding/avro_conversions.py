@@ -59,7 +59,7 @@ class Conversion(Protocol):
 
     @property
     def plain(self) -> pa.DataType:
-        """Return the type of the values that `read` takes."""
+        """Return the type of the values that `read` accepts."""
 
     def read(self, array: pa.Array, rows: NDArray[np.int64], misfits: Misfits) -> pa.Array:
         """Return the values as a column; `rows` has the row of each value. Misfits are null."""
@@ -87,7 +87,10 @@ class _Leaf(NamedTuple):
 
 
 class _Struct(NamedTuple):
-    """Of records, and of unions of several types; `places` has the part for each field of the target, if any."""
+    """The conversion of records and of unions of several types.
+
+    `places` contains the part for each field of the target, or None.
+    """
 
     plain: pa.DataType
     target: pa.StructType
@@ -106,7 +109,7 @@ class _Struct(NamedTuple):
 
 
 class _Widened(NamedTuple):
-    """Of a union of two numbers, as the wider one."""
+    """The conversion of a union of two numeric types to the wider type."""
 
     plain: pa.DataType
     parts: tuple[Conversion, ...]
@@ -145,7 +148,7 @@ class _Map(NamedTuple):
 
 
 def _with_last_values(lists: pa.ListArray) -> pa.ListArray:
-    """Return the entries of maps without those whose key has another value behind them, which readers of Avro take."""
+    """Return the entries of maps without repeated keys: Avro readers use the last value of a key."""
     lengths = list_lengths(lists)
     entries = lists.flatten()
     numbers = entries.field("key").dictionary_encode().indices
@@ -167,16 +170,19 @@ class Conversions:
 
     Attributes:
         path: of the file, for errors.
-        is_julian: the file has dates before 1582-10-15, and times before 1900, by the calendar of Spark 2.
+        is_julian: the file has dates before 1582-10-15 and times before 1900 in the calendar of Spark 2.
     """
 
     path: str
     is_julian: bool
 
     def of(self, avro: AvroType, target: pa.DataType, where: str) -> Conversion:
-        """Return the conversion of a type to another one; `SchemaError` if Spark reads no such column.
+        """Return the conversion of a type to another type.
 
         `where` is the path of the value for errors, such as `a.element.b`.
+
+        Raises:
+            SchemaError: Spark cannot read the type as a column of the target type.
         """
         if avro.kind == "union":
             return self._of_union(avro, target, where)
@@ -234,7 +240,7 @@ class Conversions:
         raise self._misfit(avro, target, where)
 
     def _leaf(self, avro: AvroType, target: pa.DataType) -> Values | None:
-        """Return the reader of a type that has no parts; None if the table has no such pair."""
+        """Return the reader of a type without parts; None if the table does not contain the pair of types."""
         if avro.kind == "int":
             return self._of_int(avro, target)
         if avro.kind == "long":
@@ -293,7 +299,7 @@ class Conversions:
 
 
 def _is_narrower(avro: AvroType, target: pa.DataType) -> bool:
-    """Return True for plain numbers as integers of fewer bits, which Spark does not read: all that fit are read."""
+    """Return True for plain numbers as integers of fewer bits. Unlike in Spark, all values that fit are read."""
     return not avro.logical and pa.types.is_signed_integer(target)
 
 
@@ -302,7 +308,7 @@ def _of_bytes(avro: AvroType, target: pa.DataType) -> Values | None:
         return avro_values.Unchanged(target)
     if avro.logical != "decimal" or not pa.types.is_decimal(target):
         return None
-    # As in Spark, digits behind the point are rounded, and digits before it are not lost.
+    # As in Spark, digits after the point are rounded, and digits before it are kept.
     fits = avro.precision - avro.scale <= target.precision - target.scale
     return avro_values.Decimals(avro.precision, avro.scale, target) if fits else None
 
@@ -312,7 +318,11 @@ def _plain_members(parts: Sequence[Conversion]) -> pa.DataType:
 
 
 def place_of(name: str, record: AvroType, prefix: str, path: str) -> int | None:
-    """Return the place of a field of a record, found case aside; None without one, `SchemaError` with several."""
+    """Return the place of a field of a record, found by name ignoring case; None if the field is missing.
+
+    Raises:
+        SchemaError: several fields have this name.
+    """
     places = [place for place, field_name in enumerate(record.names) if field_name.lower() == name.lower()]
     if len(places) > 1:
         spellings = ", ".join(record.names[place] for place in places)
@@ -349,7 +359,7 @@ _SQL = {
 
 
 def _suggested(avro: AvroType) -> str:
-    """Return the type of SQL by which values of a type are read as they are."""
+    """Return the SQL type as which values of a type are read unchanged."""
     if avro.kind == "union":
         members = ", ".join(f"member{number}: {_suggested(member)}" for number, member in enumerate(avro.members))
         return f"STRUCT<{members}>"

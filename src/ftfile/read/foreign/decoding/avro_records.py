@@ -47,11 +47,11 @@ _FIRST_GREGORIAN = b"3.0.0"  # later versions of Spark write the Gregorian calen
 
 
 def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Avro file; fields are found by name, case aside.
+    """Yield the rows of an Avro file. Fields are found by name, ignoring case.
 
     Raises:
         SchemaError: a column cannot be read from its field.
-        SourceError: a value is beyond the type of its column, with `badRecords=fail`.
+        SourceError: a value is outside the range of its column, with `badRecords=fail`.
     """
     del cut
     path = content.planned.path
@@ -65,13 +65,13 @@ def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
         while damage is None:
             try:
                 records_of_blocks = records_of_blocks or iter(import_fastavro().block_reader(plain))
-                # Only behind its end is a block known to be whole.
+                # A block is only known to be complete after its end was read.
                 held += list(next(records_of_blocks))
             except StopIteration:
                 break
             except (ConfigError, CorruptData) as error:
                 damage = error
-            except Exception as error:  # fastavro raises what bad bytes lead to
+            except Exception as error:  # bad bytes can cause any error in fastavro
                 damage = CorruptData(path, "whole blocks of an Avro file", repr(error))
             held_bytes += opened.row.block_bytes(plain.rows, plain.size_bytes)
             if len(held) >= _BATCH_ROWS or held_bytes >= BLOCK_MEMORY_BYTES_MAX // 2:
@@ -83,7 +83,7 @@ def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
 
 
 class _Opened(NamedTuple):
-    """An Avro file whose blocks follow, with the schema by which they are read."""
+    """The header of an Avro file, with the schema for reading its blocks."""
 
     avro: AvroType
     plain: Any
@@ -109,21 +109,21 @@ def _opened(file: BinaryIO, path: str) -> _Opened:
 
 
 def _is_julian(metadata: Mapping[bytes, bytes]) -> bool:
-    """Return True if Spark reads old dates and times of a file by the calendar of Spark 2."""
+    """Return True if Spark reads old dates and times of a file in the calendar of Spark 2."""
     version = metadata.get(_VERSION_KEY)
     return version is not None and (version < _FIRST_GREGORIAN or LEGACY_KEY.encode() in metadata)
 
 
 @dataclass
 class _RecordReader:
-    """The reader of the records of a file, which counts them."""
+    """The reader of the records of one file. It counts the records for errors."""
 
     avro: AvroType
     schema: pa.Schema
     decoding: FileDecoding
     table: Conversions
     _conversions: list[tuple[int, Conversion] | None] = field(default_factory=list)
-    _corrupt: int | None = None  # the place of the column for bad records
+    _corrupt: int | None = None  # place of the column for bad records
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class _RecordReader:
                 self._corrupt = place
 
     def batch(self, records: list[dict[str, Any]]) -> pa.RecordBatch:
-        """Return the rows of the next records, bad ones as the options say."""
+        """Return the rows of the next records. Bad records are treated as in the options."""
         misfits, rows = Misfits(), np.arange(len(records))
         columns = []
         for column, conversion in zip(self.schema, self._conversions, strict=True):
@@ -181,9 +181,9 @@ class _RecordReader:
     def _with_texts(
         self, batch: pa.RecordBatch, records: list[dict[str, Any]], is_good: NDArray[np.bool_], corrupt: int
     ) -> pa.RecordBatch:
-        """Return all rows, bad ones with the text of their records only."""
+        """Return all rows. Rows of bad records contain only the text of the record."""
         texts = [None if is_good[number] else self._text(record) for number, record in enumerate(records)]
-        # An index that is null takes a null.
+        # A null index makes `take` return null.
         good = pa.array(np.arange(len(records)), mask=~is_good)
         columns = [column.take(good) for column in batch.columns]
         columns[corrupt] = pa.array(texts, pa.string())

@@ -1,4 +1,4 @@
-"""The types of an Avro file, with the names resolved, and a schema that reads the same bytes as plain values."""
+"""The types of an Avro file with resolved names, and a schema that reads the same bytes as plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-# The logical types that readers of Avro apply to a type; any other combination is the type without a logical type.
+# The logical types that Avro readers apply to a type. A type with another logical type is read without it.
 _LOGICAL = {
     "int": {"date", "time-millis"},
     "long": {
@@ -75,7 +75,7 @@ def _parsed(schema: Any, namespace: str, named: dict[str, AvroType]) -> AvroType
     items = _ITEMS.get(kind) if isinstance(kind, str) else None
     if items is not None:
         return AvroType(kind, parts=[_parsed(schema[items], namespace, named)])
-    if kind in ("record", "error", "enum", "fixed"):  # not a set: it may be a schema, which has no hash
+    if kind in ("record", "error", "enum", "fixed"):  # not a set: a schema cannot be hashed
         return _parsed_named(schema, namespace, named)
     parsed = _parsed(kind, namespace, named)
     if isinstance(kind, str) and kind in _PRIMITIVE:
@@ -122,11 +122,12 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def plain_schema(avro: AvroType) -> Any:  # noqa: ANN401 - JSON
-    """Return a schema by which fastavro reads the same bytes as numbers, bytes, lists and dictionaries.
+    """Return a schema with which fastavro reads the same bytes as numbers, bytes, lists and dictionaries.
 
-    Strings are bytes, symbols of an enum their numbers, and maps arrays of records with `key` and `value`. The fields
-    of records are `f0`, `f1` and so on. A union of several types has records of one field, `m0`, `m1` and so on, by
-    which readers see the branch: Avro stores a record of one field as this field.
+    Strings become bytes, and symbols of an enum become their numbers. Maps become arrays of records with `key` and
+    `value`. The fields of records are named `f0`, `f1` and so on. The branches of a union of several types become
+    records with one field, named `m0`, `m1` and so on, which shows readers the branch. Avro stores a record of one
+    field like the field.
     """
     return _Plain().schema(avro)
 
@@ -179,9 +180,9 @@ class _Plain:
 
 
 def shown(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
-    """Return a value that was read by `plain_schema` as JSON has it, for people.
+    """Return a value that was read with `plain_schema` as JSON for error texts.
 
-    Times and decimals are as stored: times are numbers, decimals and other bytes hexadecimal.
+    Values are shown as stored: times are numbers, and decimals and other bytes are hexadecimal.
     """
     if value is None:
         return None

@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    # The values, null where the mask is True.
+    # The values, which are null where the mask is True.
     Read: TypeAlias = tuple[pa.Array, NDArray[np.bool_]]
 
 
-DECIMAL_BYTES_MAX = 64  # more than a decimal of 38 digits takes; the rest can only be copies of the sign
+DECIMAL_BYTES_MAX = 64  # more bytes than a decimal of 38 digits needs; the other bytes can only be copies of the sign
 _INT = (-(1 << 31), (1 << 31) - 1)
 _LONG = (-(1 << 63), (1 << 63) - 1)
 _MILLIS_PER_DAY, _MICROS_PER_DAY, _MICROS_PER_MILLI, _NANOS_PER_MICRO = 86_400_000, 86_400_000_000, 1000, 1000
 _DECIMAL_BYTES = 16
 _WIDE_DIGITS = 76
 
-# In days and microseconds since 1970. Files of Spark 2 have older values by the calendar that Java's `Date` has, in
+# In days and microseconds since 1970. Files of Spark 2 store older values in the calendar of Java's `Date`. It has
+# Julian days before 1582-10-15, and the local mean time of a zone before 1900.
 # which Julian days come before 1582-10-15, and the clocks of a zone before 1900 by its local mean time.
 _FIRST_GREGORIAN_DAY = -141_427
 FIRST_MICROS = _LONG[0]
@@ -55,7 +56,7 @@ class Unchanged(NamedTuple):
 
 
 class Integers(NamedTuple):
-    """Integers as narrower or wider ones, or as `DOUBLE`."""
+    """Integers as narrower or wider integers, or as `DOUBLE`."""
 
     target: pa.DataType
     of_int: bool
@@ -104,7 +105,7 @@ def _is_text(value: bytes) -> bool:
 
 
 class Dates(NamedTuple):
-    """Days since 1970; `julian`, by the calendar of Spark 2."""
+    """Days since 1970. If `julian`, they are in the calendar of Spark 2."""
 
     julian: bool
 
@@ -115,7 +116,7 @@ class Dates(NamedTuple):
 
 
 class DatesOfMillis(NamedTuple):
-    """Milliseconds since 1970 as dates, as by Spark: whole days, towards 1970."""
+    """Milliseconds since 1970 as dates. As in Spark, they are rounded toward 1970 to whole days."""
 
     def read(self, array: pa.Array) -> Read:
         """Return plain values as values of the type."""
@@ -126,7 +127,7 @@ class DatesOfMillis(NamedTuple):
 
 
 class Midnights(NamedTuple):
-    """Days since 1970 as timestamps without a zone; `julian`, by the calendar of Spark 2."""
+    """Days since 1970 as timestamps without a zone. If `julian`, they are in the calendar of Spark 2."""
 
     julian: bool
 
@@ -144,22 +145,23 @@ def _days(array: pa.Array, *, julian: bool) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _from_julian(days: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return days since 1970 as those of the same date in the Gregorian calendar, where they are of the Julian one.
+    """Return days since 1970, with days of the Julian calendar replaced by Gregorian days of the same date.
 
-    As in Spark, February 29 of a year that has none is March 1.
+    As in Spark, February 29 becomes March 1 in a year without it.
     """
     since = days + (_JULIAN_DAY_OF_1970 - _JULIAN_DAY_0000_03_01)
     four_years, rest = np.divmod(since, _DAYS_OF_4_YEARS)
     of_four = np.minimum(rest // _DAYS_OF_YEAR, 3)
-    year = 4 * four_years + of_four  # which begins on March 1
+    year = 4 * four_years + of_four  # begins on March 1
     day_of_year = rest - _DAYS_OF_YEAR * of_four
-    # February 29 is the last day of such a year. If the Gregorian year has none, this is the first of the next year.
+    # February 29 is the last day of such a year. If the Gregorian year has none, this is the first day of the next
+    # year.
     gregorian = _DAYS_OF_YEAR * year + year // 4 - year // 100 + year // 400 + day_of_year + _GREGORIAN_DAY_0000_03_01
     return np.where(days < _FIRST_GREGORIAN_DAY, gregorian, days)
 
 
 class Timestamps(NamedTuple):
-    """Times since 1970 in a unit; those before `first_micros` are not read."""
+    """Times since 1970 in a unit. Times before `first_micros` are refused."""
 
     target: pa.DataType
     unit: str
@@ -178,7 +180,7 @@ class Timestamps(NamedTuple):
 
 
 class Decimals(NamedTuple):
-    """Decimals in bytes; as by Spark, digits behind the scale of the target are rounded."""
+    """Decimals in bytes. As in Spark, digits after the scale of the target are rounded."""
 
     precision: int
     scale: int
@@ -187,7 +189,7 @@ class Decimals(NamedTuple):
     def read(self, array: pa.Array) -> Read:
         """Return plain values as values of the type."""
         digits = self.precision - self.scale
-        target_digits = min(digits + 1, self.target.precision - self.target.scale)  # rounding adds one digit at most
+        target_digits = min(digits + 1, self.target.precision - self.target.scale)  # rounding adds at most one digit
         little, fits = _little_endian(array)
         valid = is_valid(array)
         wide = from_numpy(little.reshape(-1).view("V16"), pa.decimal128(38, self.scale), valid & fits)
@@ -209,7 +211,7 @@ def _only(array: pa.Array, mask: pa.Array) -> pa.Array:
 
 
 def _little_endian(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return numbers of any length as 16 bytes each, and which of them fit."""
+    """Return numbers of any length as 16 bytes each, and for each number True if it fits."""
     offsets, data = string_parts(array)
     lengths = np.where(is_valid(array), np.diff(offsets), 0)
     little = np.zeros((len(array), _DECIMAL_BYTES), np.uint8)
@@ -231,7 +233,7 @@ def _little_endian(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_
 
 
 def _outside(array: pa.Array, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return numbers, 0 for those outside of bounds, and which are outside."""
+    """Return numbers, with 0 for numbers outside the bounds, and for each number True if it is outside."""
     values = values_of(array, np.int64)
     bad = is_valid(array) & ((values < low) | (values > high))
     return np.where(bad | ~is_valid(array), 0, values), bad

@@ -1,4 +1,4 @@
-"""The closed table of the types in columnar files, the types as which they are read, and the conversion of values."""
+"""The table of supported types in columnar files, the types as which they are read, and their conversions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Convert: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
-# The errors of a conversion where a value does not fit; pyarrow.ArrowInvalid is a ValueError.
+# The errors of a conversion if a value does not fit. pyarrow.ArrowInvalid is a ValueError.
 MISFIT = (ValueError,)
 
-_FLOAT_BITS, _DOUBLE_BITS = 24, 53  # of integers that all are exact
-_INTEGER_DIGITS = 20  # of the greatest unsigned number
+_FLOAT_BITS, _DOUBLE_BITS = 24, 53  # bits of integers that are all exact
+_INTEGER_DIGITS = 20  # digits of the greatest unsigned number
 
 
 def _same(array: pa.Array, _: pa.DataType) -> pa.Array:
@@ -37,14 +37,14 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return texts whose bytes were checked: Arrow's readers of Parquet and ORC do not check them."""
+    """Return texts with validated bytes: Arrow's readers of Parquet and ORC do not validate them."""
     if pa.types.is_string(array.type):
         array.validate(full=True)
     return array.cast(target)
 
 
 def _decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # Where a value with zeros appended has more than 128 bits, Arrow's direct cast returns another value.
+    # If a value with appended zeros has more than 128 bits, Arrow's direct cast returns another value.
     added = max(target.scale - array.type.scale, 0)
     return array.cast(pa.decimal256(array.type.precision + added, array.type.scale + added)).cast(target)
 
@@ -63,17 +63,17 @@ def _float_of_double(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _floored(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # A cast would cut times before 1970 toward zero. Spark cuts them toward the past.
+    # A cast would round times before 1970 toward zero. Spark rounds them down.
     return pc.floor_temporal(array, unit="microsecond").cast(target)
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Types in files, types as which they are read, and the values that are read."""
+    """Types in files, the types as which they are read, and the values that can be read."""
 
     stored: tuple[str, ...]
     target: tuple[str, ...]
-    values: str  # as docs/reading-files.md has it
+    values: str  # as shown in docs/reading-files.md
     convert: Convert
     formats: tuple[str, ...] = ("parquet", "orc", "arrow")
 
@@ -104,7 +104,7 @@ CASTS = (
     Cast((_DECIMAL, _WHOLE), (_DECIMAL,), "values with room for all digits", _decimal),
     Cast((_WHOLE,), _INTEGERS, "values in the range of the type", _cast),
     Cast(("STRING",), ("STRING",), "text in UTF-8", _text),
-    # From ORC, Spark reads binary values as texts of hexadecimal digits.
+    # From ORC, Spark reads binary values as hexadecimal text.
     Cast(("BINARY",), ("STRING",), "text in UTF-8", _text, _NOT_ORC),
     Cast(("STRING", "BINARY", "fixed-size binary"), ("BINARY",), _ALL, _cast),
     Cast(("DATE",), ("DATE",), _ALL, _same),
@@ -118,7 +118,7 @@ CASTS = (
         _floored,
         _NOT_ORC,
     ),
-    # So Spark stores this type in ORC.
+    # Spark stores this type in ORC in this way.
     Cast(("BIGINT",), (_WALL_CLOCK,), "all, as microseconds", _cast, ("orc",)),
     Cast((_INSTANT, _INSTANT_NS), (_INSTANT,), "all, cut off to microseconds", _floored, ("orc",)),
     Cast((_WALL_CLOCK, _WALL_CLOCK_NS), (_INSTANT, _WALL_CLOCK), "all, cut off to microseconds", _floored, ("orc",)),
@@ -153,7 +153,7 @@ _NAMES = {
 
 
 def _name(kind: pa.DataType) -> str:
-    """Return the name of a type in the table; one that is not there for types that are not read."""
+    """Return the name of a type in the table; for unsupported types, a name that the table does not contain."""
     if pa.types.is_decimal(kind):
         return _WHOLE if kind.scale == 0 else _DECIMAL
     if pa.types.is_timestamp(kind):
@@ -165,7 +165,7 @@ def _name(kind: pa.DataType) -> str:
 
 
 def convert_of(file_format: str, stored: pa.DataType, target: pa.DataType) -> Convert | None:
-    """Return the conversion of values of a type that is not nested; None if there is none without another value."""
+    """Return the conversion of a type that is not nested; None if it would change values."""
     if pa.types.is_null(stored) and not pa.types.is_nested(target):
         return _cast
     name = _DECIMAL if pa.types.is_decimal(target) else _name(target)
@@ -181,9 +181,9 @@ _PLAIN_TYPES = {
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without the layouts of Arrow: dictionaries, views, large ones, and lists of a fixed size.
+    """Return a type without Arrow's layouts: dictionaries, views, large types, and lists of a fixed size.
 
-    A column of an extension type has the type of its storage. Arrow does not cast extension types within others.
+    A column of an extension type has the type of its storage. Arrow does not cast nested extension types.
     """
     if isinstance(kind, pa.BaseExtensionType):
         return _plain_part(kind.storage_type)
@@ -207,8 +207,8 @@ class ColumnCast:
     """The conversion of one column, decided once per file."""
 
     file_format: str
-    plain: pa.DataType  # the type in the file, as `plain_type` has it
-    spelled: pa.DataType  # the requested type, with the file's spelling of fields
+    plain: pa.DataType  # the type in the file, from `plain_type`
+    spelled: pa.DataType  # the requested type, with the spelling of fields in the file
     target: pa.DataType
     times: StoredTimes
 
@@ -221,7 +221,11 @@ class ColumnCast:
         target: pa.DataType,
         times: StoredTimes,
     ) -> ColumnCast:
-        """Return the conversion of a column; `SchemaError` with the types if the table has none."""
+        """Return the conversion of a column.
+
+        Raises:
+            SchemaError: the table does not contain a conversion for the types.
+        """
         plain = plain_type(stored)
         spelled = _spelled(plain, target)
         problems = [*_problems(file_format, column, plain, spelled, times)]
@@ -237,12 +241,12 @@ class ColumnCast:
         return cls(file_format, plain, spelled, target, times)
 
     def __call__(self, array: pa.Array) -> pa.Array:
-        """Return the values of a column; `MISFIT` if one does not fit."""
+        """Return the values of a column; raises `MISFIT` if a value does not fit."""
         values = rebuild(self.as_plain(array), self.spelled, self._leaf)
         return values if self.spelled == self.target else values.view(self.target)
 
     def as_plain(self, array: pa.Array) -> pa.Array:
-        """Return values as a file has them, in their plain type."""
+        """Return the values of the file in their plain type."""
         return array if array.type == self.plain else array.cast(self.plain)
 
     def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -255,7 +259,7 @@ class ColumnCast:
 def _problems(
     file_format: str, column: str, stored: pa.DataType, target: pa.DataType, times: StoredTimes
 ) -> Iterator[str]:
-    """Yield a text for each pair of types, nested ones too, that the table does not have."""
+    """Yield a text for each pair of types, also of nested types, without a conversion in the table."""
     pairs = _pairs_within(stored, target)
     if pairs is not None:
         for name, stored_part, target_part in pairs:
@@ -267,7 +271,7 @@ def _problems(
 
 
 def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[tuple[str, pa.DataType, pa.DataType]] | None:
-    """Return name and types of the parts of two nested types; None for types that are not nested alike."""
+    """Return names and types of the parts of two nested types; None if the types are not nested in the same way."""
     if pa.types.is_struct(stored) and pa.types.is_struct(target):
         types = {field.name: field.type for field in stored}
         return [(field.name, types[field.name], field.type) for field in target if field.name in types]
@@ -279,7 +283,7 @@ def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[tuple[str, p
 
 
 def _spelled(stored: pa.DataType, target: pa.DataType) -> pa.DataType:
-    """Return a requested type with the spelling of its fields in the file; they are matched by name, case aside."""
+    """Return a requested type with the file's spelling of its fields, which are matched by name ignoring case."""
     if pa.types.is_struct(stored) and pa.types.is_struct(target):
         in_file = {field.name: field for field in stored}
         in_any_case = {field.name.lower(): field for field in stored}

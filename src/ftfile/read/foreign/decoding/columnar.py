@@ -1,4 +1,4 @@
-"""The rows of foreign files in columns: Parquet, ORC and Arrow."""
+"""The rows of foreign files in the columnar formats Parquet, ORC and Arrow."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _EXPECTED = {"arrow": "an Arrow file", "orc": "an ORC file", "parquet": "a Parqu
 
 
 class Described(NamedTuple):
-    """The columns of a file, and how each one has dates and times."""
+    """The columns of a file, and how each column stores dates and times."""
 
     schema: pa.Schema
     times: dict[str, StoredTimes]
-    far: OrcTail | None = None  # of a file with times that Arrow does not read
+    far: OrcTail | None = None  # for a file with times that Arrow cannot read
 
 
 def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in columns, as its format reads them; columns are found by name, case aside."""
+    """Yield the rows of a columnar file with the reader of its format. Columns are found by name, ignoring case."""
     del cut
     name, path = decoding.file_format, content.planned.path
     with content.as_file() as file:
@@ -50,7 +50,7 @@ def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
             raise SchemaError(f"{path!r}: {error}") from error
         except MemoryError:
             raise
-        except (pa.ArrowException, OSError, ValueError) as error:  # pyarrow's errors about bytes are OSErrors
+        except (pa.ArrowException, OSError, ValueError) as error:  # pyarrow raises an OSError for damaged bytes
             raise CorruptData(path, _EXPECTED[name], str(error)) from error
         stored = pa.schema([described.schema.field(column) for column, cast in casts if cast is not None])
         reader = ColumnsReader(path, schema, casts, decoding)
@@ -90,7 +90,7 @@ def _described_orc(file: BinaryIO, schema: pa.Schema, zone: str) -> Described:
 
 
 def _casts(file_format: str, described: Described, schema: pa.Schema) -> list[tuple[str, ColumnCast | None]]:
-    """Return the name in a file and the conversion of each column; None for a column that the file does not have."""
+    """Return the name in the file and the conversion of each column; None for a column that is missing in the file."""
     in_file = described.schema
     casts: list[tuple[str, ColumnCast | None]] = []
     for name, field in zip(recorded_names(in_file.names, schema.names), schema, strict=True):

@@ -1,6 +1,7 @@
-"""CSV records as rows, one a line, or of a whole file: those that every parser reads alike at once, others one by one.
+"""CSV records as rows, one for each line or from a whole file.
 
-Every field is read as text first, so that the row of a line depends on that line alone.
+Records that every parser reads the same way are parsed together, and all other records one by one. Every field is read
+as text first, so that the row of a line depends only on this line.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.settings import FileDecoding
 
 
-_BLANK_MAX = ord(" ")  # Java trims all of these
+_BLANK_MAX = ord(" ")  # Java trims all these characters
 _NEWLINE = ord("\n")
 _MARK = "\ufeff"
 _SHOWN_CHARS = 200
-# Hexadecimal integers, and offsets behind a time without seconds or of more than 18 hours: pyarrow's parser takes them.
+# pyarrow's parser accepts hexadecimal integers, and offsets after a time without seconds or of more than 18 hours.
 _OTHERWISE = (
     r"0[xX][0-9a-fA-F]|[T ][0-9]{2}(:[0-9]{2})?(Z|[+-][0-9])|"
     r"[:.][0-9]+[+-](19|[2-9][0-9]|18:?(0[1-9]|[1-5][0-9]))"
@@ -55,9 +56,10 @@ _OTHERWISE = (
 
 
 def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cut; a blank line, and a comment, are none.
+    """Yield the rows of a cut. Blank lines and comments have no rows.
 
-    With a header, columns are found by the names in it, case aside; else they are those of the schema in its order.
+    With a header, columns are found by its names, ignoring case. Without a header, the fields are in the order of the
+    schema.
     """
     names, header_end = own_columns(schema, decoding).names, 0
     if decoding.header:
@@ -74,7 +76,7 @@ def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileD
 def multi_line_csv(
     content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file of CSV whose quoted fields may have line ends."""
+    """Yield the rows of a CSV file whose quoted fields may contain line ends."""
     del cut
     text = as_java_reads(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK)
     text = with_line_feeds(text, content.planned.path)
@@ -90,7 +92,7 @@ def multi_line_csv(
 
 
 def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], int] | None:
-    """Return the names in the first line that is no comment, and where it ends; None if there is none yet."""
+    """Return the names in the first line that is not a comment, and the end of the line; None if it is missing."""
     end = 0
     for block in first_lines(content, decoding.separator):
         for line in block.split(decoding.separator)[:-1]:
@@ -102,7 +104,11 @@ def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], i
 
 
 def _names(header: str, decoding: FileDecoding, path: str) -> list[str]:
-    """Return the names in a header; `CorruptData` if a quote in it is wrong."""
+    """Return the names in a header.
+
+    Raises:
+        CorruptData: a quote in the header is wrong.
+    """
     try:
         return [name or "" for name in fields_of(header, decoding)]
     except ValueError as error:
@@ -110,12 +116,12 @@ def _names(header: str, decoding: FileDecoding, path: str) -> list[str]:
 
 
 def has_fields(text: str, decoding: FileDecoding) -> bool:
-    """Return True for a record that is neither blank nor a comment."""
+    """Return True for a record that is not blank and not a comment."""
     return bool(text.strip()) and not (decoding.comment and text.startswith(decoding.comment))
 
 
 class CsvRows:
-    """Reads lines, whose fields have these names, with the columns of a schema."""
+    """Reads lines with the columns of a schema; `names` are the names of their fields."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str], decoding: FileDecoding) -> None:
         self._stand_in = ""
@@ -127,7 +133,7 @@ class CsvRows:
         self._direct = self._types_read_at_once()
 
     def _types_read_at_once(self) -> dict[str, pa.DataType]:
-        """Return the columns, by their numbers, whose values pyarrow's parser reads as `read_texts` does."""
+        """Return the types of the columns, by number, whose values pyarrow's parser reads like `read_texts`."""
         if self._decoding.null_value:
             return {}
         fields = zip(self._places, self._schema, strict=True)
@@ -138,7 +144,7 @@ class CsvRows:
         }
 
     def rows(self, lines: Lines) -> Rows:
-        """Return the rows of a block of lines in UTF-8 without carriage returns at their ends."""
+        """Return the rows of a block of UTF-8 lines without carriage returns at their ends."""
         rows = Rows()
         self._stand_in = lines.stand_in
         is_record = ~self._is_blank(lines)
@@ -166,7 +172,7 @@ class CsvRows:
         return rows
 
     def _is_blank(self, lines: Lines) -> NDArray[np.bool_]:
-        """Return which lines are comments or have nothing but blanks."""
+        """Return for each line True if it is a comment or contains only blanks."""
         first = lines.bytes[lines.starts]
         blank = first <= _BLANK_MAX
         for number in np.flatnonzero(blank & (first != _NEWLINE)):
@@ -177,7 +183,7 @@ class CsvRows:
         return blank
 
     def _is_odd(self, lines: Lines) -> NDArray[np.bool_]:
-        """Return which lines not every parser reads alike: by their quotes, or a carriage return within."""
+        """Return for each line True if parsers may differ on it, because of its quotes or a carriage return in it."""
         odd = np.zeros(len(lines), np.bool_)
         data, decoding = lines.bytes, self._decoding
         if b"\r" in lines.block:
@@ -196,11 +202,11 @@ class CsvRows:
         if is_half.any():
             odd |= is_half
             quotes = quotes[~np.repeat(is_half, counts)]
-        # Of the others, every second quote closes what the one before it content.
+        # In all other lines, every second quote closes the content after the previous quote.
         outside = np.zeros(256, np.bool_)
         outside[[ord(decoding.sep), _NEWLINE, *([ord(decoding.quote)] if is_doubled else [])]] = True
         opening, closing = quotes[::2], quotes[1::2]
-        # A line feed is before the first line, too: the last byte of all.
+        # The first line also has a line feed before it: index -1 is the last byte of the block.
         self._mark(odd, lines, opening[~outside[data[opening - 1]]])
         self._mark(odd, lines, closing[~outside[data[closing + 1]]])
         return odd
@@ -219,7 +225,7 @@ class CsvRows:
                 if not _all_finite(parsed):
                     parsed, wrong = self._parsed(data, {})
             except pa.ArrowInvalid:
-                # Values are spelled in another way, as they likely are in the rest of the file.
+                # The values have another spelling, probably also in the rest of the file.
                 self._direct = {}
                 parsed, wrong = self._parsed(data, {})
         else:
@@ -231,7 +237,7 @@ class CsvRows:
         self._take(rows, columns, right)
 
     def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, dict[int, int]]:
-        """Return all fields of lines, as text but for some columns; and other widths by line."""
+        """Return all fields of lines, as text or as `types`, and the field counts of lines with a wrong count."""
         decoding, names = self._decoding, list(map(str, range(self._width)))
         wrong: dict[int, int] = {}
 
@@ -264,7 +270,8 @@ class CsvRows:
         except pa.ArrowInvalid as error:
             if types:
                 raise
-            # As text, every line is taken or skipped: only the memory for an error about a long one is missing.
+            # As text, every line is accepted or skipped. The only possible error is missing memory for the error about
+            # a long line.
             raise MemoryError("to parse a line") from error
         return parsed, wrong
 
@@ -272,7 +279,7 @@ class CsvRows:
         return f"{found} fields instead of {self._width}"
 
     def _take(self, rows: Rows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
-        """Take the rows of fields as text, in halves where they cannot be read together."""
+        """Add the rows of fields as text. If they cannot be read together, they are halved."""
 
         def take(start: int, end: int) -> None:
             piece = [column.slice(start, end - start) for column in columns]
@@ -288,7 +295,7 @@ class CsvRows:
 
     def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if not pa.types.is_string(texts.type):
-            return texts  # read by pyarrow's parser already
+            return texts  # already read by pyarrow's parser
         if self._decoding.null_value:
             is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
             texts = pc.if_else(is_null, None, texts)
@@ -298,25 +305,25 @@ class CsvRows:
 
 
 def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:
-    """Return True for types that pyarrow's parser reads as casting texts does, where no blanks are around them."""
+    """Return True for types that pyarrow's parser reads like a cast of texts, if no blanks are around values."""
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         return decoding.times.is_iso(kind)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def _is_read_otherwise(data: bytes) -> bool:
-    """Return True if lines may have a value that pyarrow's parser takes, and Spark does not."""
+    """Return True if lines may contain a value that pyarrow's parser accepts and Spark does not."""
     block = pa.array([data], pa.large_binary())
     return bool(pc.match_substring_regex(block, _OTHERWISE)[0].as_py())
 
 
 def _all_finite(parsed: pa.Table) -> bool:
-    """Return True if no number is infinite or NaN, whose spelling is of importance."""
+    """Return True if all numbers are finite; the spelling of infinite numbers and NaN must be checked."""
     return all(all_finite(column) for column in parsed.columns if pa.types.is_floating(column.type))
 
 
 def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
-    """Return True if a blank is beside a separator, a line end or a quote; pyarrow's parser trims numbers."""
+    """Return True if a blank is next to a separator, a line end or a quote; pyarrow's parser trims numbers."""
     blanks = [blank for blank in b" \t" if blank != ord(decoding.sep)]
     if not any(bytes([blank]) in lines.block for blank in blanks):
         return False
@@ -327,10 +334,10 @@ def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
 
 
 def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
-    """Return the fields of a record; None for one that is empty, and not quoted unless `nullValue` is empty, too.
+    """Return the fields of a record; None for an empty field, except for a quoted one with a `nullValue`.
 
     Raises:
-        ValueError: a quote is not closed, or not escaped where Spark's parser takes it for another one.
+        ValueError: a quote is not closed, or is not escaped where Spark's parser reads it in another way.
     """
     fields: list[str | None] = []
     position = 0
@@ -349,7 +356,7 @@ def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
 
 
 def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
-    """Return the value that begins with a quote, and where it ends; raises as `fields_of`."""
+    """Return the value that begins with a quote, and its end; raises as `fields_of`."""
     quote, sep, escape = decoding.quote, decoding.sep, decoding.escape
     pieces: list[str] = []
     position = start + 1
@@ -372,13 +379,13 @@ def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
             break
     else:
         raise ValueError(f"the quote at {start} is not closed")
-    # A quote within that is not escaped: then quotes are characters like others.
+    # This quote is not escaped, so all quotes of the field are ordinary characters.
     end = text.find(sep, position)
     end = len(text) if end < 0 else end
     rest = text[position:end]
     closes_after_blank = text[position + 1 : position + 2].isspace() and rest.rstrip().endswith(quote)
     if closes_after_blank or (escape != quote and (escape in rest or rest.rstrip().endswith(2 * quote))):
-        # Spark's parser moves or drops quotes there.
+        # Spark's parser moves or drops quotes in such fields.
         raise ValueError(f"the quote at {position} is not escaped")
     return quote + "".join(pieces) + rest, end
 

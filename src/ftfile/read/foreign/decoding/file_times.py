@@ -1,4 +1,4 @@
-"""The calendars and clocks of a file's dates and times, as the ends of ORC and Parquet files have them."""
+"""The calendars and clocks of a file's dates and times, from the metadata of ORC and Parquet files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _GREGORIAN, _WRITER_IN_CPP = 2, 1
 
 _SPARK_VERSION, _SPARK_ZONE = b"org.apache.spark.version", b"org.apache.spark.timeZone"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-_FIRST_GREGORIAN, _FIRST_GREGORIAN_INT96 = b"3.0.0", b"3.1.0"  # versions of Spark, which compares them as texts
+_FIRST_GREGORIAN, _FIRST_GREGORIAN_INT96 = b"3.0.0", b"3.1.0"  # versions of Spark, which Spark compares as texts
 
 
 def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
-    """Return how an ORC file stores dates and times; `zone` is the one by whose clocks they are read."""
+    """Return how an ORC file stores dates and times; `zone` is the zone in which they are read."""
     facts = first_values(tail.footer)
     dates: Calendar = "hybrid"
     if facts.get(_FOOTER_CALENDAR) == _GREGORIAN:
         dates = "gregorian"
     elif facts.get(_FOOTER_WRITER, 0) == _WRITER_IN_CPP:
-        dates = "unknown"  # it writes Gregorian dates, which Spark takes for hybrid ones
+        dates = "unknown"  # this writer stores Gregorian dates, which Spark reads as hybrid dates
     zone = _name(zone)
     zones = {""}
     if tail.is_decompressed():
@@ -48,7 +48,7 @@ def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
 
 
 def parquet_times(parquet: pq.ParquetFile) -> dict[str, StoredTimes]:
-    """Return how each column of a Parquet file has dates and times."""
+    """Return how each column of a Parquet file stores dates and times."""
     metadata = parquet.metadata.metadata or {}
     columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
     int96 = {column.path.partition(".")[0] for column in columns if column.physical_type == "INT96"}
@@ -65,7 +65,7 @@ def _parquet_calendar(metadata: Mapping[bytes, bytes], first_gregorian: bytes, l
     version = metadata.get(_SPARK_VERSION)
     if version is None or (version >= first_gregorian and legacy not in metadata):
         return "gregorian"
-    # Spark converts times by the offsets that zones had in older classes of Java, which Python does not have.
+    # Spark converts times with the zone offsets of Java's older classes, which Python does not have.
     return "hybrid" if metadata.get(_SPARK_ZONE, b"").decode() in UTC_NAMES else "unknown"
 
 

@@ -19,12 +19,13 @@ _SHOWN_CHARS = 80
 _SPACE = re.compile(r"[ \t\r\n]*")
 _INTEGER = re.compile(r"-?[0-9]+")
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_DIGITS_MAX = 1000  # of a number: Spark's parser refuses more
-_WORDS = {"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"}  # that Spark takes for floating-point numbers
+_DIGITS_MAX = 1000  # digits of a number: Spark's parser refuses more
+# values that Spark accepts for floating-point numbers
+_WORDS = {"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"}
 
 
 class _Number(str):
-    """A number as it is spelled."""
+    """A number with its spelling."""
 
     __slots__ = ()
 
@@ -35,7 +36,7 @@ def _spelled_number(text: str) -> _Number:
     return _Number(text)
 
 
-# With numbers as they are spelled.
+# A decoder that keeps the spelling of numbers.
 _decode = json.JSONDecoder(parse_int=_spelled_number, parse_float=_spelled_number, parse_constant=_Number).raw_decode
 
 
@@ -47,14 +48,14 @@ def _check_names(members: list[tuple[str, Any]]) -> None:
             raise ValueError(f"half a surrogate pair in the name {name!a}") from error
 
 
-# Spark refuses such names, also of fields that it does not read.
+# Spark refuses such names, also of fields that are not requested.
 _decode_with_names_checked = json.JSONDecoder(object_pairs_hook=_check_names, parse_int=str).raw_decode
 
 
 class _Value(NamedTuple):
-    """A value as Python's parser returns it, and where it is in the text."""
+    """A value from Python's parser, and its place in the text."""
 
-    parsed: Any  # of an object or an array an empty one: its values are read from the text
+    parsed: Any  # empty for an object or an array, whose values are read from the text
     text: str
     start: int
     end: int
@@ -65,12 +66,12 @@ class _Value(NamedTuple):
 
 
 def objects_of(text: str, kind: pa.StructType) -> list[Any]:
-    """Return the object of a document, or the objects of its array, as pyarrow takes them for a type.
+    """Return the object of a document, or the objects of its array, as pyarrow accepts them for a type.
 
-    A field that is repeated has its last value, as in Spark.
+    A repeated field has its last value, as in Spark.
 
     Raises:
-        ValueError: the text is not JSON, or a value is not of the type of its column.
+        ValueError: the text is not JSON, or a value does not have the type of its column.
     """
     start = behind_space(text, 0)
     document = _value_at(text, start)
@@ -83,7 +84,7 @@ def objects_of(text: str, kind: pa.StructType) -> list[Any]:
 
 
 def behind_space(text: str, position: int) -> int:
-    """Return where the white space ends that begins at a position."""
+    """Return the end of the white space that begins at a position."""
     match = _SPACE.match(text, position)
     assert match is not None, "it matches nothing, too"
     return match.end()
@@ -92,12 +93,12 @@ def behind_space(text: str, position: int) -> int:
 def _value_at(text: str, start: int) -> _Value:
     parsed, end = _decode(text, start)
     if isinstance(parsed, (dict, list)):
-        parsed = type(parsed)()  # a long text in it would be in memory twice
+        parsed = type(parsed)()  # a long text in the error would be in memory twice
     return _Value(parsed, text, start, end)
 
 
 def _items(array: _Value) -> Iterator[_Value]:
-    """Yield the values of an array, which the parser has read before."""
+    """Yield the values of an array that the parser has already read."""
     position = behind_space(array.text, array.start + 1)
     while array.text[position] != "]":
         item = _value_at(array.text, position)
@@ -108,7 +109,7 @@ def _items(array: _Value) -> Iterator[_Value]:
 
 
 def _members(outer: _Value) -> Iterator[tuple[str, _Value]]:
-    """Yield names and values of an object, which the parser has read before."""
+    """Yield names and values of an object that the parser has already read."""
     position = behind_space(outer.text, outer.start + 1)
     while outer.text[position] != "}":
         name, end = _decode(outer.text, position)
@@ -121,7 +122,11 @@ def _members(outer: _Value) -> Iterator[tuple[str, _Value]]:
 
 
 def _typed(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
-    """Return a JSON value as one that pyarrow takes for a type; `ValueError` if it is none."""
+    """Return a JSON value as pyarrow accepts it for a type.
+
+    Raises:
+        ValueError: the value does not have this type.
+    """
     parsed = value.parsed
     if parsed is None:
         return None
@@ -173,18 +178,19 @@ def _number(spelled: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as man
 
 def _floating(spelled: str, kind: pa.DataType) -> float:
     if spelled == "-0":
-        return 0.0  # an integer has no negative zero
+        return 0.0  # an integer does not have a negative zero
     if not pa.types.is_float32(kind):
         return float(spelled)
-    return float(pa.scalar(str(spelled)).cast(kind).as_py())  # rounded once
+    return float(pa.scalar(str(spelled)).cast(kind).as_py())  # rounded only once
 
 
 def _text(value: _Value) -> str:
-    """Return a string as it is, and any other value as it is spelled."""
+    """Return a string unchanged, and any other value in its spelling."""
     if isinstance(value.parsed, str) and not isinstance(value.parsed, _Number):
         return _with_question_marks(value.parsed)
     if _HALF_PAIR.search(value.spelled):
-        json.dumps(_decode(value.spelled)[0], ensure_ascii=False).encode()  # Spark refuses half a surrogate pair there
+        # Spark refuses half a surrogate pair in this text
+        json.dumps(_decode(value.spelled)[0], ensure_ascii=False).encode()
     return value.spelled
 
 

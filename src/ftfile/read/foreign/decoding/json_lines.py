@@ -1,6 +1,7 @@
-"""JSON objects as rows: all of a block of lines at once, and one by one where that fails; or those of a whole file.
+"""JSON objects as rows, from lines or from a whole file.
 
-The rows of a line depend on that line alone: a block is taken as a whole only if every line is one object in it.
+The lines of a block are parsed together, and one by one if that fails. The rows of a line depend only on this line: a
+block is parsed as a whole only if every line is one object.
 """
 
 from __future__ import annotations
@@ -45,21 +46,22 @@ if TYPE_CHECKING:
 
 
 _OPEN, _CLOSE = b"{}"
-# Reading a line takes up to five times its length, and no limit of memory stops the parser but with its process.
+# Reading a line needs up to five times its length. The parser does not check a memory limit, so the process would be
+# killed.
 JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
-_TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
-# Beside longer lines, all are read by Python's parser: regular expressions and arro3 take ten times the length of a
-# line, and arro3 ends the process where memory runs out.
+_TOGETHER_MIN = 256  # lines that are read one by one if they cannot be read together
+# If a block has a longer line, Python's parser reads all its lines. Regular expressions and arro3 need ten times the
+# length of a line, and arro3 ends the process if memory runs out.
 _ARRO3_LINE_BYTES = 4 << 20
-_LEVELS_MAX = 1000  # of arrays and objects within each other: Spark's parser refuses more
+_LEVELS_MAX = 1000  # nested arrays and objects: Spark's parser refuses more
 _DECIMAL128_DIGITS = 38
 _NOT_UTF_8 = "it has bytes that are not UTF-8"
-_OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # that a column cannot have
+_OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # errors of values that a column cannot have
 
 
 def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cut: an object is one, an array one for each of its objects, a blank line none."""
+    """Yield the rows of a cut: one for an object, one for each object in an array, none for a blank line."""
     reader = JsonRows(schema, decoding)
     blocks = line_blocks(content, cut, decoding.separator, bytes_max=JSON_LINE_BYTES_MAX)
     for part in (part for block in blocks for part in _parts(block, decoding.separator)):
@@ -70,12 +72,12 @@ def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
 
 
 def _is_as_stored(text: bytes, stored: bytes, decoding: FileDecoding) -> bool:
-    """Return True if no bytes were replaced in text in UTF-8, and for text of other encodings."""
+    """Return True if no bytes were replaced in UTF-8 text, and for text of other encodings."""
     return decoding.encoding != "utf-8" or text is stored or text == stored
 
 
 def _undecoded(part: bytes, separator: bytes) -> list[int]:
-    """Return the numbers of the lines that are not UTF-8, which Spark reads as other values or not at all."""
+    """Return the numbers of the lines that are not UTF-8. Spark reads them as other values or refuses them."""
     numbers = []
     for number, line in enumerate(part.split(separator)[:-1]):
         try:
@@ -88,12 +90,12 @@ def _undecoded(part: bytes, separator: bytes) -> list[int]:
 def multi_line_json(
     content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file of one JSON object, or of an array of them; a file of anything else is a bad record."""
+    """Yield the rows of a file with one JSON object or an array of objects; any other content is a bad record."""
     del cut
     stored = content.whole(TEXT_BYTES_MAX)
     encoded = as_utf_8(stored, decoding)
     text = encoded.decode().removeprefix("\ufeff")
-    bounds = array.array("q")  # of each value: where it starts and ends
+    bounds = array.array("q")  # start and end of each value
     problem = "" if _is_as_stored(encoded, stored, decoding) else _NOT_UTF_8
     try:
         for start_and_end in _values(text):
@@ -116,7 +118,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the value of a document, or of each object in its array, as Spark reads it.
 
     Raises:
-        ValueError: the text is not JSON, has text behind its value, or an array with a value that is not an object.
+        ValueError: the text is not JSON, has text after its value, or has an array with a value that is not an object.
     """
     scan = json.JSONDecoder(parse_int=str).raw_decode
     position = behind_space(text, 0)
@@ -139,7 +141,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _behind_item(text: str, end: int) -> int:
-    """Return where the next value of an array starts, or where its bracket is."""
+    """Return the start of the next value of an array, or of its closing bracket."""
     position = behind_space(text, end)
     following = text[position : position + 1]
     if following == ",":
@@ -152,7 +154,7 @@ def _behind_item(text: str, end: int) -> int:
 
 
 def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
-    """Yield a block of lines in parts that the processor's cache holds while they are decoded."""
+    """Yield a block of lines in parts that fit into the processor's cache during decoding."""
     start = 0
     while start < len(block):
         place = block.find(separator, start + _PART_BYTES)
@@ -172,7 +174,7 @@ class JsonRows:
         self._spelling = Spelling(self._schema)
 
     def rows(self, lines: Lines, undecoded: Collection[int] = ()) -> Rows:
-        """Return the rows of a block of lines in UTF-8; in lines that are `undecoded`, bytes were replaced."""
+        """Return the rows of a block of UTF-8 lines. Bytes were replaced in the lines `undecoded`."""
         refused = dict.fromkeys(undecoded, _NOT_UTF_8)
         for start, excess in unbounded_lines(lines.block, _LEVELS_MAX):
             refused[int(np.searchsorted(lines.starts, start))] = f"it has {excess}"
@@ -187,38 +189,38 @@ class JsonRows:
         rows = Rows()
         is_regular = self._are_regular(lines)
         one_line = lines
-        if lines.stand_in:  # in a regular line it stands between tokens
+        if lines.stand_in:  # in a regular line, the stand-in is between tokens
             one_line = Lines(lines.block.replace(lines.stand_in.encode(), b" "))
         others = [*np.flatnonzero(~is_regular), *self._take(rows, one_line, np.flatnonzero(is_regular))]
         self._take_slowly(rows, lines, sorted(map(int, others)))
-        # arro3 takes more levels of brackets than Python's parser; what both take is the same.
+        # arro3 accepts deeper nesting than Python's parser. Both return the same values for lines that both accept.
         for number in [number for number in rows.bad if is_regular[number]]:
-            with contextlib.suppress(Exception):  # arro3 raises nothing more special
+            with contextlib.suppress(Exception):  # arro3 raises only Exception
                 rows.add(self._batch(one_line.joined(np.array([number])), 1), np.array([number]))
                 del rows.bad[number]
         return rows
 
     def _are_regular(self, lines: Lines) -> NDArray[np.bool_]:
-        """Return which lines arro3 reads as Spark does; none if one of them is too long for it."""
+        """Return for each line True if arro3 reads it as Spark does; all False if a line is too long for arro3."""
         if np.any(lines.ends - lines.starts > _ARRO3_LINE_BYTES):
             return np.zeros(len(lines), np.bool_)
         return _is_whole(lines) & self._spelling.is_regular(lines)
 
     def _take(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> list[int]:
-        """Take lines that look like objects, in halves where that fails; the rest is returned."""
+        """Read lines that look like objects, in halves if that fails. Return the remaining lines."""
 
         def take(start: int, end: int) -> None:
             piece = numbers[start:end]
             rows.add(self._batch(lines.joined(piece), len(piece)), piece)
 
-        # arro3 raises nothing more special
+        # arro3 raises only Exception
         untaken = in_halves(take, len(numbers), Exception, smallest=_TOGETHER_MIN)
         return [int(number) for piece in untaken for number in numbers[piece.start : piece.end]]
 
     def _take_slowly(self, rows: Rows, lines: Lines, numbers: list[int]) -> None:
-        """Take lines one by one; blank ones have no row."""
+        """Read lines one by one. Blank lines have no rows."""
         kind = pa.struct(list(self._schema))
-        objects: dict[int, list[Any]] = {}  # of each line that has some
+        objects: dict[int, list[Any]] = {}  # of each line with objects
         for number in numbers:
             text = lines.text(number)
             if behind_space(text, 0) == len(text):
@@ -233,7 +235,7 @@ class JsonRows:
         self._take_objects(rows, objects)
 
     def _take_objects(self, rows: Rows, objects: dict[int, list[Any]]) -> None:
-        """Take the objects of each line, in halves where they cannot be read together."""
+        """Add the objects of each line. If they cannot be read together, they are halved."""
         numbers = list(objects)
 
         def take(start: int, end: int) -> None:
@@ -255,7 +257,11 @@ class JsonRows:
         return batch_of(columns, self._schema, count)
 
     def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
-        """Return values as their type; `ValueError` if one is none."""
+        """Return values as their type.
+
+        Raises:
+            ValueError: a value does not have this type.
+        """
         if array.type == target:
             return array
         if pa.types.is_decimal(target):
@@ -264,7 +270,7 @@ class JsonRows:
 
 
 def _with_digit(kind: pa.DataType) -> pa.DataType:
-    """Return decimals with a digit more, by which they are rounded: arro3 cuts off what is behind it."""
+    """Return decimals with an additional digit, with which they are rounded: arro3 cuts off all later digits."""
     if not pa.types.is_decimal(kind):
         return kind
     make = pa.decimal128 if kind.precision < _DECIMAL128_DIGITS else pa.decimal256
@@ -284,9 +290,9 @@ def _mapped(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
 
 
 def _is_whole(lines: Lines) -> NDArray[np.bool_]:
-    """Return True for lines that are one object from their first byte to their last, without NUL.
+    """Return True for lines that are one object from the first byte to the last byte, without NUL.
 
-    arro3 ends the process where the text of an error has a NUL in it.
+    arro3 ends the process if the text of an error contains a NUL.
     """
     data = lines.bytes
     whole: NDArray[np.bool_] = (data[lines.starts] == _OPEN) & (data[lines.ends - 2] == _CLOSE)

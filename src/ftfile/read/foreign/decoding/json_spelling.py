@@ -1,6 +1,7 @@
-"""Lines of JSON whose values arro3 reads as Spark does.
+"""Selection of JSON lines whose values arro3 reads as Spark does.
 
-arro3 takes numbers in quotes, fractions for integers, zeros before a number, and missing or doubled commas.
+In contrast to Spark, arro3 accepts numbers in quotes, fractions for integers, zeros before a number, and missing or
+doubled commas.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _KEY_WITH_ESCAPE = r'[{,]{s}"[^"\\]*\\(?:[^"\\]|\\.)*"{s}:'
 _NUMBER_IN_QUOTES = r'"[-+.0-9eE]+"'
 
-# Spellings of numbers that Spark refuses for a type, or reads as another value than arro3.
-# arro3 takes numbers a little below the least BIGINT for that one.
+# Spellings of numbers that Spark refuses for a type, or that arro3 reads as another value.
+# arro3 reads numbers slightly below the least BIGINT as the least BIGINT.
 _WRONG_INTEGER = rf"(?:-?[0-9]+[.eE]|{_NUMBER_IN_QUOTES}|-92233720368547[0-9]{{5}})"
 _WRONG_FLOAT = rf'(?:-0[^.0-9eE]|{_NUMBER_IN_QUOTES}|"[-+]?(?i:nan|inf|infinity)")'
-# Spark refuses a number of more than 1,000 digits: at least 334 of them are before the point, behind it or behind an e.
+# Spark refuses a number of more than 1,000 digits. It has at least 334 digits before the point, after it or after an e.
 _MANY_DIGITS, _MANY_DIGITS_BYTES = r"[0-9]{334}", 1000
 _WRONG_DECIMAL = r'(?:-?[0-9.]+[eE]|"[^"]*[eE][^"]*")'  # arro3 cuts the exponent to 32 bits
 
 
 class Spelling:
-    """Finds the lines that arro3 reads as Spark does, with the columns of a schema."""
+    """Finds the lines that arro3 and Spark read as the same values, with the columns of a schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._patterns: dict[str, tuple[str, str]] = {}  # by the character that stands for a line feed
+        self._patterns: dict[str, tuple[str, str]] = {}  # by the stand-in for a line feed
 
     def is_regular(self, lines: Lines) -> NDArray[np.bool_]:
-        """Return which lines are spelled in a way that arro3 and Spark read as the same values.
+        """Return for each line True if arro3 and Spark read it as the same values.
 
-        Brackets are not matched with each other: arro3 does this.
+        Matching brackets are not checked, because arro3 checks them.
         """
         if lines.stand_in not in self._patterns:
             self._patterns[lines.stand_in] = self._compiled(lines.stand_in)
@@ -62,13 +63,13 @@ class Spelling:
         return regular_lines
 
     def _compiled(self, stand_in: str) -> tuple[str, str]:
-        """Return the pattern of regular lines, and that of lines with a wrong number, which may be empty."""
+        """Return the pattern of regular lines, and the pattern of lines with a wrong number, which may be empty."""
         space = rf"[ \t\r{re.escape(stand_in)}]*"
         return _regular_line(space), "|".join(_wrong_numbers(self._schema, space))
 
 
 def _without_ends(lines: Lines) -> pa.Array:
-    """Return the lines, with their line feeds, as binary values."""
+    """Return the lines, including their line feeds, as binary values."""
     offsets = np.append(lines.starts, lines.ends[-1:]).astype(np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(lines.block)]
     return pa.Array.from_buffers(pa.large_binary(), len(lines), buffers)
@@ -82,8 +83,8 @@ def _regular_line(space: str) -> str:
 
 
 def _wrong_numbers(schema: pa.Schema, space: str) -> Iterator[str]:
-    """Yield patterns of numbers that are wrong for the type of the field that has them."""
-    names: dict[tuple[str, str], set[str]] = {}  # of fields, by the place and the pattern of their numbers
+    """Yield patterns of numbers that are wrong for the type of their field."""
+    names: dict[tuple[str, str], set[str]] = {}  # fields by the place and the number pattern
     for field in schema:
         for place, wrong, name in _numbers(field.name, field.type):
             names.setdefault((place, wrong), set()).add(_in_hexadecimal(name))
@@ -102,7 +103,7 @@ def _wrong_numbers(schema: pa.Schema, space: str) -> Iterator[str]:
 
 
 def _numbers(name: str, kind: pa.DataType) -> Iterator[tuple[str, str, str]]:
-    """Yield place, pattern of wrong spellings and name of each field with numbers; `deep` is any place in the line."""
+    """Yield place, pattern of wrong spellings and name of each numeric field; `deep` is any place in the line."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _numbers(field.name, field.type)

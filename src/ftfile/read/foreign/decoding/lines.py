@@ -1,6 +1,6 @@
-"""A foreign file that is open: its bytes, its plain content behind codecs and encryption, and its lines or records.
+"""An open foreign file: its bytes, its decoded and decrypted plain content, and its lines or records.
 
-Lines come in blocks of UTF-8 that end with a line feed.
+Lines are returned in blocks of UTF-8 that end with a line feed.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from ftfile.storage.api import InputFile
 
 
-FILE_BYTES_MAX = 512 << 20  # of the plain content of a file that is in memory as a whole
-TEXT_BYTES_MAX = 64 << 20  # of one whose records have many lines: as text and values it takes many times as much
-LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
+FILE_BYTES_MAX = 512 << 20  # of the plain content of a file that is read into memory as a whole
+TEXT_BYTES_MAX = 64 << 20  # of a text with many records: as text and values, it needs a multiple of its size
+LINE_BYTES_MAX = 512 << 20  # the strings of a row must stay below 2 GiB, also if all bytes are replaced
 
 _SEARCH_BYTES = 64 << 10
 
 _READ_BYTES = 4 << 20
 
-_PADDING = b"\n\n\n"  # of no accepted encoding a part of a longer character; no character has more than four bytes
+_PADDING = b"\n\n\n"  # not part of a longer character in any accepted encoding; a character has at most four bytes
 
 
 def filters_of_range(planned: Range) -> tuple[str, ...]:
-    """Return the filters of the file in which a range was planned; a file that is read in cuts has none."""
+    """Return the filters of the file of a range. A file that is read in cuts has no filters."""
     if planned.compression:
         return (planned.compression,)
     return filters_of_name(planned.path) if planned.whole else ()
@@ -55,21 +55,21 @@ def filters_of_range(planned: Range) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RangeContent:
-    """The content of a range, in a file that is open."""
+    """The content of a range, in an open file."""
 
-    file: InputFile  # as it is stored; its opener closes it
+    file: InputFile  # with the stored bytes; the caller closes it
     planned: Range
-    filters: tuple[str, ...] = ()  # by their names, in the order in which they were applied
+    filters: tuple[str, ...] = ()  # names in the order in which the filters were applied
     keys: Keys | None = None
-    utf_16: FileDecoding | None = None  # of a file in UTF-16; its plain content is then its text in UTF-8
+    utf_16: FileDecoding | None = None  # for a file in UTF-16; its plain content is then the text in UTF-8
 
     @property
     def is_encrypted(self) -> bool:
-        """Return True for a file of which each byte is authenticated."""
+        """Return True for a file whose bytes are all authenticated."""
         return ENCRYPTION_FILTER in self.filters
 
     def has_range(self) -> bool:
-        """Return True if the content before the end of the range is that which was planned."""
+        """Return True if the content before the end of the range is the planned content."""
         planned = self.planned
         expected = Fingerprints(planned.head, planned.tail)
         if planned.whole and self.file.size_bytes != planned.end:
@@ -78,17 +78,17 @@ class RangeContent:
             return fingerprints(self.file.read_at, planned.end) == expected
         try:
             _, marks = marks_of(self.pieces(), [planned.end])
-        except CorruptData:  # it is another file
+        except CorruptData:  # the file was replaced
             return False
         return marks.get(planned.end) == expected
 
     def require_range(self) -> None:
-        """Raise `FileChanged` if the file was changed while it was read."""
+        """Raise `FileChanged` if the file changed during the read."""
         if not self.has_range():
             raise FileChanged(f"{self.planned.path!r} changed while it was read")
 
     def stored_pieces(self, start: int, end: int, step: int = _READ_BYTES) -> Iterator[bytes]:
-        """Yield the bytes `[start, end)` as they are stored, `step` at a time; `FileChanged` if there are fewer."""
+        """Yield the stored bytes `[start, end)` in pieces of `step` bytes; `FileChanged` if the file is shorter."""
         while start < end:
             data = self.file.read_at(start, min(step, end - start))
             if not data:
@@ -99,11 +99,11 @@ class RangeContent:
     def pieces(self, start: int = 0, enough: int | None = None) -> Iterator[bytes]:
         """Yield the plain content from an offset to the end of the range, or of a file that is read as a whole.
 
-        Behind the offset `enough`, little is read at a time: its reader stops soon.
+        After the offset `enough`, the pieces are small, because the caller stops soon.
 
         Raises:
-            CorruptData: the file is damaged, behind the pieces that came.
-            FileChanged: it became shorter.
+            CorruptData: the file is damaged after the pieces that were yielded.
+            FileChanged: the file became shorter.
         """
         if self.utf_16 is not None:
             stored = replace(self, utf_16=None).pieces(0, enough)
@@ -128,7 +128,11 @@ class RangeContent:
                 yield piece[begin:]
 
     def whole(self, bytes_max: int = FILE_BYTES_MAX) -> bytes:
-        """Return the plain content; `CorruptData` if it has more than `bytes_max`, however few are stored."""
+        """Return the plain content.
+
+        Raises:
+            CorruptData: the content has more than `bytes_max` bytes, even if the stored file is small.
+        """
         pieces, size_bytes = [], 0
         for piece in self.pieces():
             pieces.append(piece)
@@ -138,15 +142,16 @@ class RangeContent:
         return b"".join(pieces)
 
     def as_file(self) -> BinaryIO:
-        """Return the plain content as a seekable file: if it is small, or not stored as it is, all of it is in memory.
+        """Return the plain content as a seekable file.
 
-        Readers of columns come back to the end of a file, and each time costs a call of the store.
+        A small, compressed or encrypted file is read into memory. Readers of columnar files return to the end of a file
+        several times, and each read costs a call of the store.
         """
         if not self.filters and self.file.size_bytes > _READ_BYTES:
-            # Closing it leaves the file open, which is looked at again.
+            # Closing this file leaves the stored file open, because it is checked again.
             return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
         plain = io.BytesIO(self.whole())
-        plain.name = self.planned.path  # what errors call it
+        plain.name = self.planned.path  # the name in errors
         return plain
 
     def _decoded(self) -> Iterator[bytes]:
@@ -169,19 +174,19 @@ def _pieces_from(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
 def line_blocks(
     content: RangeContent, cut: Cut, separator: bytes, skip_until: int = 0, bytes_max: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
+    """Yield the lines that start in a cut, in blocks of some megabytes of the plain content.
 
-    Every block ends with a separator; where the last line has none, one is added. Lines before `skip_until`, an offset
-    in the plain content, are left out.
+    Every block ends with a separator; if the last line has no separator, it is added. Lines before `skip_until`, an
+    offset in the plain content, are skipped.
 
     Raises:
-        CorruptData: the file is damaged, behind the lines that came; or a line has more than `bytes_max`, by default
-            `LINE_BYTES_MAX`.
-        FileChanged: it became shorter.
+        CorruptData: the file is damaged after the lines that were yielded, or a line has more than `bytes_max` bytes.
+            The default is `LINE_BYTES_MAX`.
+        FileChanged: the file became shorter.
     """
     planned = cut.range
     start, end = max(cut.start, skip_until), sys.maxsize if planned.whole else cut.end
-    # The line in which a cut begins is of the cut before: the first line starts behind the first separator.
+    # A line that begins before the cut belongs to the previous cut: the first line starts after the first separator.
     is_at_line = start in {planned.start, skip_until}
     begin = start if is_at_line else max(planned.start, start - len(separator))
     blocks = _whole_lines(content.pieces(begin, end), separator, planned.path, bytes_max)
@@ -190,14 +195,14 @@ def line_blocks(
 
 
 def first_lines(content: RangeContent, separator: bytes) -> Iterator[bytes]:
-    """Yield the lines from the start of the plain content on, as `line_blocks` does, up to the end of the range."""
+    """Yield the lines from the start of the plain content to the end of the range, as `line_blocks` does."""
     return _whole_lines(content.pieces(enough=0), separator, content.planned.path)
 
 
 def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, separator: bytes) -> Iterator[bytes]:
-    """Yield the lines that start in `[start, end)`, of blocks of whole lines that lie from `begin` on.
+    """Yield the lines that start in `[start, end)`, from blocks of whole lines at the offset `begin`.
 
-    Where `begin` is before `start`, the first line starts behind the first separator.
+    If `begin` is before `start`, the first line starts after the first separator.
     """
     for block in blocks:
         first = block.find(separator) + len(separator) if begin < start else 0
@@ -233,15 +238,15 @@ def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str, bytes_max
 
 
 def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield blocks without the byte-order mark of UTF-8 at the start of a file."""
+    """Yield blocks without a UTF-8 byte-order mark at the start of the file."""
     for number, block in enumerate(blocks):
         yield block.removeprefix(codecs.BOM_UTF8) if number == 0 else block
 
 
 def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
-    """Return whole lines in UTF-8; what is no character becomes U+FFFD."""
+    """Return whole lines in UTF-8. Invalid bytes become U+FFFD."""
     if decoding.encoding != "utf-8":
-        # Padded, so that the first half of a character at the end does not take in the line end.
+        # The padding prevents that half a character at the end of the block is joined with the line end.
         return (block + _PADDING).decode(decoding.encoding, "replace")[: -len(_PADDING)].encode()
     if block.isascii() or _is_utf_8(block):
         return block
@@ -261,7 +266,7 @@ _NEWLINE = ord("\n")
 
 
 def text_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of a cut without their ends; a column of binary values has their bytes as they are."""
+    """Yield the lines of a cut without their ends. A binary column contains the unchanged bytes."""
     is_raw = bool(len(schema)) and pa.types.is_binary(schema.types[0])
     separator = decoding.separator if is_raw else decoding.line_sep.encode()
     for block in line_blocks(content, cut, decoding.separator):
@@ -271,7 +276,7 @@ def text_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
 
 
 def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
-    """Return the lines of a block without their ends: a carriage return before a line feed is of the end."""
+    """Return the lines of a block without their ends. A carriage return before a line feed is part of the end."""
     if separator != b"\n":
         return pa.array(block.split(separator)[:-1], pa.binary())
     if b"\r" in block:
@@ -283,7 +288,7 @@ def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
 
 
 def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield one row for the file, with its bytes as stored, or decrypted; or one for each record in its content."""
+    """Yield one row for the file with its stored or decrypted bytes, or one row for each record in its content."""
     del cut
     if decoding.framing is None:
         yield _whole_file(content, schema)
@@ -295,7 +300,7 @@ def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
 
 def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
     planned, length, data = content.planned, content.planned.end, b""
-    # The length of what was encrypted is that of what is authenticated.
+    # An encrypted file has the length of its authenticated content.
     if content.is_encrypted or "content" in map(str.lower, schema.names):
         if length > FILE_BYTES_MAX:
             raise CorruptData(planned.path, f"files of at most {FILE_BYTES_MAX} bytes", f"one of {length}")
@@ -313,7 +318,7 @@ def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Pieces:
-    """A file of pieces, which ends with `end`, added where it does not."""
+    """A file of pieces that ends with `end`, which is added if it is missing."""
 
     def __init__(self, pieces: Iterator[bytes], name: str, end: bytes) -> None:
         self.name = name
@@ -322,7 +327,7 @@ class _Pieces:
         self._last = b""
 
     def read(self, _: int) -> bytes:
-        """Return the next bytes, however many; none at the end."""
+        """Return the next piece of any size; empty at the end."""
         for piece in self._pieces:
             if piece:
                 self._last = (self._last + piece)[-len(self._end) :] if self._end else b""

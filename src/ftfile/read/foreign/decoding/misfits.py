@@ -1,4 +1,4 @@
-"""Rows of columnar files as a schema, and the treatment of rows with a value that does not fit its type."""
+"""Conversion of columnar files to the rows of a schema, with the treatment of values that do not fit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Misfit(NamedTuple):
 
 
 class ColumnsReader:
-    """The conversion of the batches of one file, in their order."""
+    """The conversion of the batches of one file, in order."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ColumnsReader:
         self._rows_before = 0
 
     def _corrupt_column(self, name: str) -> int | None:
-        """Return the place of the column for the text of bad records; a column of the file is none."""
+        """Return the place of the column for the text of bad records; None if the file itself has this column."""
         place = self._schema.get_field_index(name)
         is_there = place >= 0 and self._casts[place][1] is None
         return place if is_there else None
@@ -69,7 +69,7 @@ class ColumnsReader:
             yield batch_of(columns, self._schema, batch.num_rows)
         elif bad := self._misfits(batch, failed):
             yield from self._without(batch, bad)
-        else:  # every row fits, and all of them together do not, such as texts of more than 2 GiB
+        else:  # every row fits, but the rows do not fit together, such as texts of more than 2 GiB
             middle = batch.num_rows // 2
             yield from self.rows(batch.slice(0, middle))
             yield from self.rows(batch.slice(middle))
@@ -77,7 +77,7 @@ class ColumnsReader:
         self._rows_before += batch.num_rows
 
     def _converted(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[int]]:
-        """Return all columns, and the places of the columns in which a value does not fit."""
+        """Return all columns, and the places of the columns with a value that does not fit."""
         columns, failed = [], []
         for place, (field, (name, cast)) in enumerate(zip(self._schema, self._casts, strict=True)):
             if cast is None:
@@ -90,7 +90,7 @@ class ColumnsReader:
         return columns, failed
 
     def _misfits(self, batch: pa.RecordBatch, columns: Sequence[int]) -> dict[int, Misfit]:
-        """Return the bad rows of a batch by their numbers; the first one of each column if it is to fail."""
+        """Return the bad rows of a batch by number. If bad rows raise an error, only the first of each column."""
         bad: dict[int, Misfit] = {}
         for place in columns:
             name, cast = self._casts[place]
@@ -107,7 +107,7 @@ class ColumnsReader:
         return bad
 
     def _without(self, batch: pa.RecordBatch, bad: dict[int, Misfit]) -> Iterator[pa.RecordBatch]:
-        """Yield the good rows of a batch, and where a column is for the text of bad ones, these in their places."""
+        """Yield the good rows of a batch. With a column for bad records, the bad rows are in their places."""
         number, misfit = min(bad.items())
         if self._corrupt is None:
             shown = self._shown(batch, number, misfit)
@@ -143,7 +143,7 @@ class ColumnsReader:
         )
 
     def _texts_alone(self, batch: pa.RecordBatch, numbers: list[int], place: int) -> pa.RecordBatch:
-        """Return rows that have the text of bad ones, and else only nulls."""
+        """Return rows with the text of bad records, and nulls in all other columns."""
         rows = batch.take(pa.array(numbers, pa.int64()))
         present = [(name, cast) for name, cast in self._casts if cast is not None]
         values = [_values(cast, rows.column(name)) for name, cast in present]
@@ -159,7 +159,7 @@ def _text(value: object) -> str:
 
 
 def _values(cast: ColumnCast, array: pa.Array) -> list[Any]:
-    """Return values of a column as values of JSON; bytes that are no character become U+FFFD."""
+    """Return values of a column as JSON values. Invalid bytes become U+FFFD."""
     plain = cast.as_plain(array)
     shown = rebuild(plain, map_leaf_types(plain.type, _shown_type), _as_shown)
     return [_json_value(value) for value in shown.to_pylist()]
@@ -167,9 +167,9 @@ def _values(cast: ColumnCast, array: pa.Array) -> list[Any]:
 
 def _shown_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
-        return pa.binary()  # a text of bytes in no encoding has no value in Python
+        return pa.binary()  # Python cannot represent a text with invalid bytes
     if pa.types.is_temporal(kind):
-        return pa.string()  # Python's times have neither nanoseconds nor the year 10000
+        return pa.string()  # Python's times do not have nanoseconds or the year 10000
     return kind
 
 

@@ -1,4 +1,4 @@
-"""Records that are lines: their values, those that are rows, and the treatment of those that cannot be read."""
+"""Records in lines: conversion of their values, their rows, and the treatment of bad records."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _log = get_logger(__name__)
 
 _NEWLINE = ord("\n")
 _SHOWN_CHARS = 200
-_PART_BYTES, _TEXT_BYTES = 1 << 20, 50  # of Python's texts, which take that much more than their characters
-# Stand-ins for a line feed within a record, of which one is taken that does not occur: hardly used separators.
+_PART_BYTES, _TEXT_BYTES = 1 << 20, 50  # additional memory of a Python text, besides its characters
+# Rarely used separators. The first character that does not occur replaces line feeds within records.
 _STAND_INS = "\x1d\x1c\x1e\x1f\x01\x02\x03\x04"
 
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _HAS_ZONE = f":.*{_ZONE}"
-# Offsets that Spark refuses: behind a time without seconds, or of more than 18 hours.
+# Offsets that Spark refuses: after a time without seconds, or of more than 18 hours.
 _WRONG_ZONE = rf"[T ]\d\d(:\d\d)?{_ZONE}|[:.]\d+[+-](19|[2-9]\d|18:?(0[1-9]|[1-5]\d))(:?\d\d)?$"
-# Spellings that Spark takes for numbers that are not finite; others have too many digits.
+# Spark's spellings of numbers that are not finite, and numbers with too many digits.
 _NOT_FINITE = r"^([+-]?(NaN|Infinity)|-?Inf|[-+.0-9eE]+)$"
 _HEXADECIMAL = "[xX]"
 _DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
 _PLUS = (r"^\+(\d)", r"\1")
 _MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,10})?")
-_EXPONENT_MAX = 1000  # Spark refuses some of the larger ones, or takes minutes for them
+_EXPONENT_MAX = 1000  # Spark refuses some larger exponents, or needs minutes for them
 _EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 _CLOCK = pa.timestamp("us")
 _LINE_END = re.compile(r"\r?\n|\r")
@@ -56,9 +56,12 @@ _HALF_PAIR, _REPLACEMENT = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?"), "\ufffd"
 
 
 def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
-    """Return texts as values of a type; `ValueError` if one is none.
+    """Return texts as values of a type.
 
-    Times in ISO 8601 without a zone are those of the clocks of `times`; binary values are base64.
+    Times in ISO 8601 without a zone are in the zone of `times`. Binary values are base64.
+
+    Raises:
+        ValueError: a text is not a value of the type.
     """
     if pa.types.is_string(target):
         return texts
@@ -98,7 +101,7 @@ def _floats(texts: pa.StringArray, target: pa.DataType) -> pa.Array:
 
 
 def _cast(texts: pa.StringArray, target: pa.DataType, pattern: tuple[str, str]) -> pa.Array:
-    """Return texts cast to a type; a pattern and what replaces it make texts of those that Arrow does not take."""
+    """Return texts cast to a type. If Arrow refuses a text, the pattern is replaced first."""
     try:
         return texts.cast(target)
     except pa.ArrowInvalid:
@@ -117,7 +120,7 @@ def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> p
     if target.tz is not None and pc.any(pc.match_substring_regex(texts, _WRONG_ZONE)).as_py():
         raise ValueError("an offset after a time without seconds, or of more than 18 hours")
     try:
-        return texts.cast(target)  # nearly all files spell all of them in one way: with a zone where there is one
+        return texts.cast(target)  # nearly all files use one spelling, with or without a zone
     except pa.ArrowInvalid:
         texts = pc.replace_substring_regex(texts, *_MICROSECONDS)
     if target.tz is None:
@@ -128,8 +131,8 @@ def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> p
 
 
 def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
-    # Arrow's cast reads outside of its table of powers if an exponent is large, and the process can die. If there are
-    # too many digits before the point, it returns another value.
+    # Arrow's cast reads beyond its table of powers if an exponent is large, which can end the process. If there are too
+    # many digits before the point, it returns another value.
     unsafe = rf"[eE]|^[+-]?[0-9]{{{target.precision - target.scale + 1}}}"
     if not pc.any(pc.match_substring_regex(texts, unsafe)).as_py():
         try:
@@ -141,7 +144,11 @@ def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
 
 
 def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
-    """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
+    """Return the nearest decimal of a type.
+
+    Raises:
+        ValueError: the text is not a number, or the number is too large.
+    """
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r} is no {target}")
     if abs(int(text.lower().partition("e")[2] or 0)) > _EXPONENT_MAX:
@@ -156,20 +163,20 @@ def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
 
 
 def as_java_reads(block: bytes, decoding: FileDecoding) -> bytes:
-    """Return whole lines in UTF-8, in which U+FFFD replaces as many bytes as in Java."""
+    """Return whole lines in UTF-8, in which U+FFFD replaces the same bytes as in Java."""
     if decoding.encoding == "utf-8" and b"\xed" in block:
         block = _HALF_PAIR.sub(_REPLACEMENT, block)
     return as_utf_8(block, decoding)
 
 
 class Lines:
-    """The lines of a block that ends with a line feed, by their numbers; `stand_in` is a line feed within one."""
+    """The lines of a block that ends with a line feed, by number. `stand_in` represents a line feed within a line."""
 
     def __init__(self, block: bytes, stand_in: str = "") -> None:
         self.stand_in = stand_in
         self.block = block
         self.bytes = np.frombuffer(block, np.uint8)
-        self.ends = np.flatnonzero(self.bytes == _NEWLINE) + 1  # with their line feeds
+        self.ends = np.flatnonzero(self.bytes == _NEWLINE) + 1  # including line feeds
         self.starts = np.zeros(len(self.ends), np.int64)
         self.starts[1:] = self.ends[:-1]
 
@@ -182,7 +189,7 @@ class Lines:
         return line.replace(self.stand_in, "\n") if self.stand_in else line
 
     def joined(self, numbers: NDArray[np.integer]) -> bytes:
-        """Return the bytes of some lines, which are in order."""
+        """Return the bytes of some lines, whose numbers are sorted."""
         if len(numbers) == len(self):
             return self.block
         if not len(numbers):
@@ -194,10 +201,10 @@ class Lines:
 
 
 def lines_of(text: bytes, separator: bytes) -> Lines:
-    """Return the lines of text in UTF-8 that ends with a separator, without carriage returns before line feeds.
+    """Return the lines of UTF-8 text that ends with a separator. Carriage returns before line feeds are removed.
 
     Raises:
-        SourceError: lines have line feeds within, and no character is left to stand for them.
+        SourceError: lines contain line feeds and all characters that could replace them.
     """
     if separator == b"\n":
         return Lines(text.replace(b"\r\n", b"\n") if b"\r" in text else text)
@@ -205,7 +212,7 @@ def lines_of(text: bytes, separator: bytes) -> Lines:
 
 
 def joined_lines(records: Sequence[bytes]) -> Lines:
-    """Return records, which may have line feeds within, as lines; raises as `lines_of`."""
+    """Return records, which may contain line feeds, as lines; raises as `lines_of`."""
     if not any(b"\n" in record for record in records):
         return Lines(b"".join(record + b"\n" for record in records))
     used = b"".join(records)
@@ -216,10 +223,10 @@ def joined_lines(records: Sequence[bytes]) -> Lines:
 
 
 def with_line_feeds(text: str, path: str) -> str:
-    """Return text with line feeds for its line ends, where Spark does so: the first line end of a file decides it.
+    """Return text with line feeds as line ends. As in Spark, the first line end of the file decides this.
 
     Raises:
-        CorruptData: the first one is a single carriage return.
+        CorruptData: the first line end is a single carriage return.
     """
     first_end = _LINE_END.search(text)
     if first_end is not None and first_end[0] == "\r":
@@ -231,7 +238,7 @@ def with_line_feeds(text: str, path: str) -> str:
 
 
 def records_of(text: str, decoding: FileDecoding) -> Iterator[str]:
-    """Yield records without their ends; a line end between the quotes around a field is a part of it."""
+    """Yield records without their ends. A line end in a quoted field is part of the field."""
     quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
     escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
     other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
@@ -244,7 +251,7 @@ def records_of(text: str, decoding: FileDecoding) -> Iterator[str]:
 
 
 def in_parts(records: Iterable[str]) -> Iterator[list[str]]:
-    """Yield records in lists of about a megabyte, so that the values of a file are not in memory all at once."""
+    """Yield records in lists of about a megabyte, so that not all values of a file are in memory at once."""
     part: list[str] = []
     size_bytes = 0
     for record in records:
@@ -259,18 +266,19 @@ def in_parts(records: Iterable[str]) -> Iterator[list[str]]:
 
 @dataclass
 class Rows:
-    """The rows of some lines, piece by piece in any order, and the lines that have none because they are bad."""
+    """The rows of lines in pieces of any order, and the bad lines, which have no rows."""
 
-    pieces: list[tuple[pa.RecordBatch, NDArray[np.integer]]] = field(default_factory=list)  # with each row's line
-    bad: dict[int, str] = field(default_factory=dict)  # why, by the line's number
+    # with the line number of each row
+    pieces: list[tuple[pa.RecordBatch, NDArray[np.integer]]] = field(default_factory=list)
+    bad: dict[int, str] = field(default_factory=dict)  # reasons by line number
 
     def add(self, batch: pa.RecordBatch, numbers: NDArray[np.integer]) -> None:
-        """Add rows of lines, which are in order."""
+        """Add the rows of lines with sorted numbers."""
         self.pieces.append((batch, numbers))
 
 
 class Untaken(NamedTuple):
-    """Lines `[start, end)` of some, that cannot be read together."""
+    """The lines `[start, end)` that cannot be read together."""
 
     start: int
     end: int
@@ -284,10 +292,10 @@ def in_halves(
     *,
     smallest: int = 1,
 ) -> Iterator[Untaken]:
-    """Call `take` for all of `count` lines at once, and for halves of what it raises one of the errors for.
+    """Call `take` for `count` lines at once. If it raises one of the errors, call it for each half.
 
-    It is called with the first number and that behind the last. Yields, in order, pieces of `smallest` lines at most
-    for which it still raises.
+    `take` receives the first line number and the number after the last line. Yield the pieces of at most `smallest`
+    lines that still fail, in order.
     """
     pieces = [(0, count)] if count else []
     while pieces:
@@ -305,7 +313,7 @@ def in_halves(
 def finished_rows(
     rows: Rows, lines: Lines, schema: pa.Schema, decoding: FileDecoding, path: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the order of their lines, bad ones as the options say: none, or the text of the line alone.
+    """Yield rows in the order of their lines. Bad lines have no row, or a row with only their text.
 
     Raises:
         SourceError: a line is bad, with `badRecords=fail`.

@@ -1,4 +1,4 @@
-"""Calendars and clocks by which files store dates and times, and the conversion to Spark's."""
+"""Calendars and clocks of stored dates and times, and the conversion to Spark's."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    # The hybrid calendar is the Julian one until 1582-10-04; of an unknown one, old times are not read.
+    # The hybrid calendar is the Julian calendar until 1582-10-04. If the calendar is unknown, old times are not read.
     Calendar: TypeAlias = Literal["gregorian", "hybrid", "unknown"]
 
 
 UTC_NAMES = frozenset({"UTC", "GMT", "Z", "Zulu", "UCT", "Etc/UTC", "Etc/GMT", "Etc/UCT", "Etc/Zulu"})
 
 _FIRST_DAY = -141_427  # 1582-10-15
-_FIRST_SECOND = -2_208_988_800  # 1900-01-01: offsets of zones before it are others in older classes of Java
+_FIRST_SECOND = -2_208_988_800  # 1900-01-01: before, Java's older classes have other zone offsets
 FIRST_GREGORIAN_SECOND = _FIRST_DAY * 86_400
-_EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, it is that day in all zones
+_EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, the day is 1970-01-01 in all zones
 _EPOCH_JULIAN_DAY = 2_440_588
 _DAY_SECONDS = 86_400
 _NO_CALENDAR = "before 1582-10-15 in a file that does not state its calendar, Julian or Gregorian"
@@ -36,16 +36,16 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @dataclass(frozen=True, slots=True)
 class StoredTimes:
-    """The calendars of the dates and of the times of a column, and the clocks of times without a zone."""
+    """The calendars of the dates and times of a column, and the clocks of times without a zone."""
 
     dates: Calendar = "gregorian"
     times: Calendar = "gregorian"
-    first_second: int = _FIRST_SECOND  # of the times that are the same by all calendars
-    writer_zone: str = "UTC"  # of the clocks of ORC's TIMESTAMP; empty if it is unknown
-    zone: str = "UTC"  # as which clocks without a zone are read
+    first_second: int = _FIRST_SECOND  # the first times that are equal in all calendars
+    writer_zone: str = "UTC"  # zone of the clocks of ORC's TIMESTAMP; empty if unknown
+    zone: str = "UTC"  # zone in which clocks without a zone are read
 
     def problem(self, stored: pa.DataType, target: pa.DataType) -> str | None:
-        """Return the reason why times of a type cannot be read as another type; None if they can be."""
+        """Return the reason why times of a type cannot be read as another type; None if they can be read."""
         if not pa.types.is_timestamp(stored) or stored.tz is not None or self.writer_zone == self.zone:
             return None
         if target == pa.timestamp("us"):
@@ -57,7 +57,7 @@ class StoredTimes:
         )
 
     def converted(self, array: pa.Array, target: pa.DataType) -> pa.Array:
-        """Return dates or times by Spark's calendar and clocks; `ValueError` if one cannot be converted."""
+        """Return dates or times in Spark's calendar and clocks; `ValueError` if a value cannot be converted."""
         if pa.types.is_date32(array.type):
             return _dates(array, self.dates)
         if not pa.types.is_timestamp(array.type):
@@ -69,7 +69,7 @@ class StoredTimes:
         if self.times != "gregorian":
             array = _times(array, self, target)
         if array.type.tz is None and target != pa.timestamp("us") and self.zone != "UTC":
-            clocks = pc.floor_temporal(array, unit="microsecond").cast(_CLOCK)  # as Spark cuts them off
+            clocks = pc.floor_temporal(array, unit="microsecond").cast(_CLOCK)  # Spark also rounds down
             return instants_shown_once(clocks, self.zone).cast(pa.timestamp(array.type.unit, "UTC"))
         return array
 
@@ -87,7 +87,7 @@ def _dates(array: pa.Array, calendar: Calendar) -> pa.Array:
 def _times(array: pa.Array, stored: StoredTimes, target: pa.DataType) -> pa.Array:
     per_second = _PER_SECOND[array.type.unit]
     instants = values_of(array, np.int64)
-    # The first second of the Gregorian calendar has more than 64 bits in nanoseconds.
+    # The first second of the Gregorian calendar needs more than 64 bits in nanoseconds.
     is_old = is_valid(array) & (instants < max(stored.first_second * per_second, -(2**63)))
     if not is_old.any():
         return array
@@ -104,7 +104,7 @@ def _times(array: pa.Array, stored: StoredTimes, target: pa.DataType) -> pa.Arra
 
 
 def _check_clocks(array: pa.Array) -> None:
-    """Raise `ValueError` for times that Arrow does not read as Spark does where the writer's zone is not UTC."""
+    """Raise `ValueError` for times that Arrow reads differently from Spark if the writer's zone is not UTC."""
     per_second = _PER_SECOND[array.type.unit]
     instants = values_of(array, np.int64)
     is_fraction = (instants < _EPOCH_SECOND * per_second) & (instants % per_second != 0)
@@ -113,13 +113,13 @@ def _check_clocks(array: pa.Array) -> None:
 
 
 def _check_instants(array: pa.Array) -> None:
-    """Raise `ValueError` for instants that Spark converts by the offsets that zones had in older classes of Java."""
+    """Raise `ValueError` for instants that Spark converts with the zone offsets of Java's older classes."""
     if (is_valid(array) & (values_of(array, np.int64) < _FIRST_SECOND * _PER_SECOND[array.type.unit])).any():
         raise ValueError("an instant before 1900 with a timeZone other than UTC")
 
 
 def _from_hybrid(days: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the days on which the Gregorian calendar shows the dates that the Julian one shows on `days`."""
+    """Return the days with the dates in the Gregorian calendar that `days` have in the Julian calendar."""
     shifted = days + _EPOCH_JULIAN_DAY + 32_082
     years = (4 * shifted + 3) // 1461
     day_of_year = shifted - 1461 * years // 4  # from the first of March on

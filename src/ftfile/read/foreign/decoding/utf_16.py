@@ -19,17 +19,17 @@ _LITTLE, _BIG = "utf-16-le", "utf-16-be"
 _MARKS = {_LITTLE: codecs.BOM_UTF16_LE, _BIG: codecs.BOM_UTF16_BE}
 _UNIT_BYTES = 2  # of a character, or half a surrogate pair
 _REPLACEMENT = "\ufffd"
-# Within a string of JSON it makes a bad record.
+# Within a JSON string, it makes the record bad.
 _CONTROL_CHARACTER = "\0"
 
 
 def utf_8_pieces(pieces: Iterable[bytes], decoding: FileDecoding, path: str) -> Iterator[bytes]:
-    """Yield the plain content of a file in UTF-16 as UTF-8; a byte order mark stays, and readers drop it.
+    """Yield the plain content of a UTF-16 file as UTF-8. A byte order mark is kept; readers drop it.
 
-    With the encoding UTF-16, a mark decides the order of the bytes, which is big-endian without one.
+    With the encoding UTF-16, a mark decides the byte order. The default is big-endian.
 
     Raises:
-        CorruptData: the file begins with the mark of another order than the encoding names.
+        CorruptData: the file begins with the mark of another byte order than the encoding.
     """
     rest = iter(pieces)
     first = b""
@@ -60,9 +60,9 @@ def _with_order(encoding: str, first: bytes, path: str) -> str:
 
 
 def _is_text_with_mark(first: bytes, decoding: FileDecoding) -> bool:
-    """Return True if Spark takes the mark for text: in JSON, where the encoding names the order of the bytes.
+    """Return True if Spark reads the mark as text: in JSON, if the encoding includes the byte order.
 
-    A second mark then stays behind the one that readers drop, and makes a bad record.
+    A second mark then remains after the mark that readers drop, and makes the record bad.
     """
     mark = _MARKS.get(decoding.encoding)
     return decoding.file_format == "json" and mark is not None and first.startswith(mark)
@@ -71,7 +71,7 @@ def _is_text_with_mark(first: bytes, decoding: FileDecoding) -> bool:
 def _error_handler(encoding: str, decoding: FileDecoding) -> str:
     """Register the handler of malformed text, and return its name."""
     line_end = "" if decoding.multi_line else decoding.line_sep[0]
-    # Spark replaces malformed text, but in a line of JSON, where it is a bad record.
+    # Spark replaces malformed text, except in a JSON line, which is a bad record.
     is_bad_record = decoding.file_format == "json" and not decoding.multi_line
     replacement = _CONTROL_CHARACTER if is_bad_record else _REPLACEMENT
     name = f"ftfile.{encoding}.{line_end!r}.{replacement!r}"
@@ -82,8 +82,8 @@ def _error_handler(encoding: str, decoding: FileDecoding) -> str:
 def _replaced(line_end: bytes, replacement: str, error: UnicodeError) -> tuple[str, int]:
     """Return the replacement of malformed text, and the offset at which decoding continues, as in Java.
 
-    The first half of a surrogate pair takes the next character with it. Spark splits lines before it decodes them, so
-    that a line end, if there is one, always stays.
+    The first half of a surrogate pair also replaces the next character. Spark splits lines before it decodes them, so a
+    line end is always kept.
     """
     if not isinstance(error, UnicodeDecodeError):
         raise error

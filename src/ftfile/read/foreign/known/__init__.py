@@ -1,1 +1,1 @@
-"""Foreign files as a stream: what is there, what is new of it, and the rows of a range."""
+"""The files whose state the plans of a source record."""

@@ -1,4 +1,7 @@
-"""The known files, which follow from the plans alone, without access to a store: the same ones in every process."""
+"""The known files of a source, computed from its plans only.
+
+No store is read, so every process computes the same known files.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,20 @@ if TYPE_CHECKING:
 _KEY = struct.Struct("<QQ")
 _HEADER = struct.Struct("<8sqQ?qQI")
 _MAGIC = b"ftknown2"
-# Changes beyond this, and beyond this share of the rows, are merged into the columns.
+# Maximum of pending changes, absolute and as a share of the rows. More changes are merged into the columns.
 _PENDING_MIN, _PENDING_SHARE = 4096, 64
 
 
 class KnownFiles:
-    """All known files after some plans; immutable."""
+    """All files known after a plan. Immutable."""
 
     def __init__(self) -> None:
         self.low = 0  # files modified before it, in ms since 1970 UTC, are forgotten
-        self.late = 0  # number of files that were late, ever
-        self.is_begun = False  # False before the first plan
-        self.planned_ms = 0  # when the newest plan was made, by the clock of its driver
+        self.late = 0  # number of all late files
+        self.is_begun = False  # True after the first plan
+        self.planned_ms = 0  # time of the newest plan by the clock of its driver
         self._rows: NDArray[Any] = np.empty(0, ROW)
-        self._pending: dict[bytes, bytes | None] = {}  # rows by key, None for removed ones
+        self._pending: dict[bytes, bytes | None] = {}  # rows by key; None for removed rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -54,7 +57,7 @@ class KnownFiles:
         return self._rows
 
     def find(self, highs: NDArray[np.uint64], lows: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return the places in `rows` of keys, given as their two halves; -1 for unknown ones."""
+        """Return the places of keys in `rows`; -1 for unknown keys. Keys are given as two halves."""
         return _find(self.rows, highs, lows)
 
     def get(self, key: bytes) -> KnownFile | None:
@@ -64,7 +67,7 @@ class KnownFiles:
         return file if file is not None and file.modified_ms >= self.low else None
 
     def parked_keys(self) -> set[bytes]:
-        """Return the keys of the files that are left out until they change."""
+        """Return the keys of the files that are skipped until they change."""
         rows = self.rows
         return {row[:KEY_BYTES] for row in packed_rows(rows[is_parked(rows)])}
 
@@ -83,7 +86,7 @@ class KnownFiles:
         return made
 
     def _changes(self, plan: Plan) -> dict[bytes, bytes | None]:
-        """Return the rows that a plan changes, by key; None for removed ones."""
+        """Return the rows that a plan changes, by key; None for removed rows."""
         keys = (key for entry in plan.files for key in entry.previous_keys)
         changes: dict[bytes, bytes | None] = {bytes.fromhex(key): None for key in keys}
         displaced: dict[bytes, KnownFile] = {}  # by the key of the path
@@ -107,14 +110,18 @@ class KnownFiles:
         return changes
 
     def to_bytes(self) -> bytes:
-        """Return the columns as bytes: the same ones for the same files."""
+        """Return the columns as bytes. Equal files have equal bytes."""
         content = self.rows.tobytes()
         counts = self.low, self.late, self.is_begun, self.planned_ms, len(self.rows)
         return _HEADER.pack(_MAGIC, *counts, zlib.crc32(content)) + content
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KnownFiles:
-        """Return the files that `to_bytes` stored; raises `CorruptData` for anything else."""
+        """Return the files of bytes from `to_bytes`.
+
+        Raises:
+            CorruptData: the bytes are damaged or of another layout.
+        """
         made = cls()
         content = memoryview(data)[_HEADER.size :]
         try:
@@ -142,7 +149,7 @@ def _known_file(root: str, part: Range | FileEntry, position: int, *, parked: bo
 
 
 def _advanced(file: KnownFile, planned: Range) -> KnownFile:
-    """Return a file that is gone, as it is known when a range of its compressed copy was read."""
+    """Return the new state of a deleted file after a range of its compressed copy was read."""
     modified_ms = max(file.modified_ms, planned.modified_ms)
     file = file._replace(position=planned.end, size_bytes=planned.end, modified_ms=modified_ms)
     return file._replace(head=planned.head, tail=planned.tail)
@@ -164,11 +171,11 @@ def _find(rows: NDArray[Any], highs: NDArray[np.uint64], lows: NDArray[np.uint64
         is_found = is_near & (rows["low"][at] == lows)
         if np.array_equal(is_near, is_found):
             return np.where(is_found, at, -1)
-        places = np.where(is_near & ~is_found, places + 1, places)  # keys with one first half
+        places = np.where(is_near & ~is_found, places + 1, places)  # keys with equal first halves
 
 
 def _find_one(rows: NDArray[Any], key: bytes) -> bytes | None:
-    """Return the row of a key, without a look at all rows."""
+    """Return the row of a key. Only rows near the key are read."""
     high, low = _KEY.unpack(key)
     place = bisect_left(rows["high"], high)
     while place < len(rows) and rows["high"][place] == high:

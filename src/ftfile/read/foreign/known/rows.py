@@ -1,4 +1,4 @@
-"""The schema of the known files: a row of 65 bytes for each."""
+"""The schema of the known files: one row of 65 bytes for each file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 ROW = np.dtype(
     [
-        ("high", "<u8"),  # of the key, by which rows are sorted
+        ("high", "<u8"),  # first half of the key; rows are sorted by keys
         ("low", "<u8"),
         ("position", "<i8"),
-        ("size", "<i8"),  # -1 if it is unknown
+        ("size", "<i8"),  # -1 if unknown
         ("modified", "<i8"),
         ("identity", "<u8"),
         ("head", "<u8"),
@@ -33,38 +33,38 @@ ROW = np.dtype(
 # One row of `ROW`, with its key, its identity and its fingerprints as bytes.
 _PACKED = struct.Struct("<16sqqq8s8s8sB")
 # Flags.
-PARKED = 1  # left out until it changes
-DISPLACED = 2  # another file lies at its path
+PARKED = 1  # skipped until it changes
+DISPLACED = 2  # another file is at its path
 
-KEY_BYTES = 16  # with which each row begins
+KEY_BYTES = 16  # length of the key at the start of each row
 NO_IDENTITY = bytes(8)
 
 
 def key_of(root: str, path: str) -> bytes:
-    """Return the key of a path below the URL of a root: 128 bits, the same ones for each root above it."""
+    """Return the 128-bit key of a path below the URL of a root; the key depends only on the full URL of the file."""
     text = root + path if root.endswith("/") else f"{root}/{path}"
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=KEY_BYTES).digest()
 
 
 def identity_hash(identity: str | None) -> bytes:
-    """Return 64 bits of a store's name of a file; zeros for none."""
+    """Return 64 bits for the identity of a file in the store; zeros if the store has no identities."""
     return NO_IDENTITY if identity is None else hashlib.blake2b(identity.encode(), digest_size=8).digest()
 
 
 def is_parked(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return for each row True if its file is left out until it changes."""
+    """Return for each row True if its file is skipped until it changes."""
     parked: NDArray[np.bool_] = rows["flags"] & PARKED != 0
     return parked
 
 
 def has_unread(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return for each row True if its file had unread bytes when it was last seen; False for parked files."""
+    """Return for each row True if its file had unread bytes in the last listing; False for parked files."""
     unread: NDArray[np.bool_] = ~is_parked(rows) & (rows["position"] < rows["size"])
     return unread
 
 
 def packed_rows(rows: NDArray[Any]) -> Iterator[bytes]:
-    """Yield each row as `KnownFile.packed` returns it."""
+    """Yield each row in the form of `KnownFile.packed`."""
     data = rows.tobytes()
     for begin in range(0, len(data), ROW.itemsize):
         yield data[begin : begin + ROW.itemsize]
@@ -74,14 +74,14 @@ class KnownFile(NamedTuple):
     """The state of one known file."""
 
     key: bytes
-    position: int  # up to which its content was read
+    position: int  # the content before it was read
     size_bytes: int
     modified_ms: int
     identity: bytes
     head: str  # fingerprints before `position`, as hexadecimal digits
     tail: str
     is_parked: bool = False
-    is_displaced: bool = False  # another file lies at its path; its own key is no path's
+    is_displaced: bool = False  # another file is at its path; its key is not the key of a path
 
     @classmethod
     def unpacked(cls, row: bytes) -> KnownFile:
@@ -108,15 +108,15 @@ class KnownFile(NamedTuple):
 
     @property
     def fingerprints(self) -> Fingerprints:
-        """Return those before the position."""
+        """Return the fingerprints before the position."""
         return Fingerprints(self.head, self.tail)
 
     def displaced_key(self) -> bytes:
-        """Return the key under which the file stays known when another one lies at its path."""
+        """Return the key of the file after another file has replaced it at its path."""
         return hashlib.blake2b(self.packed(), digest_size=KEY_BYTES).digest()
 
     def displaced(self) -> KnownFile:
-        """Return the file as it stays known when another one lies at its path."""
+        """Return the known state of the file after another file has replaced it at its path."""
         return self._replace(key=self.displaced_key(), is_displaced=True)
 
 

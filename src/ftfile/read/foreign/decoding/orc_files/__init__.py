@@ -1,1 +1,1 @@
-"""The ends of ORC files, and the times in them that Arrow does not read."""
+"""Metadata of ORC files, and the times in them that Arrow cannot read."""

@@ -1,7 +1,8 @@
-"""Columns of ORC files with times of all years, of which Arrow reads only the years 1678 to 2261.
+"""Timestamps of all years in ORC files, since Arrow only reads the years 1678 to 2261.
 
-A TIMESTAMP is stored as two columns: seconds since 2015, in the form of a BIGINT column, and the rest, with the number
-of decimal zeros that were left out. Arrow reads the seconds from a footer in which the types are BIGINT.
+A TIMESTAMP is stored as two columns. The first has the seconds since 2015, encoded as a BIGINT column. The second has
+the nanoseconds, with the number of omitted decimal zeros. Arrow reads the seconds with a footer in which the types are
+BIGINT.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _BIGINT, _TIMES = 4, frozenset({9, 18})
 _NESTED = frozenset({10, 11, 12})  # lists, maps and structs
 _FRACTIONS, _VERSION_1, _VERSION_2 = 5, 0, 2
 
-_ARROW_LAST_MS = 2**63 // 10**6 - 2 * 86_400_000  # nanoseconds in 64 bits, less what zones add or take
-_FIRST_SECOND, _LAST_SECOND = -(2**63) // 10**6 + 1, 2**63 // 10**6 - 1  # that Spark has
+_ARROW_LAST_MS = 2**63 // 10**6 - 2 * 86_400_000  # nanoseconds in 64 bits, less the offset of a zone
+_FIRST_SECOND, _LAST_SECOND = -(2**63) // 10**6 + 1, 2**63 // 10**6 - 1  # the range of Spark
 _2015, _MICROS = 1_420_070_400, 1_000_000
 _LAST_NANO = 999_999_999
 _POWERS = np.array([1, *(10**power for power in range(2, 9))], np.uint64)  # by the last three bits
@@ -51,12 +52,12 @@ _EXPECTED = "an ORC file"
 
 
 def schema_with_far_times(tail: OrcTail, schema: pa.Schema, columns: Collection[str]) -> pa.Schema | None:
-    """Return the types as which `far_rows` reads a file; None if Arrow reads all times of the columns.
+    """Return the types with which `far_rows` reads a file; None if Arrow can read all times of the columns.
 
-    `columns` are the names of the columns that are read, in lower case.
+    `columns` are the names of the requested columns, in lower case.
 
     Raises:
-        SchemaError: a column has times that Arrow does not read, in a codec that ftfile does not decompress.
+        SchemaError: a column has times that Arrow cannot read, and ftfile does not support the codec of the file.
     """
     kinds = tail.kinds()
     messages = [value for number, value, _ in fields(tail.footer) if number == _FOOTER_STATISTICS]
@@ -111,15 +112,15 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
 
 
 def far_rows(file: BinaryIO, tail: OrcTail, schema: pa.Schema, zone: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file; `schema` is that of some of its columns, with times in microseconds.
+    """Yield the rows of a file. `schema` contains the requested columns, with times in microseconds.
 
-    Clocks are those of the writer's zone; of `zone`, if a stripe names none.
+    Clocks are in the writer's zone. If a stripe does not name the zone, they are in `zone`.
     """
     try:
         with reading_errors(file, _EXPECTED):
             opened = orc.ORCFile(_as_numbers(file, tail))
             in_file = opened.schema.names
-            # pyarrow takes a name with a dot for a field of a struct.
+            # pyarrow reads a name with a dot as the field of a struct.
             names = None if any("." in name for name in in_file) else schema.names
             leaves = [_leaf_columns(tail, in_file.index(name)) for name in schema.names]
             for number, stripe in enumerate(tail.stripes(file)):
@@ -151,7 +152,7 @@ class _StripeDecoder:
     zone: str
 
     def column(self, array: pa.Array, numbers: list[int], kind: pa.DataType) -> pa.Array:
-        """Return a column with the times of the columns `numbers`, which are those of its leaves."""
+        """Return a column whose leaves are the columns `numbers`, with their times."""
         if len(numbers) != sum(1 for _ in leaf_types(kind)):
             raise ValueError(f"columns {numbers} for the type {kind}")
         remaining = iter(numbers)
@@ -193,13 +194,13 @@ def _micros_of(stored: NDArray[np.int64], nanos: NDArray[np.int64], first_second
     if ((stored < _FIRST_SECOND - first_second + 1) | (stored > _LAST_SECOND - first_second)).any():
         raise ValueError("a time that has more than 64 bits in microseconds")
     seconds = stored + first_second
-    # Writers cut seconds before 1970 toward zero, those without milliseconds apart.
+    # Writers round seconds before 1970 toward zero if the fraction has at least one millisecond.
     seconds -= (seconds < 0) & (nanos > _MICROS - 1)
     return seconds * _MICROS + nanos // 1000
 
 
 def _first_second(zone: str) -> int:
-    """Return the second at which the clocks of a zone showed the start of 2015."""
+    """Return the second at which clocks of a zone showed the start of 2015."""
     start = from_numpy(np.array([_2015 * _MICROS]), _CLOCK)
     return int(values_of(instants_of(start, zone), np.int64)[0]) // _MICROS
 

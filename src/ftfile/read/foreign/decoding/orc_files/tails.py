@@ -1,4 +1,4 @@
-"""The columns, streams and clocks that the end of an ORC file and the ends of its stripes describe."""
+"""The columns, streams and zones in the footers of an ORC file and its stripes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRIPE_START, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER = 1, 2, 3, 4
 _STREAMS, _ENCODINGS, _ZONE = 1, 2, 3
 _STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH, _ENCODING_KIND = 1, 2, 3, 1
 
-_CODECS = frozenset({0, 1, 2, 5})  # that `orc_messages.plain` decompresses
+_CODECS = frozenset({0, 1, 2, 5})  # codecs that `orc_messages.plain` decompresses
 
 
 class Stream(NamedTuple):
@@ -35,7 +35,7 @@ class Stream(NamedTuple):
 
 
 class Stripe(NamedTuple):
-    """The streams of a stripe, the encodings of its columns, and the zone of its clocks, if it has one."""
+    """The streams of a stripe, the encodings of its columns, and the zone of its clocks or None."""
 
     streams: list[Stream]
     encodings: list[int]
@@ -59,16 +59,16 @@ class OrcTail(NamedTuple):
         return cls(postscript, bytes_of(tail.get(_TAIL_FOOTER)), codec)
 
     def is_decompressed(self) -> bool:
-        """Return True if ftfile decompresses the codec of the file."""
+        """Return True if ftfile can decompress the codec of the file."""
         return self.codec in _CODECS
 
     def kinds(self) -> list[int]:
-        """Return the numbers of the types of all columns, those within others too."""
+        """Return the numbers of the types of all columns, including nested columns."""
         types = [value for number, value, _ in fields(self.footer) if number == _FOOTER_TYPES]
         return [number_of(first_values(bytes_of(message)).get(_TYPE_KIND)) for message in types]
 
     def columns_of(self, place: int) -> range:
-        """Return the number of the column at a place of the schema, and of all columns within it."""
+        """Return the numbers of the column at a place of the schema and of all its nested columns."""
         types = [value for number, value, _ in fields(self.footer) if number == _FOOTER_TYPES]
         ends = [*_parts(bytes_of(types[0])), len(types)]
         return range(ends[place], ends[place + 1])
@@ -127,10 +127,10 @@ def first_values(message: bytes) -> dict[int, int | bytes]:
 
 
 def bytes_of(value: int | bytes | None) -> bytes:
-    """Return a field that is a text or a message; an empty one if there is none."""
+    """Return a field that is a text or a message; empty if it is missing."""
     return value if isinstance(value, bytes) else b""
 
 
 def number_of(value: int | bytes | None) -> int:
-    """Return a field that is a number; 0 if there is none."""
+    """Return a field that is a number; 0 if it is missing."""
     return value if isinstance(value, int) else 0
