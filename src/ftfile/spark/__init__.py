@@ -1,4 +1,4 @@
-"""The only code that knows pyspark."""
+"""The functions for Spark users, in the package that uses pyspark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = (
 )
 
 
-# Workers import this package and never need what is here.
+# Python workers import this package, but do not need these modules.
 _HOMES = {
     "workers.interpreter": ("python",),
     "listener": ("attach", "detach"),

@@ -1,4 +1,7 @@
-"""`format("ftfile")` and `format("ftkv")`: what Spark calls. Loaded just to be looked up, so heavy imports wait."""
+"""The data sources `format("ftfile")` and `format("ftkv")`, as registered with Spark.
+
+Spark also loads this module only to find a source by name, so expensive imports are deferred.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class _LazySource(Shipped, DataSource, metaclass=SourceType):
-    """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is used."""
+    """A source whose classes are named as `module:class` below `ftfile.spark`. Each is imported at its first use."""
 
     FORMAT: ClassVar[str]
-    READER: ClassVar[str]  # of one version; with `filterPushdown=true`, one to which Spark gives filters
+    READER: ClassVar[str]  # of one version; with `filterPushdown=true`, it accepts filters from Spark
     STREAM_READER: ClassVar[str]
     WRITER: ClassVar[str]  # of a batch write
-    STREAM_WRITER: ClassVar[str]  # of one micro-batch; Spark builds it for the tasks and again for the commit
+    STREAM_WRITER: ClassVar[str]  # of one micro-batch; Spark creates it for the tasks and again for the commit
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +43,7 @@ class _LazySource(Shipped, DataSource, metaclass=SourceType):
         return source_reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader of what is new."""
+        """Return a reader of new rows."""
         source_reader: DataSourceStreamReader = _named(self.STREAM_READER)(self.options, schema)
         return source_reader
 
@@ -56,9 +59,10 @@ class _LazySource(Shipped, DataSource, metaclass=SourceType):
 
 
 class FtFileDataSource(_LazySource):
-    """Exactly-once files from streams and batches, and readers of what was committed.
+    """Exactly-once files from streams and batches, and readers of committed rows.
 
-    Register with `spark.dataSource.register(FtFileDataSource)`, or just install the package: Spark 4 finds it.
+    Register it with `spark.dataSource.register(FtFileDataSource)`. If the package is installed, Spark 4 also finds it
+    automatically.
     """
 
     FORMAT = "ftfile"
@@ -68,7 +72,7 @@ class FtFileDataSource(_LazySource):
     STREAM_WRITER = "file_writers:FtFileStreamWriter"
 
     def schema(self) -> StructType:
-        """Return the schema of the newest record, or of `versionAsOf`; with `fileFormat`, of files of that format."""
+        """Return the schema of the newest record or of `versionAsOf`; with `fileFormat`, of foreign files."""
         is_of_others = _named("settings:has_file_format")(self.options)
         find = _named("stream_reader:schema_of_files" if is_of_others else "reader:committed_schema")
         spark_schema: StructType = find(self.options)
@@ -76,19 +80,20 @@ class FtFileDataSource(_LazySource):
 
 
 class FtKvDataSource(_LazySource):
-    """Exactly-once upserts into keyed stores from streams and batches, readers of one version, and of changes.
+    """Exactly-once upserts into keyed stores from streams and batches, and readers of a version or of the changes.
 
-    Register with `spark.dataSource.register(FtKvDataSource)`, or just install the package: Spark 4 finds it.
+    Register it with `spark.dataSource.register(FtKvDataSource)`. If the package is installed, Spark 4 also finds it
+    automatically.
     """
 
     FORMAT = "ftkv"
     READER = "store_reader:make_reader"
-    STREAM_READER = "store_reader:FtKvStreamReader"  # Spark cannot be told others by the columns alone
+    STREAM_READER = "store_reader:FtKvStreamReader"  # of the change feed; its columns differ from the store's
     WRITER = "store_writers:FtKvBatchWriter"
     STREAM_WRITER = "store_writers:FtKvStreamWriter"
 
     def schema(self) -> StructType:
-        """Return key columns, then value columns, of the version to be read; or the columns of the change feed."""
+        """Return the key columns, then the value columns of the version to read; or the columns of the change feed."""
         is_of_changes = _named("store_reader:reads_changes")(self.options)
         find = _named("store_reader:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
         spark_schema: StructType = find(self.options)
@@ -96,6 +101,6 @@ class FtKvDataSource(_LazySource):
 
 
 def _named(name: str) -> Any:  # noqa: ANN401 - classes and functions
-    """Return a class or function by its name, `module:name` below `ftfile.spark`."""
+    """Return a class or function from its name `module:name` below `ftfile.spark`."""
     with importing():
         return pkgutil.resolve_name(f"ftfile.spark.{name}")

@@ -1,4 +1,7 @@
-"""The writers of files, as Spark calls them; exports follow their commits."""
+"""The writers of files, with the interface that Spark calls.
+
+A commit is followed by the export to other table formats.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from ftfile.spark.writers import SessionValues
 
 
-# A batch write waits as long for its export.
+# Maximum wait of a batch write for its export.
 EXPORT_WAIT_S = 60.0
 
 
@@ -33,13 +36,13 @@ class FtFileStreamWriter(StreamWriter[SinkConfig]):
         super().__init__(FileWrites(), sink_config(options, schema, overwrite=overwrite, stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit a batch exactly once, and let it be exported while the next one runs."""
+        """Commit a batch exactly once, and export it while the next batch runs."""
         super().commit(messages, batchId)
         _export(self._config, wait_s=0)
 
 
 class FtFileBatchWriter(BatchWriter[SinkConfig]):
-    """Appends the files of a DataFrame, or replaces all there is by them."""
+    """Appends the files of a DataFrame, or replaces the content of the directory with them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         config = sink_config(options, schema, overwrite=overwrite, stream=False)
@@ -49,7 +52,7 @@ class FtFileBatchWriter(BatchWriter[SinkConfig]):
                 "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
             )
         super().__init__(FileWrites(), config)
-        # Tasks are told the session's mode, and the driver hears of it after all rows are written.
+        # Tasks have the session's mode, but the driver receives it only after all rows are written.
         self._refusal = session_refusal(self._config, "dynamic", SYSTEM)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -60,24 +63,24 @@ class FtFileBatchWriter(BatchWriter[SinkConfig]):
         return super().write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit all of the write, and export it."""
+        """Commit the whole write, and export it."""
         super().commit(messages, batchId)
-        # Readers of an export miss the files that an overwrite replaced.
+        # After an overwrite, existing exports still name the replaced files, so they are renewed.
         existing = exported_formats(self._config.log(SYSTEM).fs) if self._config.overwrite else ()
-        # Nobody comes after a batch write, and its process may end.
+        # No later batch can complete the export of a batch write, and its process may end.
         _export(self._config, existing, wait_s=EXPORT_WAIT_S)
 
     def _in_session(self, session: SessionValues) -> SinkConfig:
-        """Return the settings: in the session's dynamic mode, an overwrite replaces the partitions of its rows."""
+        """Return the settings. In the session's dynamic mode, an overwrite replaces the partitions of its rows."""
         return super()._in_session(session).for_session(session.overwrite_mode)
 
 
 def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> SinkConfig:
-    """Check everything that can be checked before a task starts.
+    """Return the settings after all checks that are possible before a task starts.
 
     Raises:
-        ConfigError: an option is wrong, not for streams, or other processes cannot see the path; or a format of
-            `exportTo` cannot say what is written.
+        ConfigError: an option is wrong or not for streams, other processes cannot access the path, or a format of
+            `exportTo` cannot represent the columns or the encoding.
         SchemaError: a column cannot be stored.
     """
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite, stream=stream)

@@ -1,4 +1,4 @@
-"""`attach(spark)`: open files end and runs of stores are merged in time, also when a stream is idle or has ended."""
+"""`attach(spark)`: open files are finished and runs of stores are merged in time, also for idle and ended streams."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _log = get_logger(__name__)
 
 
 def attach(spark: SparkSession) -> None:
-    """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
+    """Finish due files of this session's ftfile streams while no batch runs, and all open files when a stream ends.
 
-    With `exportTo`, export what their last batches brought, too.
+    With `exportTo`, the content of the last batches is also exported. For ftkv streams, the due runs of the store are
+    merged.
 
-    Of ftkv streams, merge the runs of the store that are due, likewise.
+    For streams whose checkpoint is below `spark.sql.streaming.checkpointLocation`, Spark's offsets are recorded.
+    Without `attach`, this requires the option `checkpointLocation`.
 
-    The offsets of streams whose checkpoint is below `spark.sql.streaming.checkpointLocation` are recorded, as those of
-    streams with the option `checkpointLocation` are without it.
+    A stream with `trigger(continuous=…)` is stopped with a logged error, because Spark gives Python sinks no rows in
+    this mode.
 
-    A stream with `trigger(continuous=…)`, in which Spark gives Python sinks no rows, is stopped, and an error logged.
-
-    Call it once per session, before streams are started; another call does nothing. A stream ends when it is stopped,
-    fails, or has used up its source (`availableNow`, `once`). When the driver's Python exits, also by Ctrl-C, it stops
-    the streams that still run. What is killed, also by SIGTERM, finishes nothing: the next start goes on.
+    Call it once per session, before streams are started; further calls do nothing. A stream ends when it is stopped,
+    fails, or has read its whole source (`availableNow`, `once`). When the driver's Python exits, also after Ctrl-C, the
+    remaining streams are stopped. A killed process, also with SIGTERM, finishes nothing; the next start resumes.
 
     Raises:
-        ConfigError: it is a session of Spark Connect, whose queries run elsewhere.
+        ConfigError: the session is a Spark Connect session, whose queries run in another process.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(
@@ -85,9 +85,9 @@ class WrittenPlace(NamedTuple):
 
 
 class _Flusher(StreamingQueryListener):
-    """Knows the directory of each run of a query, and tends it; Spark calls it in the driver's own process.
+    """Stores the directory of each run of a query, and maintains it. Spark calls it in the driver's process.
 
-    A query that is started again may run before the end of its run before is told: only starts are told at once.
+    Spark only reports starts synchronously: a restarted query may run before the end of its previous run is reported.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -96,10 +96,10 @@ class _Flusher(StreamingQueryListener):
         self._ending = threading.Lock()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Note where the query writes: later it may be gone. Spark calls this from the thread of the query."""
+        """Store the query's directory, which may be unknown after the query. Runs in the query's thread."""
         execution = execution_of(self._session, str(event.id))
         if str(execution.sink().name()) in _SINKS and _is_continuous(execution):
-            # Spark gives a Python sink no rows then, and tells its user of no error of the commit.
+            # In this mode, Spark gives a Python sink no rows, and does not report errors of the commit to users.
             _log.error("the query is stopped: %s", _CONTINUOUS)
             jvm: Any = self._session._jvm  # noqa: SLF001
             execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
@@ -110,28 +110,28 @@ class _Flusher(StreamingQueryListener):
         self._places[str(event.runId)] = place
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Leave it to the next batch."""
+        """Do nothing; the next batch assembles the due files."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Finish what is due."""
+        """Finish the due files."""
         if place := self._places.get(str(event.runId)):
             _tend(place, due_only=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Finish everything."""
+        """Finish all open files."""
         self._finish(str(event.runId))
 
     def finish(self) -> None:
-        """Stop the queries that still run, and finish everything: Spark tells a process that exits nothing more."""
+        """Stop the remaining queries, and finish all their files. Spark calls no listener in a process that exits."""
         try:
             for query in self._session.streams.active:
                 if str(query.runId) in self._places:
                     query.stop()
-        except Exception as error:  # of Py4J, if the JVM has ended before
+        except Exception as error:  # an error of Py4J if the JVM has already ended
             _log.debug("the running queries could not be stopped", exc_info=error)
         for run_id in [*self._places]:
             self._finish(run_id)
-        with self._ending:  # what another thread finishes is whole
+        with self._ending:  # waits until another thread has finished a directory
             pass
 
     def _finish(self, run_id: str) -> None:
@@ -181,7 +181,7 @@ def execution_of(spark: SparkSession, query_id: str) -> Any:  # noqa: ANN401 - o
 
 
 def place_of(execution: Any, query_id: str) -> WrittenPlace | None:  # noqa: ANN401 - of the JVM
-    """Return the options that say where a query writes, or None if it writes no rows by ftfile."""
+    """Return the options for the directory to which a query writes; None if the query does not write with ftfile."""
     sink = str(execution.sink().name())
     if sink not in _SINKS or _is_continuous(execution):
         return None
@@ -202,7 +202,7 @@ def _is_continuous(execution: Any) -> bool:  # noqa: ANN401 - of the JVM
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM
-    """Return a field that Spark does not show; a query's options are nowhere else before its first batch."""
+    """Return a private field of a Java object. Before its first batch, a query's options are only in such fields."""
     kind = java_object.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():

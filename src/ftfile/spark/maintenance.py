@@ -131,7 +131,7 @@ class _Shares(Shipped):
 class _Pickler(pickle.Pickler):
     """Pickles errors of other packages as text, because the other process may not have their class."""
 
-    def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
+    def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - any object
         if isinstance(thing, Exception) and not isinstance(thing, FtfileError):
             return FtfileError, (f"{type(thing).__name__}: {thing}",)
         return NotImplemented
@@ -302,18 +302,18 @@ def verify(
 ) -> VerifyReport | StoreReport:
     """Compare files with their log as `ftfile.open(path).verify()` does, or runs of a store as `ftfile.kv.verify`.
 
-    Writes nothing; safe beside running queries. Tasks of Spark read the content; this process reads the log, and lists
-    the files.
+    Nothing is written. The call is safe while queries run. Spark tasks read the content. This process reads the log and
+    lists the files.
 
     Args:
         spark: see `compact`.
         path: of the directory of files, or of the store.
-        full: read the content, as by default; without it, no task has anything to do. Of files alone.
-        **access: as of `compact`; `progress` is called for each file, once the tasks have ended.
+        full: read the content, the default; without it, no tasks run. Only for files.
+        **access: see `compact`; `progress` is called for each file, after the tasks have ended.
 
     Raises:
-        ConfigError: nothing was committed there, its keys are not known, `full` is given for a store, or executors see
-            another directory there.
+        ConfigError: nothing was committed to the path, its keys are unknown, `full` is given for a store, or executors
+            see another directory at the path.
         StorageError: the store failed.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
@@ -333,7 +333,7 @@ def _maintaining(
     """Provide the log of a directory, the author of an operation's records, and the tasks that run the operation.
 
     Raises:
-        ConfigError: there is no log or no task, or other processes cannot access the path.
+        ConfigError: the log is missing, `tasks` is wrong or unknown, or other processes cannot access the path.
     """
     at_once, access = _tasks_of(spark, arguments.get("tasks")), Access.of(arguments)
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])

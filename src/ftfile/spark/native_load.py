@@ -64,7 +64,7 @@ _LEGACY = "LEGACY"
 _log = get_logger(__name__)
 
 _VERSION = "v1"
-_BLOCK_BYTES = 128 << 20  # Spark splits files by its own settings
+_BLOCK_BYTES = 128 << 20  # recorded only for Spark, which splits files by its own settings
 
 
 def load(
@@ -77,32 +77,32 @@ def load(
     check_files: bool = True,
     **access: Unpack[DirectoryArguments],
 ) -> DataFrame:
-    """Return the rows of exactly one version, read by Spark's own sources where these read the same rows.
+    """Return the rows of exactly one version, read with Spark's built-in sources if they return the same rows.
 
-    Spark then prunes partitions, pushes filters down, leaves columns out, and fills `input_file_name()` and, where one
-    read covers all files, `_metadata`. Rows that it cannot read alike come from ftfile's reader; a line in the log says
-    how many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction,
-    an overwrite or a vacuum takes away files that it needs, its next query fails; call `load` again.
+    Spark then prunes partitions, pushes filters down and skips columns. It fills `input_file_name()`, and also
+    `_metadata` if one read covers all files. ftfile's reader reads the other files; a log line contains their number
+    and the reasons, as `load_plan` does. Nothing is written. The DataFrame stays at its version. If a compaction, an
+    overwrite or a vacuum removes its files, its next query fails: call `load` again.
 
-    If another program replaced a file before this call, one of another length is noticed, and one of the same length
-    is not. If it replaces one later, the next query that reads the file fails, unless length and time are the same.
+    If another program replaced a file before this call, only a different length is detected. If a file is replaced
+    later, the next query that reads it fails, unless length and time are equal.
 
     Args:
-        spark: a session whose executors see the path; with Spark Connect, ftfile's reader reads everything.
-        path: an absolute local path, one relative to the working directory, or a URL.
-        version: by default the newest one.
-        timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
-        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
-            range of whole numbers, or None for null.
-        check_files: before each query, have Spark ask the store for the length and time of each file that it is about
-            to read itself. Without it, Spark reads what it finds.
-        **access: how the directory is opened by this call, as `ftfile.open` does.
+        spark: a session whose executors can access the path. With Spark Connect, ftfile's reader reads all files.
+        path: an absolute local path, a path relative to the working directory, or a URL.
+        version: the version to read; by default, the newest version.
+        timestamp: read the newest version at this time instead of `version`; see `Directory.version_at`.
+        where: a condition as for `DataFrame.where`, or a mapping from columns to a value, a list of values, a range of
+            whole numbers, or None for null.
+        check_files: before each query, Spark requests the length and time of each file that it will read. Without it,
+            Spark reads the existing files unchecked.
+        **access: how this call opens the directory, as in `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
-        ConfigError: the path is no ftfile directory, nothing has been committed, there is no such version, or `where`
+        ConfigError: the path is not an ftfile directory, nothing was committed, the version does not exist, or `where`
             is neither text nor a mapping.
-        AnalysisException: `where` names a column that there is not.
+        AnalysisException: `where` names a column that does not exist.
     """
     where = at_once(spark, where)
     directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
@@ -118,7 +118,7 @@ def load_plan(
     timestamp: str | datetime | None = None,
     **access: Unpack[DirectoryArguments],
 ) -> LoadPlan:
-    """Return how `load` reads a version; print it to see which files Spark reads itself, and why not others.
+    """Return how `load` reads a version. The printed plan shows the files that Spark reads, and reasons for all others.
 
     For the arguments and errors see `load`.
     """
@@ -129,7 +129,7 @@ def load_plan(
 def _snapshot(
     path: str | os.PathLike[str], version: int | None, timestamp: str | datetime | None, access: Access
 ) -> tuple[Directory, Snapshot]:
-    """Return a directory that executors see, too, and the version that is read."""
+    """Return the directory, checked to be visible to executors, and the snapshot to read."""
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both select the version to read: give only one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
@@ -155,10 +155,10 @@ class LoadPlan:
     """How a version is read.
 
     Attributes:
-        version: that is read.
-        rows: all of them.
-        spark_files: the number of files that Spark's own sources read, by format.
-        ftfile_files: the number of files, and of batches of open ones, that ftfile's reader reads, by the reason.
+        version: the version that is read.
+        rows: all rows of the version.
+        spark_files: number of files that Spark's built-in sources read, by format.
+        ftfile_files: number of files, and of batches of open files, that ftfile's reader reads, by reason.
     """
 
     path: str
@@ -175,7 +175,7 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class _Loading:
-    """One load of a snapshot."""
+    """The load of one snapshot."""
 
     spark: SparkSession
     directory: Directory
@@ -195,7 +195,7 @@ class _Loading:
         return struct_type(self.schema_json)
 
     def plan(self) -> LoadPlan:
-        """Return the plan, with its rows."""
+        """Return the plan, including its rows."""
         ways = self._ways()
         frames, spark_files = [], Counter[str]()
         for group in ways.groups:
@@ -225,14 +225,14 @@ class _Loading:
         return plan_groups(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
 
     def _no_rows(self) -> DataFrame:
-        """Return a DataFrame without rows, in which Spark has `_metadata` as where there are files."""
+        """Return a DataFrame without rows. As with files, Spark provides `_metadata`."""
         if not hasattr(self.spark, "_jsparkSession"):
             return self.spark.createDataFrame([], self.schema)
         with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
             return self.spark.read.schema(self.schema).parquet(f"file://{folder}")
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
-        """Return the rows of parts, or why Spark does not read them."""
+        """Return the rows of parts, or the reason why Spark cannot read them."""
         time_unit_ms = self._time_unit_ms(group)
         if isinstance(time_unit_ms, str):
             return time_unit_ms
@@ -254,10 +254,11 @@ class _Loading:
         return frame if columns is None else frame.select(*columns)
 
     def _time_unit_ms(self, group: NativeGroup) -> int | str:
-        """Return the unit in which Spark's file systems have the same times of parts, 0 for none; or why none of them.
+        """Return the unit in ms in which Spark and ftfile see equal modification times of parts; 0 if none.
 
-        One part is looked at, the largest: a store may tell other times of what it got in pieces. Object stores list
-        milliseconds, and tell seconds of one file.
+        If Spark does not find the parts, a text with the reason is returned. Only the largest part is checked,
+        preferably with a non-ASCII path: a store may report other times for multipart uploads. Object stores list
+        milliseconds, but report seconds for a single file.
         """
         add, info = max(group.files, key=lambda pair: (not pair[1].path.isascii(), pair[0].length))
         jvm: Any = self.spark._jvm  # noqa: SLF001 - what follows has no other way
@@ -275,7 +276,7 @@ class _Loading:
         return 1000 if changed_ms // 1000 == info.modified_ms // 1000 else 0
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
-        """Return the version's columns from those of a group; None if they are the same."""
+        """Return the version's columns, computed from the columns of a group; None if they are the same."""
         fields = json.loads(self.schema_json)["fields"]
         file_types = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
         if [(field["name"], field["type"]) for field in fields] == list(file_types.items()):
@@ -287,7 +288,7 @@ class _Loading:
         return [column.cast(field.dataType).alias(field.name) for field, column in columns]
 
     def _whole(self) -> DataFrame:
-        """Return all rows, by `format("ftfile")`."""
+        """Return all rows, read with `format("ftfile")`."""
         options = {f"storage.{name}": text for name, text in self.access.settings.items()}
         if self.access.key_provider is not None:
             options["keyProvider"] = self.access.key_provider
@@ -295,7 +296,7 @@ class _Loading:
         return reader.load(self.directory.path)
 
     def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
-        """Return the rows of some adds."""
+        """Return the rows of some adds, read by ftfile."""
         shares = pack(adds, self.snapshot.definitions)
         storage = tuple(settings_for_others(self.directory.path, self.access.settings).items())
         place = Place(self.directory.path, self.access.key_provider, storage, read_marker(self.directory.file_system))
@@ -304,13 +305,13 @@ class _Loading:
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return rows_for_spark(task.read(batches))
 
-        # A partition for each: what tasks have in common goes to all of them, and a share to its own.
+        # One partition for each share. The data in common is sent to all tasks, and a share only to its task.
         own_shares = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
         return self.spark.createDataFrame(own_shares, "share binary").mapInArrow(rows, self.schema)
 
 
 class _Task(Shipped):
-    """Reads shares of adds, in an executor."""
+    """The reader of shares of adds in an executor."""
 
     def __init__(self, place: Place, schema_json: str, like: Share) -> None:
         self._place = place
@@ -326,8 +327,8 @@ class _Task(Shipped):
 
 
 def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
-    """Return True if Spark has taken the list of parts, and the partition columns, as they are."""
-    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to see it
+    """Return True if Spark uses exactly the given parts and partition columns."""
+    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - the plan is not in the public API
     if plan.getClass().getSimpleName() != "LogicalRelation":
         return False
     index = plan.relation().location()
@@ -338,24 +339,24 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error, or of the exception in Java that it stands for."""
+    """Return the first line of an error, or of the Java exception that it wraps."""
     return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
 
 
 def hadoop_url(directory: str, path: str) -> str:
-    """Return the encoded URL by which Hadoop knows a file in a directory, which is named by its canonical URL."""
+    """Return the encoded Hadoop URL of a file in a directory; `directory` is a canonical URL."""
     parsed = parse(directory)
     scheme = "s3a" if parsed.scheme == "s3" else parsed.scheme
     return f"{scheme}://{parsed.authority}{quote(posixpath.join(parsed.path, path))}"
 
 
 def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> None:
-    """Write the log of a sink that has put these files, and no others, into `folder`."""
+    """Write the log of a file sink to `folder`, as if the sink had written exactly these files."""
     log = folder / "_spark_metadata"
     log.mkdir()
-    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path needs no escapes of JSON
+    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path does not need JSON escapes
     more = json.dumps({"isDir": False, "blockReplication": 1, "blockSize": _BLOCK_BYTES, "action": "add"})[1:]
-    quoted = functools.lru_cache(maxsize=1024)(quote)  # directories have many files each
+    quoted = functools.lru_cache(maxsize=1024)(quote)  # most directories contain many files
     with (log / "0").open("w", encoding="utf-8", newline="\n") as out:
         out.write(_VERSION)
         for file in files:
@@ -366,10 +367,10 @@ def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> N
 
 
 def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
-    """Return a read of a list of files that fails, as a query begins, where a file that it reads is another one by now.
+    """Return a read of a list of files that fails at the start of a query if a file changed.
 
-    That is one of another length, one that was changed at another time, and one that is not there. Times are compared
-    in units of `time_unit_ms`; not at all for 0.
+    A file has changed if its length or time differs, or if it is missing. Only files that the query reads are checked.
+    Times are compared in units of `time_unit_ms`; 0 disables the comparison of times.
     """
     spark: Any = frame.sparkSession
     session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
@@ -385,7 +386,7 @@ def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
 
 @functools.lru_cache(maxsize=1)
 def _constructor(jvm: object) -> Any:  # noqa: ANN401 - of Java
-    """Return the constructor of the list that compares, compiled once, by the compiler of Spark's own code."""
+    """Return the constructor of the list that compares files. Spark's compiler for generated code compiles it once."""
     java: Any = jvm
     compiler = java.org.codehaus.janino.SimpleCompiler()
     compiler.cook(resources(__package__).joinpath("ComparedFiles.java").read_text(encoding="utf-8"))

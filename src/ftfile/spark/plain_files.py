@@ -1,4 +1,7 @@
-"""Which parts of a snapshot Spark's own sources can read, by which conditions, and why others cannot."""
+"""The selection of the parts of a snapshot that Spark's built-in sources can read.
+
+For all other parts, a reason is returned.
+"""
 
 from __future__ import annotations
 
@@ -39,27 +42,27 @@ if TYPE_CHECKING:
 
 _DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 
-# What Spark takes otherwise: escapes in a text, names of columns in quotes, doubled quotes, numbers with a fraction,
-# and `${name}`, which it replaces wherever it is.
+# Syntax that Spark reads differently from ftfile: escapes in a text, quoted column names, doubled quotes, numbers with
+# a fraction, and `${name}`, which Spark substitutes everywhere.
 _OTHERWISE = re.compile(r"[\\\"$]|''|[0-9][.eE]|\.[0-9]")
-# In a schema: texts that are equal though they differ.
+# Types in a schema that compare different texts as equal.
 _ALIKE = re.compile(r'collat|char_varchar|"(?:var)?char\(', re.IGNORECASE)
 
 
 def compares_as_texts(spark: SparkSession) -> bool:
-    """Return True if a session may cast a column to text where it is compared with one: `month NOT IN ('02')`."""
+    """Return True if a session may cast a column to text to compare it with a text, as in `month NOT IN ('02')`."""
     is_ansi, dates_as_texts = spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get(_DATES_AS_TEXTS, "false")
     return (str(is_ansi).lower(), str(dates_as_texts).lower()) != ("true", "false")
 
 
 def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
-    """Return a condition with times by a clock as literals, of now and of the session's zone, if ftfile reads it."""
+    """Return a condition in which literals replace the current time in the session's zone, if ftfile can parse it."""
     zone = spark.conf.get("spark.sql.session.timeZone") if isinstance(where, str) else None
     if zone is None or not is_zone(zone):
         return where
     try:
         return with_clock_values(where, SYSTEM.clock.now_ms(), zone)
-    except ConfigError:  # Spark has more words
+    except ConfigError:  # Spark's conditions have more syntax
         return where
 
 
@@ -94,11 +97,10 @@ def _condition(name: str, values: object) -> Column:
 
 
 def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:
-    """Return the adds whose partitions allow rows for which a condition is true: all where Spark may mean another one.
+    """Return the adds whose partitions allow rows for which a condition is true; all if Spark may read it differently.
 
-    If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has. No
-    time by a clock is left in the condition. With `as_texts`, Spark may compare numbers, dates and booleans with a text
-    as texts.
+    If no add matches, one add is returned: without a file, Spark's DataFrame would lack columns. The condition must not
+    contain the current time. With `as_texts`, Spark may compare numbers, dates and booleans with a text as texts.
     """
     adds = list(snapshot.adds.values())
     if where is None or snapshot.schema is None or not _is_plain(where):
@@ -113,7 +115,7 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
         return adds
     try:
         return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()] or adds[:1]
-    except ConfigError:  # Spark may understand it, or tells what is wrong
+    except ConfigError:  # Spark may accept the condition, or reports the error
         return adds
 
 
@@ -127,25 +129,26 @@ def _is_plain(where: object) -> bool:
 
 
 def _is_alike(kind: pa.DataType) -> bool:
-    """Return True for types whose values are compared with literals as Spark compares them, by no time zone."""
+    """Return True for types that ftfile and Spark compare with literals in the same way, in any time zone."""
     kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_boolean)
     return any(is_kind(kind) for is_kind in kinds)
 
 
 @dataclass(frozen=True)
 class NativeGroup:
-    """Parts that one read of Spark's own source covers."""
+    """Parts that one read with Spark's built-in source covers."""
 
-    format: str  # Spark's name of it
-    options: Mapping[str, str]  # of its reader
-    schema_json: str  # the columns in the files and then those in their paths, as Spark's JSON
+    format: str  # Spark's name of the format
+    options: Mapping[str, str]  # of Spark's reader
+    schema_json: str  # the columns in the files, then the columns in the paths, as Spark's JSON
     partition_by: tuple[str, ...]  # the columns in the paths
-    decimals: pa.Schema  # those of the partition columns
-    files: list[tuple[Add, FileInfo]] = field(default_factory=list)  # the parts, each with the file found at its name
+    decimals: pa.Schema  # the partition columns of decimal types
+    # the parts, each with the existing file at its name
+    files: list[tuple[Add, FileInfo]] = field(default_factory=list)
 
     @functools.cached_property
     def key(self) -> str:
-        """Return all that is the same for the parts of one group."""
+        """Return the properties that all parts of a group have in common, as text."""
         return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
 
 
@@ -153,12 +156,12 @@ class NativeGroup:
 class Ways:
     """How the adds of a snapshot are read."""
 
-    groups: list[NativeGroup]  # by Spark's own sources
-    rest: list[Add]  # by ftfile's reader
-    reasons: Counter[str]  # of the latter, with the number of adds
+    groups: list[NativeGroup]  # read with Spark's built-in sources
+    rest: list[Add]  # read with ftfile's reader
+    reasons: Counter[str]  # reasons for `rest`, with the number of adds
 
     def leave(self, add: Add, reason: str) -> None:
-        """Have an add read by ftfile's reader."""
+        """Assign an add to ftfile's reader."""
         self.rest.append(add)
         self.reasons[reason] += 1
 
@@ -166,13 +169,13 @@ class Ways:
 def plan_groups(
     fs: FileSystem, snapshot: Snapshot, adds: Iterable[Add], live: Collection[str], *, legacy_times: bool = False
 ) -> Ways:
-    """Return how each of these adds of a snapshot is read; list each directory of parts once.
+    """Return how each of these adds of a snapshot is read. Each directory of parts is listed once.
 
     Args:
         fs: of the directory.
-        snapshot: of the version to be read, which has a schema.
-        adds: those that are read.
-        live: the ids of the newest version's adds: a part that is none of them has left its name.
+        snapshot: of the version to read; it has a schema.
+        adds: the adds to read.
+        live: the ids of the newest version's adds. Other parts are no longer at their final names.
         legacy_times: the session parses dates and times as Spark 2 did.
     """
     assert snapshot.schema is not None, "a directory without a commit has no rows"
@@ -205,7 +208,7 @@ def plan_groups(
 
 
 def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: bool) -> NativeGroup | str:
-    """Return the group of the parts of an encoding, without any, or why ftfile reads them."""
+    """Return the group of the parts of an encoding, still empty, or the reason why ftfile must read them."""
     if encoding.get("fileName"):
         return "names of files contain a column"
     definition, in_file = encoding["format"], recorded_schema(encoding["schema"])
@@ -221,7 +224,8 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         return fault
     columns = list(in_file)
     if kind in _BY_NAME:
-        # Spark finds columns by name, and null for those that a file lacks: parts of several schemas are one read.
+        # Spark finds columns by name, and reads null for missing columns. Parts with several schemas need only one
+        # read.
         file_names = set(in_file.names)
         file_columns = [column for column in recorded if column.name not in partition_by]
         columns = [
@@ -233,9 +237,9 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         ):
             columns = [*in_file, *(column for column in file_columns if column.name not in file_names)]
     if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
-        return "names in orc have backticks, or are empty"  # Spark finds no such column in the file
+        return "names in orc have backticks, or are empty"  # Spark does not find these columns in the file
     if kind == "avro":
-        # It has one type for whole numbers of up to 32 bits; what Spark reads is cast.
+        # Avro has one type for whole numbers of up to 32 bits. Spark reads this type, and the values are cast.
         columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
     in_path = [recorded.field(name) if name in recorded.names else pa.field(name, pa.string()) for name in partition_by]
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", **_OPTIONS[kind]}
@@ -250,13 +254,13 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
 
 
 def _clashes(in_file: pa.DataType, read: pa.DataType) -> bool:
-    """Return True where Spark refuses two columns at one place, which it compares for their sorts of timestamps."""
+    """Return True if Spark refuses two columns at the same place, because their timestamp types differ."""
     zones = [{leaf.tz for leaf in leaf_types(kind) if pa.types.is_timestamp(leaf)} for kind in (in_file, read)]
     return not in_file.equals(read) and all(zones) and len(set().union(*zones)) > 1
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
-    """Return why the columns of files are not those of the version, each as it is or cast."""
+    """Return why the columns of files are not the columns of the version, unchanged or cast; None if they are."""
     spelling = {name.lower(): name for name in in_file.names}
     for column in recorded:
         name = spelling.get(column.name.lower())
@@ -271,7 +275,7 @@ def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[st
 
 
 def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], decimals: pa.Schema) -> str | None:
-    """Return why Spark cannot read a part whose encoding it reads."""
+    """Return why Spark cannot read a part, although it can read its encoding; None if it can."""
     if add.kind == "segment" or add.final_path is None:
         return "files are still open"
     if add.id not in live:
@@ -297,13 +301,13 @@ def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
 
 
 def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_partitioned: bool) -> str | None:
-    """Return why Spark's reader of a format would return other rows, or none."""
+    """Return why Spark's reader of a format would return other rows; None if it returns the same rows."""
     kind = definition["name"]
     set_options = [name for name in _TIMES if name in definition]
     faults = {
         "avro": {"numbers of 8 or 16 bits within columns of avro": _has_small_within(in_file)},
         "parquet": {"Spark has no codec for brotli": definition.get("compression") == "brotli"},
-        # Spark takes such names for those that an old Hive made up, and finds columns by place.
+        # Spark assumes that an old Hive version generated these names, and finds columns by place.
         "orc": {"all columns of orc begin with _col": all(name.startswith("_col") for name in in_file.names)},
         "json": {f"{set_options} of json": bool(set_options) and _has_times(in_file)},
         "text": {
@@ -337,7 +341,7 @@ _BY_NAME = frozenset({"avro", "parquet", "orc", "json"})
 _LINES = frozenset({"json", "text", "csv"})
 _WITH_TIMES = frozenset({"json", "csv"})
 _PASSED_ON = ("lineSep", "sep", "quote", "escape", "nullValue")
-# The session's own settings must change no row.
+# The options override settings of the session that would change rows.
 _OPTIONS = {
     "avro": {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED", "positionalFieldMatching": "false"},
     "parquet": {"mergeSchema": "false", "datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"},

@@ -1,4 +1,4 @@
-"""Filters that Spark gives to a reader, as a condition on rows."""
+"""Conversion of the filters that Spark passes to a reader into a condition on rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# By the name of Spark's class: 4.0 has none of them.
+# By the name of Spark's class, since Spark 4.0 does not have these classes.
 _SIGNS: dict[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
     "EqualTo": operator.eq,
     "GreaterThan": operator.gt,
@@ -36,11 +36,15 @@ _TEXTS: dict[str, Callable[..., pc.Expression]] = {
     "StringEndsWith": pc.ends_with,
     "StringContains": pc.match_substring,
 }
-_FILTERS_MAX = 500  # Arrow walks what joins them by recursion; Spark applies the others
+_FILTERS_MAX = 500  # Arrow evaluates joined conditions recursively; Spark applies the remaining filters
 
 
 def check_pushdown_enabled() -> None:
-    """Warn of what Spark does with filters that it gives to a reader; a ConfigError where it gives none."""
+    """Log how Spark uses the filters that it passes to a reader.
+
+    Raises:
+        ConfigError: this version of Spark does not pass filters.
+    """
     if not hasattr(DataSourceReader, "pushFilters"):
         raise ConfigError(
             "filterPushdown=true: Spark gives filters to Python sources from 4.1 on, with "
@@ -53,9 +57,9 @@ def check_pushdown_enabled() -> None:
 
 
 def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.Expression | None:
-    """Return a condition that is true for every row that meets all filters; None if nothing is known of any.
+    """Return a condition that is true for every row that meets all filters; None if no filter is supported.
 
-    Known are filters on one column of `schema`, but not on floating-point numbers, times and nested columns.
+    Supported are filters on one column of `schema`, except for floating-point numbers, times and nested columns.
     """
     fields = {field.name.lower(): field for field in schema if _is_compared(field.type)}
     conditions = [pushed for pushed in (_expression(pushed, fields) for pushed in filters) if pushed is not None]
@@ -63,7 +67,7 @@ def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.
 
 
 def _is_compared(kind: pa.DataType) -> bool:
-    # Spark orders NaN as Arrow does not, and an instant may come by the clocks of the session.
+    # Spark orders NaN differently from Arrow, and an instant may depend on the session's time zone.
     return not (pa.types.is_floating(kind) or pa.types.is_timestamp(kind) or pa.types.is_nested(kind))
 
 

@@ -58,21 +58,21 @@ def listen(
 ) -> Monitor:
     """Follow all ftfile and ftkv streams that this session starts from now on; return the monitor.
 
-    It runs on the driver, reads the log of each directory at each interval, and writes nothing. It logs one line for
-    the new versions of an interval. Call it once per session: another call with the same arguments returns the same
-    monitor. `unlisten` ends it.
+    The monitor runs on the driver, reads the log of each directory at each interval, and writes nothing. It logs one
+    line for the new versions of an interval. Call it once per session: another call with the same arguments returns the
+    same monitor. `unlisten` ends it.
 
     Args:
-        spark: the session; not one of Spark Connect, whose queries run elsewhere: there, `ftfile.monitor(path)` tells
-            all but what only Spark knows.
+        spark: a session that is not a Spark Connect session, whose queries run in another process. For these,
+            `ftfile.monitor(path)` provides all metrics that do not come from Spark.
         prometheus_port: see `ftfile.monitor`.
-        address: likewise.
-        meter_provider: likewise.
-        interval: likewise.
+        address: see `ftfile.monitor`.
+        meter_provider: see `ftfile.monitor`.
+        interval: see `ftfile.monitor`.
 
     Raises:
-        ConfigError: an argument is wrong, or another one than that of the first call; the port is taken; a package is
-            not installed; or it is a session of Spark Connect.
+        ConfigError: an argument is wrong or differs from the first call, the port is in use, a package is not
+            installed, or the session is a Spark Connect session.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(_IS_CLIENT)
@@ -110,20 +110,20 @@ _listening: WeakKeyDictionary[SparkSession, _Listening] = WeakKeyDictionary()
 class _Run:
     """One run of a query."""
 
-    labels: Labels  # of its directory, and its name
-    known_to: int  # the newest batch in the log when it began
+    labels: Labels  # the URL of its directory, and its name
+    known_to: int  # the newest batch in the log when the run began
 
 
 class _QueryListener(StreamingQueryListener):
-    """Counts what Spark tells of each run; Spark calls it in the driver's own process."""
+    """Counts the events of each run. Spark calls it in the driver's process."""
 
     def __init__(self, spark: SparkSession, monitor: Monitor) -> None:
         self._session, self._monitor, self._tally = spark, monitor, monitor.tally
         self._runs: dict[str, _Run] = {}
-        self._ended: dict[Labels, None] = {}  # queries, the last one at the end
+        self._ended: dict[Labels, None] = {}  # labels of ended queries, the newest last
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Follow the directory before its first batch; Spark waits for this call."""
+        """Follow the directory before the first batch. Spark waits for this call."""
         with _harmless():
             query_id, run_id = str(event.id), str(event.runId)
             written_place = place_of(execution_of(self._session, query_id), query_id)
@@ -143,7 +143,7 @@ class _QueryListener(StreamingQueryListener):
                 self._tally.add(counter, run.labels, 0)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take in the numbers of a batch."""
+        """Record the metrics of a batch."""
         with _harmless():
             progress = event.progress
             run = self._runs.get(str(progress.runId))
@@ -159,17 +159,17 @@ class _QueryListener(StreamingQueryListener):
                 self._tally.set("ftfile_source_refused_files", run.labels, refused)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Leave it to the interval."""
+        """Do nothing; the monitor reads the log at each interval."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Note the end, and whether it was an error."""
+        """Record the end of a run, and if it was an error."""
         with _harmless():
             run = self._runs.pop(str(event.runId), None)
             if run is None:
                 return
             if event.exception is not None:
                 self._tally.add("ftfile_query_failures_total", run.labels)
-            # It may run again before the end of its run before is told.
+            # The query may already run again before Spark reports the end of its previous run.
             runs_on = any(other.labels == run.labels for other in self._runs.values())
             self._tally.set("ftfile_query_running", run.labels, int(runs_on))
             self._monitor.leave(run.labels[0], str(event.runId))
@@ -179,7 +179,7 @@ class _QueryListener(StreamingQueryListener):
                 self._drop(next(iter(self._ended)))
 
     def _drop(self, labels: Labels) -> None:
-        """Show the series of a query that has ended no longer, unless it runs again."""
+        """Remove the series of an ended query, unless it runs again."""
         del self._ended[labels]
         if all(run.labels != labels for run in self._runs.values()):
             self._tally.forget(*labels)
@@ -187,15 +187,15 @@ class _QueryListener(StreamingQueryListener):
 
 @contextlib.contextmanager
 def _harmless() -> Iterator[None]:
-    """Log what goes wrong within: Spark would let a start of a query fail."""
+    """Log errors of the block: otherwise the start of a query would fail."""
     try:
         yield
-    except Exception:  # of a listener, whatever it is: it must not end the query
+    except Exception:  # an error of a listener must not end the query
         _log.exception("metrics of a query are not complete")
 
 
 def _backlog(progress: Any) -> dict[str, float]:  # noqa: ANN401 - of any version of Spark
-    """Return how far the sources of a query are behind, together, by unit."""
+    """Return the backlog of all sources of a query, by unit."""
     backlog: dict[str, float] = {}
     for source in progress.sources:
         for name, text in (source.metrics or {}).items():
@@ -205,10 +205,10 @@ def _backlog(progress: Any) -> dict[str, float]:  # noqa: ANN401 - of any versio
 
 
 def _refused_files(progress: Any) -> int | None:  # noqa: ANN401 - of any version of Spark
-    """Return the number of files that sources of ftfile cannot open; None if none says so, as before Spark 4.2."""
+    """Return the number of files that ftfile sources cannot open; None if no source reports it, as before Spark 4.2."""
     counts = []
     for source in progress.sources:
-        with contextlib.suppress(TypeError, ValueError):  # no offset, or one of another source, which may be any text
+        with contextlib.suppress(TypeError, ValueError):  # no offset, or any text from another source
             report = json.loads(source.latestOffset)
             counts += [int(report["refused"])] if isinstance(report, dict) and "refused" in report else []
     return sum(counts) if counts else None

@@ -1,4 +1,4 @@
-"""Batch reads: the snapshot of one version, and nothing that is not committed."""
+"""Batch reads: the committed snapshot of one version."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema of the version to be read, or of the newest one for a stream; Spark does not say for which."""
+    """Return the schema of the version to read. Streams use it too: Spark does not pass the kind of a query."""
     try:
         directory, version, _ = _opened(options, "read", "follow")
     except ConfigError as error:
@@ -48,10 +48,10 @@ def committed_schema(options: Mapping[str, str]) -> StructType:
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
-    """Return the reader of a version; with `filterPushdown=true`, one to which Spark gives filters.
+    """Return the reader of a version; with `filterPushdown=true`, a reader that accepts filters from Spark.
 
     Raises:
-        ConfigError: an option is wrong, or there is no such version.
+        ConfigError: an option is wrong, or the version does not exist.
     """
     opened = _opened(options, "read")
     pushes = opened[2]["filterPushdown"]
@@ -74,7 +74,7 @@ class _Files(InputPartition):
 
 
 class FtFileReader(Shipped, DataSourceReader):
-    """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
+    """Reads the columns of `schema` by name, ignoring case as in Spark. Columns that the files do not have are null."""
 
     def __init__(self, directory: Directory, version: int | None, parsed: ParsedOptions, schema: StructType) -> None:
         storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
@@ -97,7 +97,7 @@ class FtFileReader(Shipped, DataSourceReader):
         return [_Files(share, row_filter) for share in shares] or [_Files(Share((), {}))]
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
-        """Return the adds to be read, of a snapshot with the columns `recorded`, and which of their rows."""
+        """Return the adds to read from a snapshot with the columns `recorded`, and a filter of their rows or None."""
         del recorded
         return snapshot.adds.values(), None
 
@@ -110,15 +110,15 @@ class FtFileReader(Shipped, DataSourceReader):
 
 
 class _PushingReader(FtFileReader):
-    """Leaves out parts, row groups and rows that do not meet the filters; Spark applies all of them itself.
+    """Skips parts, row groups and rows that do not match the filters. Spark applies all filters again.
 
-    Spark asks for its own setting when a reader has this method.
+    For a reader with this method, Spark requires `spark.sql.python.filterPushdown.enabled=true`.
     """
 
     _filters: tuple[datasource.Filter, ...] = ()
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        """Return the filters that Spark must apply itself: all of them."""
+        """Return the filters that Spark must apply: all of them."""
         self._filters = tuple(filters)
         return filters
 
@@ -135,7 +135,7 @@ class _PushingReader(FtFileReader):
 
 
 def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:
-    """Return the directory, the version that the options name, and the options."""
+    """Return the directory, the selected version, and the options."""
     parsed = parse_options(absolute_options(options), *uses)
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)

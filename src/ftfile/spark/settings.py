@@ -1,7 +1,7 @@
-"""Spark's options, as all of its processes understand them; directories as its tasks open them; schemas as its types.
+"""Conversion of options, directories and schemas for the Python processes of Spark.
 
-Schemas go by a closed table: Spark's own `StructType.fromJson` imports the module that a user-defined type names, and
-may unpickle what stands beside it. It gets nothing that a directory says.
+Schemas are converted with a closed table. Spark's `StructType.fromJson` imports the module of a user-defined type, and
+may unpickle the data next to it. It is never called with the content of a directory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PATHS = ("path", "statelocation", "sourcearchivedir")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory, as tasks open it."""
+    """A directory that tasks open."""
 
     path: str
     key_provider: str | None
@@ -63,16 +63,20 @@ class Place:
     marker: DirectoryMarker | None
 
     def open(self) -> FileSystem:
-        """Open it; raise a ConfigError if this host sees another directory there."""
+        """Open the directory.
+
+        Raises:
+            ConfigError: this host sees another directory at the path.
+        """
         fs = open_with_keys(self.path, SYSTEM, self.key_provider, self.storage)
         check_marker(fs, self.path, self.marker)
         return fs
 
 
 def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with absolute paths: executors may run in another directory, and as another user.
+    """Return the options with absolute paths, since executors may run in another directory and as another user.
 
-    Spark knows no `~`: a checkpoint below it is in a directory of that name.
+    Spark does not expand `~`: a checkpoint below it is in a directory of that name.
     """
     paths = {key: absolute_path(text) for key, text in options.items() if key.lower() in _PATHS}
     checkpoints = {key: text for key, text in options.items() if key.lower() == "checkpointlocation"}
@@ -83,12 +87,12 @@ def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_file_format(options: Mapping[str, str]) -> bool:
-    """Return True if a stream is to read files of others, and not to follow an ftfile directory."""
+    """Return True if a stream reads foreign files, and does not follow an ftfile directory."""
     return any(key.lower() == "fileformat" for key in options)
 
 
 def check_shared(fs: FileSystem, path: str) -> None:
-    """Raise a ConfigError unless all of Spark's Python processes see the same files."""
+    """Raise a ConfigError unless all Python processes of Spark see the same files."""
     if not fs.capabilities.shared_between_processes:
         raise ConfigError(
             f"path={path!r} exists only inside one process: executors, writers and readers could not see each other's "
@@ -120,11 +124,11 @@ _NUMBER = re.compile(r"\d+", re.ASCII)
 
 
 def struct_type(schema_json: str) -> StructType:
-    """Return a schema, given as Spark's JSON, as Spark's type; nothing is imported for it.
+    """Return Spark's type of a schema in Spark's JSON. Nothing is imported for it.
 
     Raises:
-        ConfigError: it has a TIME column, and this version of Spark does not have the type.
-        CorruptData: it is no schema, or has a type that ftfile does not store.
+        ConfigError: the schema has a TIME column, and this version of Spark does not support the type.
+        CorruptData: the text is not a schema, or has a type that ftfile does not store.
     """
     recorded_schema(schema_json)
     return _struct(json.loads(schema_json))
@@ -159,6 +163,6 @@ def _type(spark: str | dict[str, Any]) -> DataType:
 def _sized(spark: str) -> DataType:
     name, _, sizes = spark.partition("(")
     if name not in _SIZED:
-        return StringType()  # with the collation that all strings have
+        return StringType()  # with the same collation as all strings
     sized: DataType = _SIZED[name](*map(int, _NUMBER.findall(sizes)))
     return sized

@@ -1,4 +1,7 @@
-"""Objects shipped to executors, whose Python must have the same ftfile; that Python; and its errors in plain words."""
+"""Objects that are sent to executors, with a check that their Python has the same ftfile.
+
+Errors of ftfile in these objects are shown to users without tracebacks.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,13 @@ if TYPE_CHECKING:
 __all__ = ("Shipped", "SourceType", "only_commits", "with_plain_errors")
 
 
-# The program in which Spark builds a stream's writer only to commit or abort a batch, and the one that forks workers,
-# whose argument names the program that they run. An imported module proves nothing: daemons may import it beforehand.
+# The program that Spark starts only to commit or abort the batches of a stream, and the daemon that forks workers,
+# whose argument names their program. Imported modules are not evidence, because a daemon may import them earlier.
 _COMMITTER, _DAEMON = "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.daemon"
 
 
 def only_commits() -> bool:
-    """Return True in a process of Spark that commits or aborts the batches of streams, and neither plans nor writes."""
+    """Return True in a process of Spark that only commits or aborts the batches of streams."""
     program = main_module()
     return program == _COMMITTER or (program == _DAEMON and sys.argv[1:2] == [_COMMITTER])
 
@@ -55,11 +58,11 @@ _Method = TypeVar("_Method", bound="Callable[..., Any]")
 
 
 def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
-    """Return a method that Spark calls, whose errors of ftfile come without traceback and causes; those are logged.
+    """Return a method for Spark whose ftfile errors have no traceback and no causes; both are logged.
 
-    Spark puts the text of the whole traceback before the message, but where a worker's environment says otherwise. The
-    message of a `UserCodeError` ends with the user's own part. If it `yields`, it is the work of a task, whose iterator
-    raises errors.
+    Spark shows the whole traceback before the message, unless the worker's environment disables it. The message of a
+    `UserCodeError` ends with the user's part of the traceback. If `yields`, the method is the work of a task, and its
+    iterator raises errors.
     """
 
     @functools.wraps(method)
@@ -87,9 +90,9 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
 
 
 class _FailedReader(DataSourceStreamReader):
-    """Raises the error by which a reader could not be made when Spark first asks it for anything.
+    """Raises the error of the reader's construction when Spark first calls it.
 
-    Raised earlier, it would not be seen: in the end, Spark's process stops the reader, and fails since there is none.
+    An earlier error would be hidden: Spark's process finally stops the reader, and fails because the reader is missing.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -104,7 +107,7 @@ class _FailedReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002 - Spark names them
         raise self._error
 
-    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - likewise
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - Spark names it
         raise self._error
 
 
@@ -113,7 +116,7 @@ def _plain(error: FtfileError | ImportError) -> Exception:
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         error = UserCodeError(f"{error}\n{_users_part(error.__cause__)}")
     if is_worker():
-        # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
+        # The frames of the worker are hidden as well. No other error follows, because the worker ends with this error.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     if isinstance(error, ImportError):
         return ImportError(
@@ -125,7 +128,7 @@ def _plain(error: FtfileError | ImportError) -> Exception:
 
 
 def _users_part(error: BaseException) -> str:
-    """Return the text of a traceback, and of those of its causes, without frames of ftfile's."""
+    """Return the text of a traceback and of the tracebacks of its causes, without frames of ftfile."""
     shown = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
@@ -135,7 +138,7 @@ def _users_part(error: BaseException) -> str:
     return "".join(shown.format()).rstrip()
 
 
-# The methods that Spark calls, all but `read`, which yields: of readers, and of tasks that are ours.
+# The methods of readers and tasks that Spark calls, except for `read`, which yields.
 _CALLED = frozenset(
     {
         *("schema", "reader", "streamReader", "writer", "streamWriter"),
@@ -146,10 +149,10 @@ _CALLED = frozenset(
 
 
 class Shipped:
-    """Pickles with a check of the executor's ftfile, so that only the same one unpickles it.
+    """An object that is pickled with a check, so that only executors with the same ftfile unpickle it.
 
-    The check travels as code and not by name: it is the driver's own, whatever is installed there. Errors of the
-    methods that Spark calls are plain.
+    The check is sent as code and not by name. The driver's check therefore runs even if the executor has another
+    ftfile, or none. Errors of the methods that Spark calls have no traceback.
     """
 
     def __init_subclass__(cls) -> None:
@@ -166,7 +169,7 @@ class Shipped:
 
     @classmethod
     def arrived(cls, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
-        """Return the shipped object, and have Spark send a task the rest at once: its rows, or its share."""
+        """Return the object in the executor, and let Spark send the rows or the share of the task at once."""
         acknowledge_at_once()
         opened = cls.__new__(cls)
         vars(opened).update(state)
@@ -174,15 +177,15 @@ class Shipped:
 
 
 class _FieldRecordingPickler(pickle.Pickler):
-    """Notes the fields of all dataclasses and Structs that it pickles: two builds of one version may differ in them."""
+    """Records the fields of all pickled dataclasses and Structs, since two builds of one version may differ in them."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
-        # Sources are pickled by their names alone: what is around them has the check.
+        # Sources are pickled only by name, because the surrounding object contains the check.
         self.dispatch_table = {kind: copyreg.dispatch_table[kind] for kind in {*copyreg.dispatch_table} - {SourceType}}
         self.fields: dict[str, list[str]] = {}
 
-    def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
+    def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - any object
         kind = type(thing)
         if isinstance(thing, Struct):
             self.fields[f"{kind.__module__}:{kind.__qualname__}"] = [*kind.__struct_fields__]
@@ -192,7 +195,7 @@ class _FieldRecordingPickler(pickle.Pickler):
 
 
 def _opener() -> Callable[..., Any]:
-    """Return a function that is pickled by its code, since it has no name to be found by."""
+    """Return a function that is pickled by its code, because it cannot be imported by name."""
 
     def difference(version: str, fields: dict[str, list[str]]) -> str | None:
         import dataclasses  # noqa: PLC0415 - code that is unpickled has no module around it
@@ -212,7 +215,7 @@ def _opener() -> Callable[..., Any]:
                 return f"another build of ftfile {version} from {core.__file__} than the driver: {name} differs"
         return None
 
-    def open_here(version: str, fields: dict[str, list[str]], content: bytes) -> Any:  # noqa: ANN401 - what was shipped
+    def open_here(version: str, fields: dict[str, list[str]], content: bytes) -> Any:  # noqa: ANN401 - the sent object
         import pickle  # noqa: PLC0415
         import platform  # noqa: PLC0415
         import sys  # noqa: PLC0415
@@ -244,11 +247,11 @@ def _opener() -> Callable[..., Any]:
 
 
 class SourceType(ABCMeta):
-    """The type of sources that are registered: Spark sends the class to Pythons that may have no ftfile."""
+    """The metaclass of registered sources. Spark sends their classes to Python processes that may not have ftfile."""
 
 
 def _class_opener() -> Callable[..., Any]:
-    """Return a function that is pickled by its code, as that of objects is."""
+    """Return a function that is pickled by its code, as in `_opener`."""
 
     def class_here(version: str, name: str, remedy: str) -> Any:  # noqa: ANN401 - a class
         import os  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""`ftfile.spark.lookup`: the rows of a store beside those of a DataFrame, also of a stream.
+"""`ftfile.spark.lookup`: a join of a DataFrame or a stream with the rows of a store.
 
-A process, a driver or one of Spark's Python workers, opens each store once that it reads.
+A driver or a Python worker opens each store only once.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ READERS_KEPT = 8
 
 @dataclass(frozen=True)
 class StorePlace:
-    """All that a task needs to open a store."""
+    """The arguments with which a task opens a store."""
 
     path: str
-    version: int | None  # None for the newest when a task begins
-    merge: str | None  # as its user gives it
+    version: int | None  # None for the newest version at the start of a task
+    merge: str | None  # the user's merge function
     key_provider: str | None
     storage: Settings  # settings of the file system
     cache_bytes: int | None
@@ -67,12 +67,12 @@ def open_on_driver(
     cache_bytes: int | None = None,
     follows: bool = False,
 ) -> tuple[Reader, StorePlace]:
-    """Return a reader of a version, and the place at which tasks find the same one; if it `follows`, the newest one.
+    """Return a reader of a version, and the arguments with which tasks open the same version.
 
-    Instead of a version, there may be a time, for the newest one then.
+    A time instead of a version selects the newest version at this time. If `follows`, tasks open the newest version.
 
     Raises:
-        ConfigError: there is no store or no such version, or other processes cannot see the path.
+        ConfigError: the store or the version does not exist, or other processes cannot access the path.
     """
     keys, least = access.key_provider, access.at_least_version
     check_shared(open_filesystem(path, SYSTEM, access.settings), path)
@@ -90,7 +90,7 @@ def reader_here(place: StorePlace) -> Reader:
     """Return this process's reader of a store at a version.
 
     Raises:
-        ConfigError: this host sees another directory there than the driver.
+        ConfigError: this host sees another directory at the path than the driver.
     """
     if place.cache_bytes is not None:
         CACHE.resize(place.cache_bytes)
@@ -117,7 +117,7 @@ def _keep(place: StorePlace, reader: Reader) -> None:
         _readers.pop(next(iter(_readers))).close()
 
 
-def lookup(  # noqa: PLR0913 - those of a join, and of a reader
+def lookup(  # noqa: PLR0913 - arguments of a join and of a reader
     df: DataFrame,
     path: str | os.PathLike[str],
     on: str | Sequence[str],
@@ -128,26 +128,26 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     merge: str | None = None,
     **access: Unpack[DirectoryArguments],
 ) -> DataFrame:
-    """Return the rows of a DataFrame with the values that a store has for their keys: a join without a shuffle.
+    """Return the rows of a DataFrame with the values of their keys in a store: a join without a shuffle.
 
-    Tasks look keys up in batches, with one reader for each Python process. Where a key has no row, or a null in it,
-    values are null with `how="left"`, and the row is left out with `how="inner"`.
-    Without `version`, a batch query reads the newest one when it is planned. Each task of a stream reads the newest one
-    when it begins, so that a batch that Spark repeats may find other values.
+    Tasks look up keys in batches, with one reader for each Python process. If a key is not in the store or contains a
+    null, its values are null with `how="left"`, and the row is omitted with `how="inner"`. Without `version`, a batch
+    query reads the newest version at planning time. Each task of a stream reads the newest version at its start, so a
+    repeated batch may read other values.
 
     Args:
         df: of a batch or a stream.
         path: of the store.
-        on: the columns of `df` that have the key: the names of the key columns, or others in their order.
-        columns: the value columns wanted; None for all.
+        on: the columns of `df` with the key: the names of the key columns, or other columns in the same order.
+        columns: the requested value columns; None for all.
         how: `left` or `inner`.
-        version: the one to read.
+        version: the version to read.
         merge: see `ftfile.kv.open`.
-        **access: how the store is opened, as `ftfile.open` opens a directory; each task of a stream looks at
-            `at_least_version`, too.
+        **access: how the store is opened, as in `ftfile.open`; each task of a stream also checks `at_least_version`.
 
     Raises:
-        ConfigError: there is no store, no such column or version, a column of another type, or one of both sides.
+        ConfigError: the store, the version or a column does not exist, a column has another type, or `df` already has a
+            value column.
     """
     if how not in ("left", "inner"):
         raise ConfigError(f"how={how!r}: a lookup is `left` or `inner`")
@@ -170,16 +170,16 @@ def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFr
 
 
 class _Lookup(Shipped):
-    """The work of a task."""
+    """The lookup in the tasks of a query."""
 
     def __init__(self, place: StorePlace, keys: Mapping[str, str], values: Sequence[str], *, is_inner: bool) -> None:
         self._place = place
-        self._keys = dict(keys)  # of the store, each with the column of the DataFrame
+        self._keys = dict(keys)  # key columns of the store, each with its column in the DataFrame
         self.values = list(values)
         self._is_inner = is_inner
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches with the values of the store behind their own."""
+        """Yield batches with the values of the store in additional columns."""
         reader = None
         for batch in batches:
             reader = reader or reader_here(self._place)
@@ -193,7 +193,7 @@ class _Lookup(Shipped):
 
 
 def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefinition) -> dict[str, str]:
-    """Return the DataFrame's column for each key column."""
+    """Return the DataFrame's column for each key column of the store."""
     if len(on) != len(definition.keys):
         raise ConfigError(f"on={on}: the key of the store has the columns {', '.join(definition.keys)}")
     spelling = {name.lower(): name for name in on}
@@ -208,7 +208,7 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
 
 
 def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
-    """Return the names of the value columns to add, none of which the DataFrame has."""
+    """Return the names of the value columns to add. The DataFrame must not have columns with these names."""
     values = pa.schema(definition.value_fields)
     value_names = values.names if columns is None else [resolve_column("columns", name, values) for name in columns]
     if len(value_names) != len({*value_names}):

@@ -1,4 +1,4 @@
-"""Reads of a keyed store: one version, less of it where filters on keys allow that, and streams of its changes."""
+"""Reads of a keyed store: a version, filtered by keys if possible, and streams of its changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ALL = (((), None),)
 
 @dataclass
 class _StorePartition(InputPartition):
-    """The share of one task: ranges of buckets, or single keys."""
+    """The share of one task: ranges of buckets, or separate keys."""
 
     shares: tuple[BucketShare, ...] = ()
     keys: pa.Table | None = None
@@ -57,17 +57,17 @@ class _StorePartition(InputPartition):
 
 
 def stored_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of the version to be read: keys, then values."""
+    """Return the columns of the version to read: keys, then values."""
     reader, _, _ = _opened(options)
     return struct_type(spark_schema_json(reader.definition.schema))
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
-    """Return the reader for the options; the one that takes filters exists from Spark 4.1 on.
+    """Return the reader for the options. Filter pushdown needs Spark 4.1 or later.
 
     Raises:
-        ConfigError: an option is wrong, or there is no store or no such version.
-        SchemaError: the user's columns are of other types than the stored ones.
+        ConfigError: an option is wrong, or the store or the version does not exist.
+        SchemaError: the requested columns have other types than the stored columns.
     """
     reader, place, pushes = _opened(options)
     check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
@@ -77,7 +77,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
 
 
 class FtKvReader(Shipped, DataSourceReader):
-    """Reads the columns of `schema` by name, case aside as in Spark; one that the store does not have is null."""
+    """Reads the columns of `schema` by name, ignoring case as in Spark. Columns missing in the store are null."""
 
     def __init__(self, place: StorePlace, schema: StructType) -> None:
         self._place = place
@@ -126,7 +126,7 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
             yield from reader.scan_range(*bounds, columns, [share.bucket])
 
 
-# By the name of Spark's class; the others are about parts of values.
+# By the name of Spark's class. The other filters apply to parts of values.
 _COMPARISONS: dict[str, Comparison] = {
     "EqualTo": "in",
     "EqualNullSafe": "in",
@@ -139,10 +139,13 @@ _COMPARISONS: dict[str, Comparison] = {
 
 
 class _PushingReader(FtKvReader):
-    """Reads only what filters on key columns leave. Spark asks for its own setting when a reader has this method."""
+    """Reads only keys that match the filters.
+
+    For a reader with this method, Spark requires `spark.sql.python.filterPushdown.enabled=true`.
+    """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
-        """Return the filters that Spark must apply itself."""
+        """Return the filters that Spark must apply."""
         definition = reader_here(self._place).definition
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
         keys = {
@@ -159,14 +162,14 @@ class _PushingReader(FtKvReader):
     def _condition(
         self, pushed: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition
     ) -> Condition | None:
-        """Return the condition on a key column that a filter is; None if it is another one."""
+        """Return the condition of a filter on a key column; None for other filters."""
         is_negated = isinstance(pushed, datasource.Not)
         pushed = getattr(pushed, "child", pushed) if is_negated else pushed
         name = keys.get(".".join(getattr(pushed, "attribute", ())).lower())
         if name is None:
             return None
         if is_negated:
-            # So does Spark ask for false.
+            # Spark pushes `column = false` in this form.
             is_true = isinstance(pushed, datasource.EqualTo) and pushed.value is True
             return condition_of(definition, name, "in", [False]) if is_true else None
         if isinstance(pushed, datasource.IsNotNull):
@@ -179,7 +182,7 @@ class _PushingReader(FtKvReader):
 
 
 def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
-    """Return a reader of the version that the options name, its place, and if filters are pushed."""
+    """Return a reader of the selected version, the arguments to open it in tasks, and True if filters are pushed."""
     parsed = parse_options(absolute_options(options), "ftkv-read")
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
@@ -199,7 +202,7 @@ _OPTION = "readChangeFeed"
 
 
 def reads_changes(options: Mapping[str, str]) -> bool:
-    """Return True if the options name `readChangeFeed`."""
+    """Return True if the options contain `readChangeFeed`."""
     return any(key.lower() == _OPTION.lower() for key in options)
 
 
@@ -207,7 +210,7 @@ def schema_of_changes(options: Mapping[str, str]) -> StructType:
     """Return the columns of the change feed.
 
     Raises:
-        ConfigError: an option is wrong, or there is no store.
+        ConfigError: an option is wrong, or the store does not exist.
     """
     config = _config(options, "")
     reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage)
@@ -215,7 +218,7 @@ def schema_of_changes(options: Mapping[str, str]) -> StructType:
 
 
 class FtKvStreamReader(StreamReader):
-    """Reads a row for each key whose row a version changes."""
+    """Reads one row for each row of the store that a version changes."""
 
     _config: FollowConfig
     _stream: FeedStream | None

@@ -1,4 +1,4 @@
-"""The writers of a keyed store, as Spark calls them."""
+"""The writers of a keyed store, with the interface that Spark calls."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class FtKvStreamWriter(StreamWriter[StoreConfig]):
-    """Upserts, merges and deletes the rows of a micro-batch; in complete mode they replace the store's."""
+    """Upserts, merges and deletes the rows of a micro-batch. In complete mode, they replace the rows of the store."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         super().__init__(StoreWrites(), _store_config(options, schema, overwrite=overwrite, stream=True))
 
 
 class FtKvBatchWriter(BatchWriter[StoreConfig]):
-    """Upserts, merges and deletes the rows of a DataFrame as one commit, or replaces all there is by them."""
+    """Upserts, merges and deletes the rows of a DataFrame in one commit, or replaces the store with them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         super().__init__(StoreWrites(), _store_config(options, schema, overwrite=overwrite, stream=False))

@@ -1,4 +1,4 @@
-"""Streaming reads: the new rows of an ftfile directory, version by version; or what is new in files of others."""
+"""Streaming reads of the new rows of an ftfile directory, or of foreign files."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.0 and 4.1 have none of them
+except ImportError:  # Spark 4.0 and 4.1 do not have these classes
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """In their place."""
+        """Replacement for the class of later Spark versions."""
 
     ReadAllAvailable = None  # type: ignore[assignment,misc]
 
 
 _log = get_logger(__name__)
 
-# Spark asks an idle source a hundred times a second; while one waits, the rows of a query's other sources do, too.
+# Spark polls an idle source a hundred times a second. While a source waits, the query's other sources also wait.
 _IDLE_WAIT_S = 0.1
 
 
 @dataclass
 class SharePartition(InputPartition):
-    """The share of one task. Spark ships the reader once per run: all that is found out later comes with this."""
+    """The share of one task. Spark sends the reader once per run, so later data is sent with the share."""
 
     share: Share | FileShare | StoreShare
     marker: DirectoryMarker | None
@@ -65,10 +65,10 @@ class SharePartition(InputPartition):
 
 
 def schema_of_files(options: Mapping[str, str]) -> StructType:
-    """Return the columns of files of others, where their format has the same ones always.
+    """Return the columns of foreign files whose format has fixed columns.
 
     Raises:
-        ConfigError: an option is wrong, or the files' columns are not known.
+        ConfigError: an option is wrong, or the columns of the files are unknown.
     """
     decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
     schema = default_schema(decoding)
@@ -82,7 +82,7 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
 
 
 class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks."""
+    """Reads new rows. Spark creates it in the process that plans batches, and in another that sends it to tasks."""
 
     def __init__(self, config: FollowConfig | FilesConfig, storage_of_tasks: dict[str, str]) -> None:
         self._config = config
@@ -90,24 +90,24 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         self._stream: FollowStream | FileStream | FeedStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return a constant: Spark asks for it again when it repeats the first batch."""
+        """Return a constant, because Spark requests the offset again if it repeats the first batch."""
         return dict(START)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: ANN401
-        """Return the end of the next batch; Spark 4.0 and 4.1 give no arguments."""
+        """Return the end offset of the next batch. Spark 4.0 and 4.1 pass no arguments."""
         reads_all = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
         return self._opened().latest_offset(start, limited=not reads_all)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401 - Spark 4.0 and 4.1 do not have the class
-        """Return some limit if there are any, which Spark hands back; what counts are the options."""
+        """Return any limit if the options have limits. Spark passes it back, and the options are applied."""
         return ReadMaxRows(1) if self._config.settings.has_limits else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read nothing that comes from now on."""
+        """Read only the rows that exist now."""
         self._opened().stop_at_head()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the backlog, which Spark shows as the latest offset in its progress."""
+        """Return the backlog, which Spark reports as the latest offset in its progress."""
         return self._opened().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -118,7 +118,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         return [SharePartition(share, marker) for share in shares]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Note that no batch up to an offset comes again."""
+        """Note that batches up to an offset will not be repeated."""
         self._opened().commit(end)
 
     @abstractmethod
@@ -136,7 +136,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
 
 
 class FtFileStreamReader(StreamReader):
-    """Reads files of others with `fileFormat`; without it, follows an ftfile directory."""
+    """Reads foreign files if `fileFormat` is set; otherwise, follows an ftfile directory."""
 
     _config: FollowConfig | FilesConfig
 

@@ -33,10 +33,10 @@ _log = get_logger(__name__)
 
 _C = TypeVar("_C", bound=WriteConfig)
 
-# The property of a query's thread, and so of its tasks, with the query's checkpoint.
+# The local property of a query's thread, and of its tasks, with the query's checkpoint.
 CHECKPOINT = "ftfile.checkpoint"
 
-# Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
+# Settings of the session, which Spark sends to tasks but not to other Python processes of a source.
 _USER_METADATA = "spark.ftfile.userMetadata"
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
@@ -45,12 +45,12 @@ _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup
 
 @dataclass(frozen=True)
 class SessionValues:
-    """The settings of the session, and of the query's thread, which tasks alone see."""
+    """Settings of the session and properties of the query's thread, which are only visible to tasks."""
 
     overwrite_mode: str | None = None
     user_metadata: str | None = None
-    checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` or the session has it
-    is_attached: bool = False  # the listener has seen the query's start
+    checkpoint: str | None = None  # of the query, from the listener of `ftfile.spark.attach` or from the session
+    is_attached: bool = False  # True if the listener was called at the query's start
 
 
 @dataclass
@@ -69,7 +69,7 @@ class _Writer(Shipped, Generic[_C]):
         tune_worker()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit a batch, or a whole batch write, exactly once. Runs on the driver."""
+        """Commit a batch or a batch write exactly once. Runs on the driver."""
         tasks = [message for message in messages if isinstance(message, TaskMessage)]
         self._config = self._in_session(tasks[0].session if tasks else SessionValues())
         commit_batch(self._writes, self._config, unwrap(messages), batchId, SYSTEM)
@@ -79,7 +79,7 @@ class _Writer(Shipped, Generic[_C]):
         abort_batch(self._config, unwrap(messages), batchId, SYSTEM)
 
     def _in_session(self, session: SessionValues) -> _C:
-        """Return the settings with those of the session, of which the driver hears from tasks."""
+        """Return the config with the settings of the session, which the driver receives from tasks."""
         common = self._config.common
         text = session.user_metadata if common.user_metadata is None else common.user_metadata
         return replace(self._config, common=replace(common, user_metadata=text, is_attached=session.is_attached))
@@ -92,9 +92,9 @@ class _Writer(Shipped, Generic[_C]):
 
 
 class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
-    """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class.
+    """Writes Arrow batches with every Spark 4. Spark 4.0 has no streaming Arrow writer and accepts the batch class.
 
-    Spark builds it once to ship it to tasks, which needs a plan, and once more to commit or to abort, which needs none.
+    Spark creates the writer once for the tasks, which need a plan, and again to commit or abort, without a plan.
     """
 
     def __init__(self, writes: Writes[_C], config: _C) -> None:
@@ -105,7 +105,7 @@ class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
         return self._write(stream_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
+        """Commit a batch exactly once, on the driver. Log before the first batch if offsets cannot be recorded."""
         config = self._config
         if config.common.checkpoint is None:
             checkpoint = _checkpoint_of(messages)
@@ -131,13 +131,17 @@ class BatchWriter(_Writer[_C], DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
         context = task_context()
-        # Inside `foreachBatch` the properties of the stream are set, too: they are not the identity of this write.
+        # In `foreachBatch`, the properties of the stream are also set. They do not identify this write.
         identity = TaskIdentity(JobIdentity(self._job_id), context.partitionId(), context.attemptNumber())
         return self._write(identity, iterator)
 
 
 def _session_values() -> SessionValues:
-    """Return the settings that Spark sends to tasks alone; a ConfigError for a text about commits that is too long."""
+    """Return the settings that Spark only sends to tasks.
+
+    Raises:
+        ConfigError: the user metadata of commits is too long.
+    """
     context = task_context()
     attached, user_metadata = context.getLocalProperty(CHECKPOINT), context.getLocalProperty(_USER_METADATA)
     try:
@@ -155,9 +159,9 @@ def _session_values() -> SessionValues:
 
 
 def _session_checkpoint(context: TaskContext) -> str | None:
-    """Return the directory in which Spark keeps the checkpoint of a query with a name, below the session's location.
+    """Return the checkpoint directory of a named query below the session's checkpoint location; None otherwise.
 
-    One without a name has a directory of a random name there. The query's description begins with a line of its name.
+    A query without a name has a randomly named directory. The first line of a query's job description is its name.
     """
     location = context.getLocalProperty(_CHECKPOINT_LOCATION)
     name, _, rest = (context.getLocalProperty("spark.job.description") or "").partition("\nid = ")
@@ -165,7 +169,7 @@ def _session_checkpoint(context: TaskContext) -> str | None:
 
 
 def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
-    """Return the checkpoint of which tasks heard; None for one of another query, by the id that is in it."""
+    """Return the checkpoint that tasks reported; None if the query id in it belongs to another query."""
     for message in messages:
         if isinstance(message, TaskMessage) and message.session.checkpoint is not None:
             writer = message.task.identity.writer
@@ -176,12 +180,12 @@ def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
-    """Return the tasks' results; None stays None, which means that a task did not finish."""
+    """Return the results of the tasks. None means that a task did not finish."""
     return [message.task if isinstance(message, TaskMessage) else None for message in messages]
 
 
 def stream_task() -> TaskIdentity:
-    """Return the identity of this attempt of a micro-batch's task, by properties that Spark 4.0 to 4.3 set."""
+    """Return the identity of this attempt of a micro-batch's task, from properties that Spark 4.0 to 4.3 set."""
     context = task_context()
     properties = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     if not all(properties.values()):
@@ -192,7 +196,11 @@ def stream_task() -> TaskIdentity:
 
 
 def task_context() -> TaskContext:
-    """Return the context of the task that runs here; a ConfigError where none does."""
+    """Return the context of the current task.
+
+    Raises:
+        ConfigError: no Spark task runs in this process.
+    """
     context = TaskContext.get()
     if context is None:
         raise ConfigError("there is no Spark task here: write() is called by Spark in its executors")

@@ -168,7 +168,7 @@ def to_offset(position: PlanPosition | None) -> dict[str, Any]:
     return {"kind": "plans", "id": position.log_id, "plan": position.plan, "nonce": position.nonce}
 
 
-def position_of(offset: Any) -> PlanPosition | None:  # noqa: ANN401 - whatever a checkpoint holds
+def position_of(offset: Any) -> PlanPosition | None:  # noqa: ANN401 - any JSON value
     """Return the position of an offset; None for the start.
 
     Raises:
