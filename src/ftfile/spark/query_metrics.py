@@ -71,8 +71,8 @@ def listen(
         interval: see `ftfile.monitor`.
 
     Raises:
-        ConfigError: an argument is wrong or differs from the first call, the port is in use, a package is not
-            installed, or the session is a Spark Connect session.
+        ConfigError: an argument is wrong or differs from the first call, the port is in use, a package is missing,
+            or the session is a Spark Connect session.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(_IS_CLIENT)

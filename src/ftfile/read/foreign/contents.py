@@ -50,7 +50,7 @@ def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int
 
 
 def last_line_end(read: Read, start: int, end: int, separator: bytes) -> int | None:
-    """Return the last end of a line in `(start, end]`; None if there is none."""
+    """Return the last end of a line in `(start, end]`; None without a line end."""
     high = end
     while high > start:
         low = max(start, high - _CHUNK_BYTES)
@@ -63,7 +63,7 @@ def last_line_end(read: Read, start: int, end: int, separator: bytes) -> int | N
 
 
 def first_line_end(read: Read, begin: int, size: int, separator: bytes) -> int | None:
-    """Return the first end of a line after `begin`; None if there is none."""
+    """Return the first end of a line after `begin`; None without a line end."""
     low = begin
     while low < size:
         piece = read(low, min(size - low, _CHUNK_BYTES + len(separator) - 1))

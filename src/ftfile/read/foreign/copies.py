@@ -63,7 +63,7 @@ class Originals:
         self._by_start: dict[str, tuple[Original, ...]] = {}
 
     def starting(self, start: str) -> tuple[Original, ...]:
-        """Return the known files whose content has this start and of which enough was read; the newest first."""
+        """Return the known files with this start and enough read bytes; the newest first."""
         if start not in self._by_start:
             originals = [self._original(file, place) for file, place in self._table.known_by_start(start)]
             self._by_start[start] = tuple(sorted(originals, key=lambda one: -one.modified_ms))

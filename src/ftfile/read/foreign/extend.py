@@ -258,7 +258,7 @@ class Draft:
 
     Attributes:
         table: the listing, compared with the known files.
-        files_left: number of files of which the plan may still take ranges; infinite without a limit.
+        files_left: number of files that the plan may still read; infinite without a limit.
         behind: places of files with unread content that the plan does not read.
         has_more: the next plan can read some of that content at once.
     """

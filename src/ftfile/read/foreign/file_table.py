@@ -43,7 +43,7 @@ class Row:
 
     @property
     def state(self) -> tuple[int, int, bytes, int]:
-        """Return the values of which at least one changes before another look at the file has a new result."""
+        """Return the state of the file. Another look can only have a new result if the state changes."""
         return *self.marks, -1 if self.known is None else self.known.position
 
     @property
@@ -150,7 +150,7 @@ class Table:
     def known_by_start(self, start: str) -> list[tuple[KnownFile, int]]:
         """Return the known files whose content has a start, each with its place in the listing; -1 if it is not listed.
 
-        For starts see `Fingerprints`; files of which fewer than 256 bytes were read have no start.
+        For starts see `Fingerprints`; files with fewer than 256 read bytes have no start.
         """
         starts, numbers = self._by_start
         digest = np.frombuffer(bytes.fromhex(start), "<u4")[0]

@@ -19,7 +19,7 @@ def has_wildcard(text: str) -> bool:
 
 @lru_cache
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    r"""Return the expression of a pattern as Hadoop has them: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
+    r"""Return the regular expression of a Hadoop glob: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
 
     Raises:
         ConfigError: a bracket or a brace is not closed, or a bracket or a range is empty.

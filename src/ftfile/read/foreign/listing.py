@@ -328,7 +328,7 @@ def refuse_rows(
 def refuse_rows_among(
     fs: FileSystem, settings: FilesSettings, directories: Iterable[str], files: Iterable[str]
 ) -> None:
-    """Raise a ConfigError if files lie below one of the directories and ftfile writes this directory."""
+    """Raise a ConfigError if files are below one of the directories and ftfile writes this directory."""
     holders = {parent_of(path) for path in files}
     above = {directory for holder in holders for directory in layout.ancestors(holder)}
     refuse_rows(fs, settings, sorted(above.intersection(directories)), "; or exclude its files with ignoreFilePattern")

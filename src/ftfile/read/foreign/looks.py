@@ -51,7 +51,7 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
 
 @dataclass(slots=True)
 class FileMemory:
-    """The results of earlier looks at the file of one path, in this process. It only saves looks."""
+    """Cached results of looks at the file of one path, in this process."""
 
     path: str = ""  # empty if unknown
     state: object = None  # of the listed file, for which the next two fields hold

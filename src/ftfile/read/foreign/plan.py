@@ -70,7 +70,7 @@ class FileShare:
 
 
 class FileEntry(_Row, frozen=True):
-    """The new known state of a file, if it is more than the end of a range, or if the plan does not read the file."""
+    """The new known state of a file, if the end of a range does not imply it or the plan does not read the file."""
 
     path: str
     rule: str  # the rule that decided which file it is, in lower case

@@ -6,7 +6,7 @@ names its start. A slow driver may create a record at a trimmed version. This re
 contains its nonce.
 
 The log is trimmed without a vacuum: its oldest plans are deleted. A *columns file* contains the files known after all
-plans up to a version, and the next record names it in the tables of the log. Records are deleted only if two
+plans up to a version. The next record names it in the tables of the log. Records are deleted only if two
 checkpoints and two columns files are newer, so that one of each may be lost. The record that names the newer columns
 file announces the new start of the log. The older records are deleted after that.
 """

@@ -295,7 +295,7 @@ class Planner:
         return memory
 
     def _wait_s(self, row: Row) -> float | None:
-        """Return the seconds until the next useful look at a file; None if a look is useful now."""
+        """Return the seconds until the next look at a file can have a new result; None if it can now."""
         wait_s = self._memory(row).until_s - self._clock.monotonic_s()
         return wait_s if wait_s > 0 else None
 

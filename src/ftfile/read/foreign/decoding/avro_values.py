@@ -154,8 +154,7 @@ def _from_julian(days: NDArray[np.int64]) -> NDArray[np.int64]:
     of_four = np.minimum(rest // _DAYS_OF_YEAR, 3)
     year = 4 * four_years + of_four  # begins on March 1
     day_of_year = rest - _DAYS_OF_YEAR * of_four
-    # February 29 is the last day of such a year. If the Gregorian year has none, this is the first day of the next
-    # year.
+    # February 29 is the last day of this year. If the Gregorian year has no February 29, it becomes the next March 1.
     gregorian = _DAYS_OF_YEAR * year + year // 4 - year // 100 + year // 400 + day_of_year + _GREGORIAN_DAY_0000_03_01
     return np.where(days < _FIRST_GREGORIAN_DAY, gregorian, days)
 
