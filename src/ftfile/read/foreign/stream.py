@@ -170,7 +170,8 @@ class FileStream:
 def open_state(location: str, root: str, storage: dict[str, str], context: Context, log_id: str = "") -> FileSystem:
     """Open the directory of a plan log, or of all plan logs.
 
-    The settings of the store of `root` apply if the location has the same scheme.
+    `storage` contains settings for the store of `root`. If the location has another scheme, settings that its driver
+    does not know are ignored.
     """
     url = f"{location.rstrip('/')}/{log_id}"
     if parse(url).scheme == parse(root).scheme:
