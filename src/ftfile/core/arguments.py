@@ -11,7 +11,8 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 
 from ftfile.core.context import SYSTEM, absolute_path
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ArgumentError, ConfigError
+from ftfile.core.remedies import Advice, Argument, Wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,11 +77,15 @@ _Function = TypeVar("_Function", bound="Callable[..., object]")
 _PATH = "str | os.PathLike[str]"
 _NONE = " | None"
 # The accepted forms of a condition by argument. They are here, so that the command needs no import of Arrow.
+_CONDITION_TEXT = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
 CONDITION_TAKEN = {
-    "where": 'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
-    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may contain functions and fields of "
-    "structs, as in pyarrow.compute.field('a', 'b') > 7",
-    "replaceWhere": "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"",
+    "where": Wording(
+        'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
+        "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may contain functions and fields of "
+        "structs, as in pyarrow.compute.field('a', 'b') > 7",
+        _CONDITION_TEXT,
+    ),
+    "replaceWhere": Wording(_CONDITION_TEXT, _CONDITION_TEXT),
 }
 
 
@@ -176,8 +181,8 @@ def _whole_signature(function: Callable[..., object]) -> inspect.Signature:
 def checked(function: _Function) -> _Function:
     """Return a function that checks the types of its arguments and makes paths absolute.
 
-    It raises a TypeError for a value of another type, with the accepted types, and for an unknown argument. Integers of
-    other types, such as NumPy's, become an int. See `absolute_path` for paths.
+    It raises an ArgumentError for a value of another type, with the accepted types, and a TypeError for an unknown
+    argument. Integers of other types, such as NumPy's, become an int. See `absolute_path` for paths.
     """
     signature = _whole_signature(function)
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -201,7 +206,7 @@ def checked(function: _Function) -> _Function:
             if kind is None or (value is None and base != annotation):
                 continue
             if not kind.has(value):
-                raise TypeError(f"{name}={value!r}: it takes {kind_of(annotation)}")
+                raise ArgumentError(Advice(Argument(name, value), f": it takes {kind_of(annotation)}"))
             if base == _PATH:
                 bound.arguments[name] = absolute_path(value)
             elif base == "int":
@@ -216,4 +221,4 @@ def checked(function: _Function) -> _Function:
 def check_count(name: str, count: int | None) -> None:
     """Raise a ConfigError if an argument is a negative number."""
     if count is not None and count < 0:
-        raise ConfigError(f"{name}={count}: it must be a number, 0 or more")
+        raise ConfigError(Advice(Argument(name, count), ": it must be a number, 0 or more"))

@@ -5,7 +5,7 @@ errors of their libraries into these classes::
 
     FtfileError
     ├─ ConfigError · SchemaError · EncodingError · UserCodeError · CorruptData · StillOpen · RolledBack
-    │  └─ UnencodableRows (an EncodingError)
+    │  └─ UnencodableRows (an EncodingError) · KeysRequired, ArgumentError (a ConfigError)
     ├─ StorageError
     │  ├─ NotFound · AlreadyExists · PermissionDenied · OutOfSpace · NotADirectory
     │  ├─ Unsupported · StreamClosed · Unavailable · OutcomeUnknown
@@ -24,10 +24,12 @@ import enum
 from typing import ClassVar
 
 from ftfile.core.logs import redacted
+from ftfile.core.remedies import PATH, Advice, Remedy, in_commands, joined
 
 __all__ = (
     "AlreadyExists",
     "AnotherLog",
+    "ArgumentError",
     "BatchGap",
     "ChangedRows",
     "CommitError",
@@ -41,6 +43,7 @@ __all__ = (
     "FtfileError",
     "HistoryGone",
     "InvalidMessages",
+    "KeysRequired",
     "MissingParent",
     "MissingPart",
     "NameCollision",
@@ -84,15 +87,45 @@ class FtfileError(Exception):
 
     retry: ClassVar[Retry] = Retry.NEVER
 
+    @property
+    def text(self) -> str:
+        """The text without credentials; an `Advice` if it contains remedies."""
+        first = self.args[0] if len(self.args) == 1 else None
+        return _without_secrets(first) if isinstance(first, Advice) else redacted(super().__str__())
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """The calls of ftfile that the text recommends."""
+        return Advice(self.text).remedies
+
+    def in_commands(self, path: str = PATH) -> str:
+        """Return the text with commands for a path in place of calls of Python."""
+        return in_commands(self.text, path)
+
     def __str__(self) -> str:
-        return redacted(super().__str__())
+        return str(self.text)
 
     def __repr__(self) -> str:
         return redacted(super().__repr__())
 
 
+def _without_secrets(text: str) -> str:
+    """Return a text without credentials; an `Advice` keeps its remedies."""
+    if isinstance(text, Advice):
+        return Advice(*(redacted(part) if isinstance(part, str) else part for part in text.parts))
+    return redacted(text)
+
+
 class ConfigError(FtfileError):
     """An option or argument is unknown, malformed, contradicts another one, or names a missing object."""
+
+
+class KeysRequired(ConfigError):
+    """The directory is encrypted, and no keys were given."""
+
+
+class ArgumentError(ConfigError, TypeError):
+    """An argument of a function has a wrong type."""
 
 
 class SchemaError(FtfileError):
@@ -122,10 +155,12 @@ class StorageError(FtfileError):
     @property
     def detail(self) -> str:
         """The detail without credentials; they are removed here, since most errors are never shown."""
-        return redacted(self.args[2])
+        return _without_secrets(self.args[2])
 
-    def __str__(self) -> str:
-        return f"{self.operation} {self.path!r}: {self.detail}"
+    @property
+    def text(self) -> str:
+        """The operation, the path and the detail."""
+        return Advice(f"{self.operation} {self.path!r}: ", self.detail)
 
 
 class NotFound(StorageError):
@@ -199,9 +234,11 @@ class CorruptData(FtfileError):
         self.found = actual
         self.hint = hint
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """The path, the expected and the actual content, and the remedy."""
         text = f"{self.path!r} is corrupt: {redacted(f'expected {self.expected}, found {self.found}')}"
-        return f"{text}. {self.hint}" if self.hint else text
+        return Advice(text, ". ", self.hint) if self.hint else text
 
 
 class StillOpen(FtfileError):
@@ -211,8 +248,11 @@ class StillOpen(FtfileError):
         super().__init__(reasons)
         self.reasons = reasons
 
-    def __str__(self) -> str:
-        return f"records stay open for {len(self.reasons)} reasons: {redacted('; '.join(self.reasons))}"
+    @property
+    def text(self) -> str:
+        """The number of reasons, and each reason."""
+        reasons = _without_secrets(joined("; ", self.reasons))
+        return Advice(f"records stay open for {len(self.reasons)} reasons: ", reasons)
 
 
 class RolledBack(FtfileError):
@@ -224,7 +264,22 @@ class SourceError(FtfileError):
 
 
 class HistoryGone(SourceError):
-    """Vacuum has deleted the versions or files to read or restore."""
+    """Vacuum has deleted the versions or files to read or restore.
+
+    Attributes:
+        fact: the deleted version or file.
+        advice: the remedy.
+    """
+
+    def __init__(self, fact: str, advice: str = "") -> None:
+        super().__init__(fact, advice)
+        self.fact = fact
+        self.advice = advice
+
+    @property
+    def text(self) -> str:
+        """The deleted version or file, and the remedy."""
+        return _without_secrets(Advice(self.fact, ". ", self.advice) if self.advice else self.fact)
 
 
 class AnotherLog(SourceError):

@@ -1,85 +1,200 @@
-"""Messages of Python in the words of the command `ftfile`: calls become commands, and arguments options."""
+"""Texts that contain calls of ftfile as values, shown as Python or as commands of a shell."""
 
 from __future__ import annotations
 
-import ast
-import re
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from ftfile.core.arguments import CONDITION_TAKEN
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-__all__ = ("PATH", "command_in", "in_commands")
+__all__ = ("PATH", "Advice", "Argument", "Remedy", "Wording", "command_in", "in_commands", "joined", "uncapitalised")
 
-# In the place of a path that is not known.
+# Stands in commands for a path that is not known.
 PATH = "PATH"
-_WORDS = {
-    CONDITION_TAKEN["where"]: CONDITION_TAKEN["replaceWhere"],
-    "Set force=True": "Add --force",
-    "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
-    "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",
-    "readStream.option('stateLocation', '/data/state')": "--option stateLocation=/data/state",
-    "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
-    "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
-    ". Without dry_run=False, it only reports what it would do": ". With --dry-run, it only reports what it would do",
-    "paths that verify() names": "paths that `ftfile verify` names",
-    "is found with full=True": "is found with --full",
-    ", or open it with ftfile.kv.open;": ";",
-    "give it as one of sources": "give it by --source PATH",
-    "that are given as sources": "that are given by --source",
-    "ftfile.source_status(path, stateLocation=…)": f"`ftfile source {PATH} --option stateLocation=…`",
-    "ftfile.source_status(path, checkpointLocation=…)": f"`ftfile source {PATH} --checkpoint …`",
-    "With dry_run=True the report lists them": "--dry-run lists them",
-}
-_IN_PYTHON = re.compile(r", in Python [\w.]+(?:\(path\)|=True|=\{[^}]*\}|=)(?:,(?= takes))?")
-_OF_COMMAND = re.compile(rf"(`ftfile (?:kv )?\w+) {PATH}\b")
-# With which errors begin.
-_OPTION = re.compile(
-    r"^(checkpoint|columns|commit_every|give_up|keep_last|key_provider|older_than|partition_by|quarantine|retention"
-    r"|schema|table|target_bytes|threads|timestamp|to|version|where)(?==|: )"
-)
-_OPTIONS = {"target_bytes": "target"}
-_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
-_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
-_CALL = re.compile(
-    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
-    rf"|(compact|flush|kv\.compact|kv\.verify|migrate|repair|undo_migration|vacuum|verify)"
-    rf"\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
-)
+# Methods of an opened directory.
+_METHODS = frozenset({"dead_letters", "history"})
+_COMMANDS = {"source_status": "source", "undo_migration": "migrate"}
+_OPTIONS = {"file_format": "format", "options": "option", "target_bytes": "target"}
+# Calls that have no command.
+_ONLY_PYTHON = frozenset({"dead_letters"})
+# Calls only report by default; commands change data by default.
+_DEFAULT_OF_COMMANDS = ("dry_run", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call, shown as `name=value` or as `--name value`.
+
+    Attributes:
+        name: the name in Python.
+        value: an Ellipsis for no value, and within a list for any file.
+    """
+
+    name: str
+    value: object = ...
+
+    def in_python(self) -> str:
+        """Return the name, and the value if there is one."""
+        if self.value is Ellipsis:
+            return self.name
+        return f"{self.name}={_in_python(self.value)}"
+
+    def in_command(self, _path: str = PATH) -> str:
+        """Return the option, and its value if there is one."""
+        name = _OPTIONS.get(self.name, self.name)
+        option = f"--{name.strip('_').replace('_', '-')}"
+        if self.value is Ellipsis or self.value is True:
+            return option
+        if isinstance(self.value, list | tuple):
+            return " ".join(f"{option} {_in_command(item)}" for item in self.value)
+        if isinstance(self.value, Mapping):
+            return " ".join(f"{option} {_in_command(f'{key}={value}')}" for key, value in self.value.items())
+        return f"{option} {_in_command(self.value)}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Remedy:
+    """A call of ftfile for a path, such as `ftfile.repair(path, dry_run=False)`.
+
+    Attributes:
+        call: the name of the function below `ftfile`, such as `kv.compact`, or of a method of `ftfile.open`.
+        arguments: the arguments after the path.
+    """
+
+    call: str
+    arguments: tuple[Argument, ...]
+
+    def __init__(self, call: str, **arguments: object) -> None:
+        object.__setattr__(self, "call", call)
+        object.__setattr__(self, "arguments", tuple(Argument(*item) for item in arguments.items()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _remedy, (self.call, {argument.name: argument.value for argument in self.arguments})
+
+    def in_python(self) -> str:
+        """Return the call, with the variable `path` for the path."""
+        if self.call in _METHODS:
+            return f"ftfile.open(path).{self.call}()"
+        return f"ftfile.{self.call}({', '.join(['path', *(argument.in_python() for argument in self.arguments)])})"
+
+    def command(self, path: str) -> str | None:
+        """Return the command for a path, without backticks; None if the call has no command."""
+        if self.call in _ONLY_PYTHON:
+            return None
+        words = ["ftfile", *_COMMANDS.get(self.call, self.call).split("."), _in_command(path)]
+        if self.call == "undo_migration":
+            words.append("--undo")
+        shown = [item for item in self.arguments if (item.name, item.value) != _DEFAULT_OF_COMMANDS]
+        return " ".join([*words, *(argument.in_command() for argument in shown)])
+
+    def in_command(self, path: str) -> str:
+        """Return the command for a path between backticks; the call if it has no command."""
+        command = self.command(path)
+        if command is None:
+            return self.in_python()
+        return f"`{command}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Two texts: one for users of Python, and one for users of the command."""
+
+    python: str
+    shell: str
+
+    def in_python(self) -> str:
+        """Return the text for users of Python."""
+        return self.python
+
+    def in_command(self, path: str) -> str:
+        """Return the text for users of the command, with the path in place of each PATH."""
+        return self.shell.replace(PATH, _in_command(path))
+
+
+_Part: TypeAlias = str | Argument | Remedy | Wording
+
+
+class Advice(str):
+    """A text made of parts; as a `str`, its remedies and arguments are Python.
+
+    Operations of `str`, such as `+` and f-strings, return a plain text in Python. To keep the parts, build another
+    `Advice` with this one as a part.
+    """
+
+    __slots__ = ("parts",)
+    parts: tuple[_Part, ...]
+
+    def __new__(cls, *parts: _Part) -> Advice:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        """Join parts; the parts of an advice become parts of this one."""
+        flat: list[_Part] = []
+        for part in parts:
+            if isinstance(part, Advice):
+                flat += part.parts
+            else:
+                flat.append(part)
+        self = super().__new__(cls, "".join(part if isinstance(part, str) else part.in_python() for part in flat))
+        self.parts = tuple(flat)
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Advice, self.parts
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Return the calls in the text, in order."""
+        return tuple(part for part in self.parts if isinstance(part, Remedy))
+
+    def in_commands(self, path: str = PATH) -> str:
+        """Return the text in which calls are commands for a path, and arguments are options."""
+        return "".join(part if isinstance(part, str) else part.in_command(path) for part in self.parts)
 
 
 def in_commands(text: str, path: str = PATH) -> str:
-    """Return a text in which calls of Python are commands for a path, between backticks."""
-    for python, option in _WORDS.items():
-        text = text.replace(python, option)
-    shown = path if path == PATH else shlex.quote(path)
-    text = _OF_COMMAND.sub(lambda match: f"{match[1]} {shown}", _IN_PYTHON.sub("", text))
-    text = _OPTION.sub(lambda match: f"--{_OPTIONS.get(match[1], match[1]).replace('_', '-')}", text)
-    return _CALL.sub(lambda call: f"`{_command_for(call, shown)}`", text)
+    """Return a text for users of the command; a text that is not an `Advice` is returned unchanged."""
+    return text.in_commands(path) if isinstance(text, Advice) else text
 
 
 def command_in(text: str, path: str) -> str | None:
-    """Return the command for the first call of Python in a text; None where it has none."""
-    call = _CALL.search(text)
-    return None if call is None else _command_for(call, shlex.quote(path))
+    """Return the command of the first remedy in a text; None if there is no command."""
+    remedies = text.remedies if isinstance(text, Advice) else ()
+    return remedies[0].command(path) if remedies else None
 
 
-def _command_for(call: re.Match[str], path: str) -> str:
-    """Return the command for a call, with a path as a shell has it."""
-    name = call[1] or call[2]
-    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [*name.split("."), path])]
-    for argument, value in _ARGUMENT.findall(call[3] or ""):
-        option = f"--{argument.replace('_', '-')}"
-        if value.startswith("["):
-            words += [word for text in _texts_of(value) for word in (option, text)]
-        elif (argument, value) != ("dry_run", "False"):
-            words.append(option)
-    return " ".join(words)
+def joined(separator: str, texts: Iterable[str]) -> Advice:
+    """Join texts with a separator between them, like `str.join`."""
+    parts: list[str] = []
+    for text in texts:
+        if parts:
+            parts.append(separator)
+        parts.append(text)
+    return Advice(*parts)
 
 
-def _texts_of(value: str) -> list[str]:
-    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
-    try:
-        return [shlex.quote(text) for text in ast.literal_eval(value)]
-    except (SyntaxError, ValueError):
-        return ["FILE"]
+def uncapitalised(text: str) -> Advice:
+    """Return a text that begins with a small letter."""
+    parts: list[_Part] = list(Advice(text).parts)
+    if isinstance(parts[0], str):
+        parts[0] = parts[0][:1].lower() + parts[0][1:]
+    return Advice(*parts)
+
+
+def _remedy(call: str, arguments: dict[str, object]) -> Remedy:
+    return Remedy(call, **arguments)
+
+
+def _in_python(value: object) -> str:
+    if value is Ellipsis:
+        return "…"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_in_python, value))}]"
+    return repr(value)
+
+
+def _in_command(value: object) -> str:
+    if value is Ellipsis:
+        return "FILE"
+    text = str(value)
+    return text if text == PATH else shlex.quote(text)

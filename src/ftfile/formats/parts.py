@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ftfile.core.checksum import check_known_checksum, checksum, matches
 from ftfile.core.errors import CorruptData, FtfileError, Retry, SchemaError
+from ftfile.core.remedies import Advice, Argument, Wording
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
@@ -171,9 +172,12 @@ def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> Non
     clauses = [] if stored.equals(schema, check_metadata=True) else [*misfits(stored, schema, narrower=True)]
     if clauses:
         raise SchemaError(
-            f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, "
-            f"does not fit the columns to read: {'; '.join(clauses)}. Omit .schema(…), or give the stored types and "
-            "cast the result. To read a version before the columns changed, use versionAsOf, in Python version"
+            Advice(
+                f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, "
+                f"does not fit the columns to read: {'; '.join(clauses)}. Omit .schema(…), or give the stored types "
+                "and cast the result. To read a version before the columns changed, use ",
+                Wording("versionAsOf in Spark, or version in Python", Argument("version").in_command()),
+            )
         )
 
 

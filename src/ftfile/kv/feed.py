@@ -62,7 +62,7 @@ def _advising() -> Iterator[None]:
     try:
         yield
     except HistoryGone as error:
-        raise StaleFiles(f"{str(error).split('. What was')[0]}. {_ADVICE}") from error
+        raise StaleFiles(f"{error.fact}. {_ADVICE}") from error
 
 
 class FeedPlanner(LogPlanner[Share]):

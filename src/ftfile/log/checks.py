@@ -22,6 +22,7 @@ from ftfile.core.errors import (
     StaleFiles,
 )
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.log.places import list_or_empty, stat_or_none
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 
 # The number of records that are read individually for the names of live parts; for more, a snapshot is cheaper.
 FOLLOWED_MAX = 256
+HORIZON_AHEAD = Advice(
+    "If the store's clock was ahead when the vacuum ran, the horizon is in the future: ",
+    Remedy("vacuum", dry_run=False),
+    " lowers it",
+)
 _ADVICE = (
     "The attempt that wrote it failed, the file was changed, or its host wrote to a local disk: restart the query "
     "with a path that all hosts share"
@@ -92,10 +98,12 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
     if info.modified_ms <= horizon_ms and horizon_ms > 0:
         raise StaleFiles(
-            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete all unrecorded "
-            f"files that were written up to {time_text(horizon_ms)}. {_TOO_LONG}. If the store's clock is behind, set "
-            "it. If the store's clock was ahead when the vacuum ran, the horizon is in the future: "
-            "ftfile.vacuum(path, dry_run=False) lowers it"
+            Advice(
+                f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete all "
+                f"unrecorded files that were written up to {time_text(horizon_ms)}. {_TOO_LONG}. If the store's clock "
+                "is behind, set it. ",
+                HORIZON_AHEAD,
+            )
         )
 
 

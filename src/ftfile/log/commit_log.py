@@ -6,7 +6,8 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, RolledBack, StorageError
+from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, KeysRequired, RolledBack, StorageError
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.apply import Fold, after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
@@ -34,9 +35,9 @@ _HAS_PLANS = (
     "this directory is the state of a stream that reads files: it contains plans but no rows, and the stream trims it "
     "automatically. Give the directory that its query writes to; ftfile.source_status shows what the stream has read"
 )
-_FORMAT_ADVICE = (
-    "ftfile.repair(path, dry_run=False) quarantines it and writes it again. The file of an encrypted directory must "
-    "be restored from a copy"
+_FORMAT_ADVICE = Advice(
+    Remedy("repair", dry_run=False),
+    " quarantines it and writes it again. The file of an encrypted directory must be restored from a copy",
 )
 
 
@@ -164,7 +165,7 @@ class CommitLog(Records):
                 "does not support here: install the version that wrote it, or a later one"
             )
         if seal:
-            raise ConfigError(IS_SEALED)
+            raise KeysRequired(IS_SEALED)
 
     def refresh(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; the state does not change when the log grows.
@@ -287,8 +288,11 @@ class CommitLog(Records):
         found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
         if included is None and not found_again:
             raise CommitOutcomeUnknown(
-                f"the log advanced far past version {record.version} while that version was being created: check "
-                f"ftfile.open(path).history() for {author} before you write it again"
+                Advice(
+                    f"the log advanced far past version {record.version} while that version was being created: check ",
+                    Remedy("history"),
+                    f" for {author} before you write it again",
+                )
             )
         return bool(included)
 

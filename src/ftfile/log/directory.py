@@ -22,6 +22,7 @@ from ftfile.core.errors import (
     StorageError,
 )
 from ftfile.core.options.kinds import columns_text
+from ftfile.core.remedies import Advice, Remedy, Wording
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION
@@ -54,19 +55,15 @@ _TABLES = {
     _ICEBERG: "it is an Iceberg table. Its readers would not see ftfile's rows, and its removal of orphan files "
     "deletes files that its metadata does not name",
 }
-_STORE_ADVICE = (
-    "write and read it with the format `ftkv`, or open it with ftfile.kv.open; ftfile.kv.changes(path, start, end) "
-    "returns the keys that changed between two versions"
+_STORE_ADVICE = Advice(
+    "write and read it with the format `ftkv`, or ",
+    Wording("open it with ftfile.kv.open", "use the commands for stores, which begin with `ftfile kv`"),
+    "; in Python, ftfile.kv.changes returns the keys that changed between two versions",
 )
 # The endings of the files that make a directory of this name the metadata of a table.
 _ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
 _OWN_COMMIT = b'"ftfile":'  # is in each commit of ftfile's exports to Delta
 _OWN_ICEBERG = "_iceberg"  # only contains ftfile's exports to Iceberg
-_AGAIN = (
-    "path={path!r} was migrated, but {name!r} exists (again) and hides ftfile's rows from plain readers. If the "
-    "migration was interrupted, call ftfile.migrate(path, dry_run=False) again. If another program was restarted, "
-    "stop it and move {name!r} away"
-)
 _looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
 
 
@@ -195,7 +192,7 @@ def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
     for name in _TABLES:
         if is_foreign(log.fs, name):
             if migration is not None and name == migration["log"]:
-                raise ConfigError(_AGAIN.format(path=path, name=name))
+                raise _log_is_back(path, name)
             raise _refusal(name, path)
     _looked_into.add(log)
 
@@ -251,12 +248,27 @@ def migration_of(head: LogState) -> dict[str, Any] | None:
     return None if entry is None else entry[1]
 
 
+def _log_is_back(path: str, name: str) -> ConfigError:
+    """Return the error of a migrated directory in which the log `name` of the other program exists again."""
+    return ConfigError(
+        Advice(
+            f"path={path!r} was migrated, but {name!r} exists (again) and hides ftfile's rows from plain readers. If "
+            "the migration was interrupted, finish it: ",
+            Remedy("migrate", dry_run=False),
+            f". If another program was restarted, stop it and move {name!r} away",
+        )
+    )
+
+
 def check_is_files(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
     """Raise a ConfigError, with the remedy, if the directory is a store."""
     if store_of(head) is not None:
         raise ConfigError(
-            f"path={path!r} is a store of keys and values, not a directory of files: {advice}. For files, use another "
-            "path"
+            Advice(
+                f"path={path!r} is a store of keys and values, not a directory of files: ",
+                advice,
+                ". For files, use another path",
+            )
         )
 
 
@@ -264,8 +276,11 @@ def check_is_store(head: LogState, path: str) -> None:
     """Raise a ConfigError if the directory contains files that do not belong to a store."""
     if head.encoding is not None and store_of(head) is None:
         raise ConfigError(
-            f"path={path!r} is a directory of files, not a store of keys and values: write and read it with the format "
-            "`ftfile`, and merge its files with ftfile.compact. For a store, use another path"
+            Advice(
+                f"path={path!r} is a directory of files, not a store of keys and values: ",
+                Wording("write and read it with the format `ftfile`", "use the commands without `kv`"),
+                ". For a store, use another path",
+            )
         )
 
 

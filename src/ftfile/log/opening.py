@@ -7,13 +7,13 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import ConfigError, CorruptData, NotADirectory, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, KeysRequired, NotADirectory, NotFound
 from ftfile.core.logs import log_context
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import directory_above
 from ftfile.log.format import layout
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.log.format.record import IS_SEALED
 from ftfile.log.sealed import SealedFileSystem, open_with_keys
 from ftfile.storage.registry import normalise
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
 NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
-NO_ROWS = "no store yet: nothing was committed there. If it has contained rows, its log is lost: see `ftfile status`"
-_WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
+NO_ROWS = Advice(
+    "no store yet: nothing was committed there. If it has contained rows, its log is lost: see ", Remedy("status")
+)
+_WRITE_FORMAT = Advice(Remedy("repair", dry_run=False), " writes it again")
 _RESTORE_FORMAT = "Restore it from a copy: no other file contains the id of an encrypted directory"
 
 
@@ -101,7 +103,7 @@ def _is_sealed(log: CommitLog, version: int | None) -> bool:
     try:
         log.read_record(version)
     except ConfigError as error:
-        return str(error) == IS_SEALED
+        return isinstance(error, KeysRequired)
     except CorruptData:
         pass
     return False

@@ -17,6 +17,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.checkpoints import LogCheckpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Count, Value
@@ -107,10 +108,10 @@ class StoreClock:
 # Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
 CREATE_TRIES = 5
 
-_ADVICE = (
-    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, accept the "
-    "loss with ftfile.repair(path, accept_lost_records=True, dry_run=False). Without dry_run=False, it only reports "
-    "what it would do"
+_ADVICE = Advice(
+    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, ",
+    Remedy("repair", accept_lost_records=True, dry_run=False),
+    " accepts the loss",
 )
 _NO_CHECKPOINT_ADVICE = (
     "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, start a new "
@@ -262,6 +263,10 @@ class Records:
 def outcome_unknown(record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:
     """Return the error of a record that may have been created."""
     return CommitOutcomeUnknown(
-        f"it is unknown whether version {record.version} was created ({doubt}); nothing was deleted. A streaming query "
-        "checks this when it is restarted. Before you repeat a batch write, check ftfile.open(path).history() for it"
+        Advice(
+            f"it is unknown whether version {record.version} was created ({doubt}); nothing was deleted. A streaming "
+            "query checks this when it is restarted. Before you repeat a batch write, check ",
+            Remedy("history"),
+            " for it",
+        )
     )

@@ -11,6 +11,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.context import Tracker
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Argument
 from ftfile.core.units import parse_duration_s
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
@@ -135,7 +136,7 @@ def expire(
         CorruptData, CommitError: see `ftfile.vacuum`.
     """
     if keep_last < 1:
-        raise ConfigError(f"keep_last={keep_last}: it must be a number of versions, 1 or more")
+        raise ConfigError(Advice(Argument("keep_last", keep_last), ": it must be a number of versions, 1 or more"))
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, Access.of(access)) as (log, author):
         progress = access.get("progress")
@@ -310,12 +311,18 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
         retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
     except ValueError:
         raise ConfigError(
-            f"{name}={retention!r}: it must be a duration with a unit, such as '7d' or '36h', or a timedelta"
+            Advice(
+                Argument(name, retention), ": it must be a duration with a unit, such as '7d' or '36h', or a timedelta"
+            )
         ) from None
     if retention_s < parse_duration_s(LEAST_RETENTION) and not force:
         raise ConfigError(
-            f"{name}={retention!r} is below {LEAST_RETENTION}: batches that take longer are refused, and readers of "
-            "older versions lose their files. Set force=True if no other process writes or reads"
+            Advice(
+                Argument(name, retention),
+                f" is below {LEAST_RETENTION}: batches that take longer are refused, and readers of older versions "
+                "lose their files. If no other process writes or reads, use ",
+                Argument("force", value=True),
+            )
         )
     return int(retention_s * 1000)
 

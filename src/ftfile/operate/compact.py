@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.read.range_writer import merge_all
@@ -68,7 +69,7 @@ def compact(
         CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
     with operating("compact", path, Access.of(access)) as (log, author):
-        check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
+        check_is_files(log.refresh(), os.fspath(path), Advice("merge its runs: ", Remedy("kv.compact")))
         workers = Threads.of(author.job_id, threads, log.fs.context)
         choice = SmallFiles(where, target_bytes, log.clock, commit_every)
         return rewrite(log, author, workers, choice, dry_run=dry_run, progress=access.get("progress"))
@@ -86,7 +87,9 @@ class SmallFiles(Choice):
     def __post_init__(self) -> None:
         """Raise a ConfigError for a target below 1 byte."""
         if self.target_bytes < 1:
-            raise ConfigError(f"target_bytes={self.target_bytes}: it must be a number of bytes, 1 or more")
+            raise ConfigError(
+                Advice(Argument("target_bytes", self.target_bytes), ": it must be a number of bytes, 1 or more")
+            )
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
         """Return the merges."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.formats.partition_paths import chosen_places, partition_schema
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.layout import directory_of
@@ -233,8 +234,12 @@ class Deleting:
         check_is_files(head, self.url, "delete its rows with ftfile.kv.purge")
         if where is None or (isinstance(where, Mapping) and not where):
             raise ConfigError(
-                f'where={where!r} does not choose rows to delete: give a condition, such as {{"id": 7}} or '
-                f'"id = 7"; ftfile.drop(path, "{ALL}") removes every row'
+                Advice(
+                    Argument("where", where),
+                    ' does not choose rows to delete: give a condition, such as {"id": 7} or "id = 7"; ',
+                    Remedy("drop", where=ALL),
+                    " removes every row",
+                )
             )
         where = settled_for(head, where, log.clock)
         choice = MatchingRows(where, takes_open=dry_run)
@@ -318,7 +323,10 @@ def _is_everything(where: object) -> bool:
     """Return True if `where` is the word "all"; raise a ConfigError if it is empty."""
     if where is None or (isinstance(where, Mapping) and not where):
         raise ConfigError(
-            f"where={where!r} does not choose rows to drop: give a condition on partition columns, such as "
-            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
+            Advice(
+                Argument("where", where),
+                ' does not choose rows to drop: give a condition on partition columns, such as {"month": 7} or '
+                f'"month < 7", or "{ALL}" for every row in the directory',
+            )
         )
     return isinstance(where, str) and where == ALL

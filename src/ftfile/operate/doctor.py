@@ -19,6 +19,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
 from ftfile.core.extensions import SPARK_LEAST
 from ftfile.core.interpreter import is_plain, launcher_of, setting
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.operate.findings import DirectoryReport, check, find, worst_first
@@ -54,7 +55,7 @@ _EXTRAS = {
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 _REMEDIES = {
-    CorruptData: "Run ftfile.open(path).verify() to find the damaged files",
+    CorruptData: Advice(Remedy("verify"), " finds the damaged files"),
     PermissionDenied: "Check the credentials, and the permissions of the store and the directory",
     ConfigError: "Check the path, and the provider of the keys",
     StorageError: "Check the URL, the settings, the network and the credentials",
@@ -198,7 +199,7 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         head = log.refresh()
     except (CorruptData, ConfigError, StorageError) as error:
         remedy = next(text for kind, text in _REMEDIES.items() if isinstance(error, kind))
-        yield find("directory", "", expected, str(error), remedy=remedy)
+        yield find("directory", "", expected, error.text, remedy=remedy)
     else:
         yield check("directory", expected, f"{url}: version {head.version}", is_passed=True)
         time_ms = created_ms(log, head.version) if head.version >= 0 else None

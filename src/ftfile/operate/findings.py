@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ftfile.core.remedies import command_in
+from ftfile.core.remedies import Advice, Remedy, command_in, uncapitalised
 from ftfile.core.units import count_text
 from ftfile.kv.definition import DELETE
 from ftfile.kv.planning.runs import is_run, numbers_of
@@ -13,6 +13,7 @@ from ftfile.log.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from types import EllipsisType
 
     from ftfile.log.format.model import Add, Remove
 
@@ -28,6 +29,7 @@ __all__ = (
     "Severity",
     "check",
     "find",
+    "foreign_files_advice",
     "is_well",
     "lost",
     "worst_first",
@@ -38,26 +40,26 @@ Severity: TypeAlias = Literal["error", "warning", "info", "ok"]
 _Repair: TypeAlias = Literal["yes", "on request", "no"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")  # worst first
 
-_REPAIR = "ftfile.repair(path, dry_run=False) repairs it"
-_NEXT = f"The next commit repairs it, or: {_REPAIR}"
+_REPAIR = Advice(Remedy("repair", dry_run=False), " repairs it")
+_NEXT = Advice("The next commit repairs it, or: ", _REPAIR)
 _RESTORE = "Restore it from a copy of the directory"
-_ACCEPT = "ftfile.repair(path, accept_lost_records=True, dry_run=False)"
-_CUT = f"{_RESTORE}; if there is no copy, {_ACCEPT} quarantines the later records and the files that they made visible"
-_FOREIGN = (
+_ACCEPT = Remedy("repair", accept_lost_records=True, dry_run=False)
+_CUT = Advice(
+    _RESTORE,
+    "; if there is no copy, ",
+    _ACCEPT,
+    " quarantines the later records and the files that they made visible",
+)
+_FOREIGN = Advice(
     "A later record follows another record: the original record was lost, and another commit has its number. Restore "
-    f"the original from a copy, in place of the existing record; if there is no copy, {_ACCEPT} continues without it"
+    "the original from a copy, in place of the existing record; if there is no copy, ",
+    _ACCEPT,
+    " continues without it",
 )
-_LOST = (
-    f"Restore the newest records from a copy, with all of {layout.META}; if there is no copy, {_ACCEPT} accepts the "
-    "newest existing record as the newest"
-)
-_STRANGERS = (
-    "Plain readers read them as data. ftfile never changes foreign files; ftfile.repair(path, quarantine=[…], "
-    "dry_run=False) quarantines the files that you name, also by patterns such as '*.tmp'"
-)
-_GIVE_UP = (
-    "Restore the file from a copy; if there is no copy, ftfile.repair(path, give_up=[{path!r}], {full}dry_run=False) "
-    "records that its {rows} are lost"
+_LOST = Advice(
+    f"Restore the newest records from a copy, with all of {layout.META}; if there is no copy, ",
+    _ACCEPT,
+    " accepts the newest existing record as the newest",
 )
 
 _WINDOWS = (
@@ -76,20 +78,40 @@ _NAMED = (
     "No action is needed. To run the code, name it: in the options of writers, with code=[…] in ftfile.flush, and "
     "with merge=… in readers of a store"
 )
-_NOT_DUE = "The query's next batch finishes them. If no batch runs: ftfile.flush(path, due_only=True)"
-_STUCK = "Remove the cause, or run ftfile.repair(path, dry_run=True) to see the possible repairs"
-_FLUSH = "ftfile.flush(path) tries again and reports why it fails; ftfile.verify(path, full=True) finds damaged rows"
-_COMPACT = (
-    "ftfile.compact(path, dry_run=True) reports what a merge would do. To write larger files from the start, keep "
-    "files open over batches: `maxBytesPerFile` with `rolloverInterval`"
+_NOT_DUE = Advice("The query's next batch finishes them. If no batch runs: ", Remedy("flush", due_only=True))
+_STUCK = Advice("Remove the cause, or see the possible repairs: ", Remedy("repair", dry_run=True))
+_FLUSH = Advice(
+    Remedy("flush"), " tries again and reports why it fails; ", Remedy("verify", full=True), " finds damaged rows"
 )
-_VACUUM = "ftfile.vacuum(path, dry_run=True) reports how much would be freed; a vacuum ends older versions"
-_STAGE = "No action is needed while a query runs; ftfile.vacuum(path) deletes the old files"
+_COMPACT = Advice(
+    Remedy("compact", dry_run=True),
+    " reports what a merge would do. To write larger files from the start, keep files open over batches: "
+    "`maxBytesPerFile` with `rolloverInterval`",
+)
+_VACUUM = Advice(Remedy("vacuum", dry_run=True), " reports how much would be freed; a vacuum ends older versions")
+_STAGE = Advice("No action is needed while a query runs; ", Remedy("vacuum"), " deletes the old files")
 _SILENCE = (
     "No action is needed if the queries have ended. Otherwise check their drivers: a query may wait for its source"
 )
 _HARMLESS = "No row is lost or doubled. If it happens often, processes end repeatedly: check the driver's log"
 _OLDER = "The keys in this run of a store are then read from the older runs, with older values or sums"
+
+
+def foreign_files_advice(path: str | EllipsisType) -> Advice:
+    """Return the advice for a foreign file, or for several with an Ellipsis as the path."""
+    return Advice(
+        "Plain readers read them as data. ftfile never changes foreign files; ",
+        Remedy("repair", quarantine=[path], dry_run=False),
+        " quarantines the files that you name, also by patterns such as '*.tmp'",
+    )
+
+
+def _give_up_advice(path: str | EllipsisType, rows: str, consequence: str = "", *, full: bool = False) -> Advice:
+    call = Remedy("repair", give_up=[path], dry_run=False)
+    if full:
+        call = Remedy("repair", give_up=[path], full=True, dry_run=False)
+    advice = Advice("Restore the file from a copy; if there is no copy, ", call, f" records that its {rows} are lost")
+    return Advice(advice, ". ", consequence) if consequence else advice
 
 
 class _Kind(NamedTuple):
@@ -123,7 +145,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "bad-hint": "The hint of how far files are published is wrong",
         "removed-part-staged": "A removed file would be published again",
     },
-    ("error", "yes", f"Move the foreign file away, or: {_REPAIR} and quarantines the foreign file"): {
+    ("error", "yes", Advice("Move the foreign file away, or: ", _REPAIR, " and quarantines the foreign file")): {
         "taken-name": "A foreign file is at the final name of a committed file, which cannot be published"
     },
     ("error", "on request", _CUT): {
@@ -132,7 +154,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     },
     ("error", "on request", _FOREIGN): {"foreign-record": "The record of a commit was replaced by another record"},
     ("error", "on request", _LOST): {"lost-records": "The newest records of commits are lost"},
-    ("error", "on request", _GIVE_UP): {
+    ("error", "on request", _give_up_advice(..., "rows")): {
         "missing-part": "A committed file is missing",
         "missing-segment": "Committed rows of an open file are missing",
         "damaged-part": "A committed file does not have its written content",
@@ -153,7 +175,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     },
     ("info", "no", _OLD): {"damaged-old-file": "Removed rows cannot be read in older versions"},
     ("info", "no", _NAMED): {"code-not-asked": "The log names code of users, which is not imported for this reason"},
-    ("info", "on request", _STRANGERS): {
+    ("info", "on request", foreign_files_advice(...)): {
         "foreign-files": "There are files of other programs: plain readers read them as data",
         "unknown-files": "There are files that no record names: plain readers read them as data",
     },
@@ -163,7 +185,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     ("error", "no", _STUCK): {
         "not-publishable": "Committed files cannot be published, or removed files cannot be hidden"
     },
-    ("warning", "no", "ftfile.kv.verify(path) finds damaged runs"): {
+    ("warning", "no", Advice(Remedy("kv.verify"), " finds damaged runs")): {
         "merge-fails": "Merges of a store failed too often, and are skipped for a while"
     },
     ("error", "no", "See docs/disaster-recovery.md"): {
@@ -204,10 +226,10 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     },
     ("warning", "no", "Free space: on a full disk batches fail and are retried"): {"space": "The disk is nearly full"},
     # Findings of `report`, from the history and the live files.
-    ("error", "no", "ftfile.verify(path) reports the versions and the remedies"): {
+    ("error", "no", Advice(Remedy("verify"), " reports the versions and the remedies")): {
         "unreadable-versions": "Versions cannot be read, and are not in the plots"
     },
-    ("warning", "no", "`ftfile.open(path).dead_letters()` returns them, with the reason of each"): {
+    ("warning", "no", Advice(Remedy("dead_letters"), " returns them, with the reason of each")): {
         "bad-records": "Records could not be written, and are kept as dead letters"
     },
     ("info", "no", _HARMLESS): {
@@ -340,7 +362,7 @@ class DirectoryReport:
         if is_well(self.findings):
             return f"well: {', '.join(self.facts())}"
         worst = self.findings[0]
-        return f"{worst.title}: {worst.remedy[:1].lower()}{worst.remedy[1:]}"
+        return Advice(worst.title, ": ", uncapitalised(worst.remedy))
 
     def facts(self) -> Iterator[str]:
         """Yield the checked facts for a verdict without faults."""
@@ -359,11 +381,10 @@ def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, 
     several = origin.first_batch != origin.last_batch
     batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
     rows = f"{add.rows} rows of {batches} of {origin.query_id}"
-    remedy = _GIVE_UP.format(path=path, full="full=True, " if full else "", rows=rows)
     consequence = _consequence_of(add)
     action = Action("give-up", add=add, source=damaged, consequence=consequence)
-    text = f"{remedy}. {consequence}" if consequence else remedy
-    return replace(find(code, path, expected, actual, action, remedy=text), repair="on request")
+    remedy = _give_up_advice(path, rows, consequence, full=full)
+    return replace(find(code, path, expected, actual, action, remedy=remedy), repair="on request")
 
 
 def _consequence_of(add: Add) -> str:

@@ -16,7 +16,8 @@ from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
-from ftfile.log.checks import Accepted, accept_rewrites
+from ftfile.core.remedies import Advice, Argument, Remedy
+from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.model import AssemblyTask, Body
@@ -115,7 +116,7 @@ def flush(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with operating("flush", path, Access.of(access)) as (log, author):
-        check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
+        check_is_files(log.refresh(), os.fspath(path), Advice("merge its runs: ", Remedy("kv.compact")))
         chosen = Flush(
             url=normalise(os.fspath(path)),
             access=Access.of(access),
@@ -312,12 +313,7 @@ class _Run:
             if inputs & ended or inputs - head.segments.keys():
                 continue
             if inputs & self.stale:
-                advice = (
-                    "these segments are older than vacuum's horizon, so the new file could be deleted at once. Flush "
-                    "again, and use a longer retention for vacuum. If the horizon is in the future, "
-                    "ftfile.vacuum(path, dry_run=False) lowers it"
-                )
-                self._leave_open(rewrite.inputs, StaleFiles(advice))
+                self._leave_open(rewrite.inputs, StaleFiles(_TOO_OLD))
             self.stale |= inputs
 
     def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
@@ -349,11 +345,18 @@ class _Run:
         return [done.rewrite for _, done in sorted(assemblies.items()) if done.rewrite is not None]
 
 
+_TOO_OLD = Advice(
+    "these segments are older than vacuum's horizon. Flush again, and use a longer retention for vacuum. ",
+    HORIZON_AHEAD,
+)
+
+
 def files_each(commit_every: int | None) -> int:
     """Return the number of new files after which a record is created; raise a ConfigError for an invalid number."""
     limit = PARTS_PER_RECORD if commit_every is None else commit_every
     if not 1 <= limit <= NUMBERS_PER_VERSION:
-        raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 to {NUMBERS_PER_VERSION}")
+        expected = f": it must be a number of new files, 1 to {NUMBERS_PER_VERSION}"
+        raise ConfigError(Advice(Argument("commit_every", commit_every), expected))
     return limit
 
 

@@ -11,6 +11,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
 from ftfile.core.options import STORAGE_PREFIX
+from ftfile.core.remedies import PATH, Advice, Argument, Wording
 from ftfile.core.units import count_text
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
@@ -38,10 +39,21 @@ LOOK_S = 5.0
 CHECKPOINTS_MAX = 32
 
 _WHERE = "see lastProgress of the query, or the metric ftfile_source_backlog"
-_WHICH_DIRECTORY = "a checkpoint does not name the directory that the query follows: give it as one of sources"
-_NONE_OF_THEM = "the query follows none of the directories that are given as sources"
-_STATE_ELSEWHERE = "its state is not below the checkpoint: ftfile.source_status(path, stateLocation=…) reads it there"
-_NOT_COUNTED = f"it did not answer within {LOOK_S:g} s: ftfile.source_status(path, checkpointLocation=…) waits longer"
+_WHICH_DIRECTORY = Advice(
+    "a checkpoint does not name the directory that the query follows: give it with ",
+    Wording("sources=[…]", "--source PATH"),
+)
+_NONE_OF_THEM = Advice("the query follows none of the directories given with ", Wording("sources=[…]", "--source PATH"))
+_STATE_ELSEWHERE = Advice(
+    "its state is not below the checkpoint: ",
+    Wording("ftfile.source_status(path, stateLocation=…)", f"`ftfile source {PATH} --option stateLocation=…`"),
+    " reads it there",
+)
+_NOT_COUNTED = Advice(
+    f"it did not answer within {LOOK_S:g} s: ",
+    Wording("ftfile.source_status(path, checkpointLocation=…)", f"`ftfile source {PATH} --checkpoint …`"),
+    " waits longer",
+)
 _SILENT = f"it did not answer within {LOOK_S:g} s"
 _AHEAD = (
     "it has completed batch {}, but the directory ends with batch {}: newer records are lost, or the directory was "
@@ -169,7 +181,10 @@ class Lag:
             return query_id
         actual = "not a readable checkpoint" if query_id is None else f"the checkpoint of query {query_id}"
         raise ConfigError(
-            f"checkpoint={path!r}: it is {actual}; the queries that wrote here are {', '.join(head.queries)}"
+            Advice(
+                Argument("checkpoint", path),
+                f": it is {actual}; the queries that wrote here are {', '.join(head.queries)}",
+            )
         )
 
     def _look_at(self, query_id: str, url: str, context: Context) -> None:

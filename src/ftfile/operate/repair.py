@@ -12,6 +12,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
+from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.export.after_commit import renew
@@ -174,14 +175,22 @@ class _Asked:
         for name in sorted(self.give_up):
             if not any(_is_named(path, {name}) for path in lost):
                 raise ConfigError(
-                    f"give_up: {name!r} is not known to be lost. Give paths that verify() names; damage that only the "
-                    "content shows is found with full=True"
+                    Advice(
+                        Argument("give_up"),
+                        f": {name!r} is not known to be lost. Give paths that ",
+                        Remedy("verify"),
+                        " names; damage that only the content shows is found with ",
+                        Argument("full", value=True),
+                    )
                 )
         if not self.quarantine:
             return
         if not report.complete:
             raise ConfigError(
-                "quarantine: foreign files cannot be determined while the log is damaged: repair the log first"
+                Advice(
+                    Argument("quarantine"),
+                    ": foreign files cannot be determined while the log is damaged: repair the log first",
+                )
             )
         foreign = [
             action.path for finding in report.findings if finding.code in STRANGERS for action in finding.actions

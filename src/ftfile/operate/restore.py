@@ -12,6 +12,7 @@ from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.checks import find_files
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
@@ -105,7 +106,9 @@ def restore(
             later.
     """
     if (version is None) == (timestamp is None):
-        raise ConfigError("restore needs either a version, such as version=7, or a timestamp")
+        raise ConfigError(
+            Advice("restore needs either a version, such as ", Argument("version", 7), ", or a ", Argument("timestamp"))
+        )
     with operating("restore", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         version = version if timestamp is None else parsed_version_at(log, timestamp)
@@ -156,7 +159,7 @@ def _last_write(log: CommitLog, head: LogState) -> int | None:
         if record is None:
             raise CorruptData(layout.record_path(version), "a record", "none", "Undo again")
         if MIGRATION in record.tables:
-            raise ConfigError(f"version {version} is a migration: ftfile.undo_migration(path) undoes it")
+            raise ConfigError(Advice(f"version {version} is a migration: ", Remedy("undo_migration"), " undoes it"))
         write = version_of(record, None)
         if write.rows or write.rows_removed:
             return version
@@ -247,8 +250,8 @@ class _Plan:
         if self._missing and require:
             raise HistoryGone(
                 f"version {self._version} cannot be restored: {len(self._missing)} of its files were vacuumed or are "
-                f"missing, the first of them {self._missing[0]!r}. Nothing was changed. With dry_run=True the report "
-                "lists them"
+                f"missing, the first of them {self._missing[0]!r}",
+                Advice("Nothing was changed. With ", Argument("dry_run", value=True), " the report lists them"),
             )
         return then
 

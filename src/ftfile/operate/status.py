@@ -11,6 +11,7 @@ from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, first_text, names_text, time_text
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import is_run, numbers_of
@@ -316,11 +317,13 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
 
 def _waiting(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job: bool) -> str:
     if is_job and attempts:
-        return f"assembling a file of it failed {attempts} times; the next batch, or ftfile.flush(path), tries again"
+        return Advice(
+            f"assembling a file of it failed {attempts} times; the next batch, or ", Remedy("flush"), ", tries again"
+        )
     if is_job:
-        return "the query's next batch, or ftfile.flush(path, due_only=True), assembles a file of it"
+        return Advice("the query's next batch, or ", Remedy("flush", due_only=True), ", assembles a file of it")
     if reason:
-        return "the query's next commit ends it; ftfile.flush(path, due_only=True) does so now"
+        return Advice("the query's next commit ends it; ", Remedy("flush", due_only=True), " does so now")
     return _until(rules)
 
 
@@ -389,7 +392,7 @@ def _problem(add: Add, where: PartPlace) -> str | None:
     if where.place is Place.TAKEN and there is not None:
         return f"a foreign file of {there.size_bytes} bytes is at {there.path!r}: move it away"
     if where.place is Place.IMPOSSIBLE:
-        return f"its name {where.fault}: ftfile.repair(path, dry_run=False) records another name"
+        return Advice(f"its name {where.fault}: ", Remedy("repair", dry_run=False), " records another name")
     if where.place is Place.DAMAGED and there is not None:
         return f"{there.path!r} has {there.size_bytes} bytes, but {add.length} bytes were recorded"
     if where.place is Place.NOWHERE:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.formats.reading import LentFile
 from ftfile.log.places import open_add
 from ftfile.read.selection import partition_expression, path_values
@@ -112,8 +113,11 @@ def _require_readable(
         file_format = definitions[add.encoding]["format"]
         if add.kind == "segment":
             raise ConfigError(
-                "dataset(): some rows are in open files, which pyarrow cannot read: finish the files with "
-                f"ftfile.flush(path), or {by_ftfile}"
+                Advice(
+                    "dataset(): some rows are in open files, which pyarrow cannot read: finish the files: ",
+                    Remedy("flush"),
+                    f"; or {by_ftfile}",
+                )
             )
         if file_format["name"] not in formats:
             raise ConfigError(

@@ -321,8 +321,9 @@ class Directory:
             if version is None or version >= oldest:
                 raise
             raise HistoryGone(
-                f"version {version} was vacuumed, and {error.path!r} is deleted: the oldest version with all of its "
-                f"files is {oldest}. To keep versions longer, vacuum with a longer retention"
+                f"version {version} was vacuumed, and {error.path!r} is deleted",
+                f"The oldest version with all of its files is {oldest}. To keep versions longer, vacuum with a longer "
+                "retention",
             ) from error
 
     def _reading(

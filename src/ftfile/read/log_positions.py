@@ -178,8 +178,8 @@ def check_kept(head: LogState, version: int) -> None:
     """Raise HistoryGone if vacuum has deleted a version of the log. Versions after the head pass."""
     if version < head.log_start:
         raise HistoryGone(
-            f"version {version} must be read next, and the oldest version that vacuum has kept is {head.log_start}. "
-            f"{_GONE}"
+            f"version {version} must be read next, and the oldest version that vacuum has kept is {head.log_start}",
+            _GONE,
         )
 
 

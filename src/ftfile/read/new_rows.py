@@ -87,8 +87,8 @@ class FollowPlanner(LogPlanner[Share]):
             parallel(self._log.fs, lambda add: open_add(add, self._log.fs.stat, is_old=True), removed)
         except CorruptData as error:
             raise HistoryGone(
-                f"{error.path!r} must be read, but a later version replaced it and vacuum has deleted it. Start the "
-                "query with a new checkpointLocation, and vacuum with a longer retention"
+                f"{error.path!r} must be read, but a later version replaced it and vacuum has deleted it",
+                "Start the query with a new checkpointLocation, and vacuum with a longer retention",
             ) from error
 
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterator[Share]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import Advice, Argument
 from ftfile.rows import kernels as pc
 from ftfile.rows.value_text import UTC, value_of, value_type
 from ftfile.rows.zone_clocks import clocks_of
@@ -66,7 +67,9 @@ def tokens_of(where: str, argument: str) -> list[Token]:
         match = _TOKEN.match(where, position)
         if match is None:
             rest = where[position:].strip()
-            raise ConfigError(f"{argument}={where!r}: {rest[:20]!r} is not understood; {CONDITION_TAKEN[argument]}")
+            raise ConfigError(
+                Advice(Argument(argument, where), f": {rest[:20]!r} is not understood; ", CONDITION_TAKEN[argument])
+            )
         if match["comment"]:
             # Spark would ignore the text after them, where two minus signs would mean plus.
             comment = where[match.start("comment") :][:20]

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
+from ftfile.core.remedies import Advice, Argument
 from ftfile.rows import kernels as pc
 from ftfile.rows.comparisons import Columns, Cursor, TimeText, unquoted
 from ftfile.rows.value_text import UTC
@@ -87,7 +88,7 @@ def predicate(
     if isinstance(where, str):
         return _Parser(where, bound_columns).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(f"{argument}={where!r} is not a condition: {CONDITION_TAKEN[argument]}")
+        raise ConfigError(Advice(Argument(argument, where), " is not a condition: ", CONDITION_TAKEN[argument]))
     fields = bound_columns.fields(where)
     if not fields:
         return None
@@ -157,7 +158,9 @@ class _Parser(Cursor):
 
     def parsed(self) -> pc.Expression:
         if len(self._tokens) == 1:
-            raise ConfigError(f"{self._argument}={self._where!r} is empty: {CONDITION_TAKEN[self._argument]}")
+            raise ConfigError(
+                Advice(Argument(self._argument, self._where), " is empty: ", CONDITION_TAKEN[self._argument])
+            )
         condition = self._either(negated=False)
         if self._peek().kind != "end":
             raise self._error("AND, OR or the end")

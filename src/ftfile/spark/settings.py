@@ -148,7 +148,7 @@ def _type(spark: str | dict[str, Any]) -> DataType:
     if spark == _TIME and _TIME not in ATOMIC:
         raise ConfigError(
             "a column is of type TIME, which this version of Spark does not have. Read it with Spark 4.1 or later, or "
-            "without Spark: ftfile.open(path).to_arrow()"
+            "without Spark by ftfile.open"
         )
     if isinstance(spark, str):
         return ATOMIC.get(spark) or _sized(spark)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ftfile.core.context import cores, is_away
 from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.remedies import Advice, Argument
 from ftfile.log.format import layout
 from ftfile.log.places import delete_file, list_or_empty
 from ftfile.storage.calls import Pool
@@ -67,7 +68,7 @@ class Threads(Workers):
     def of(cls, job_id: str, threads: int | None, context: Context) -> Threads:
         """Return the threads for an operation. A number below 1 raises a ConfigError."""
         if threads is not None and threads < 1:
-            raise ConfigError(f"threads={threads}: at least one thread is needed")
+            raise ConfigError(Advice(Argument("threads", threads), ": at least one thread is needed"))
         return cls(job_id, threads or context.threads or cores())
 
     def do(
@@ -112,7 +113,9 @@ def rounds_of(
         ConfigError: `commit_every` is below 1.
     """
     if commit_every is not None and commit_every < 1:
-        raise ConfigError(f"commit_every={commit_every}: it must be a number of new files, 1 or more")
+        raise ConfigError(
+            Advice(Argument("commit_every", commit_every), ": it must be a number of new files, 1 or more")
+        )
     start = files = 0
     for number, piece in enumerate(pieces):
         more = files_of(piece)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.operate.findings import KINDS, SEVERITIES, DirectoryReport, Finding, check, find, is_well, worst_first
 from ftfile.operate.repair import RepairReport, RepairStep
 
@@ -33,17 +34,9 @@ def test_a_finding_has_what_the_table_says_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("remedy", "command"),
     [
-        ("Look at it", None),
-        ("ftfile.repair(path, dry_run=False) repairs it", "ftfile repair '/a b'"),
-        ("run ftfile.repair(path, dry_run=True) to see", "ftfile repair '/a b' --dry-run"),
-        (
-            "ftfile.repair(path, give_up=['x'], full=True, dry_run=False)",
-            "ftfile repair '/a b' --give-up x --full",
-        ),
-        ("ftfile.repair(path, quarantine=[…], dry_run=False)", "ftfile repair '/a b' --quarantine FILE"),
-        ("`ftfile.open(path).verify()` says which", "ftfile verify '/a b'"),
-        ("ftfile.kv.compact(path), or ftfile.flush(path)", "ftfile kv compact '/a b'"),
-        ("ftfile.undo_migration(path)", "ftfile migrate '/a b' --undo"),
+        ("Look at it: ftfile.repair(path)", None),
+        (Advice("Read them: ", Remedy("dead_letters")), None),
+        (Advice("run ", Remedy("repair", dry_run=False), ", or ", Remedy("flush")), "ftfile repair '/a b'"),
     ],
 )
 def test_the_command_of_a_remedy(remedy: str, command: str | None) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("world",)
 
 QUERY = "00000000-0000-0000-0000-000000000001"
-STUCK = "remove the cause, or run ftfile.repair(path, dry_run=True) to see the possible repairs"
+STUCK = "remove the cause, or see the possible repairs: ftfile.repair(path, dry_run=True)"
 
 
 def test_nothing_was_committed(world: World) -> None:

@@ -21,6 +21,7 @@ import msgspec
 
 from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format.model import Add, Count, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
@@ -60,7 +61,7 @@ _attributes_of = operator.attrgetter(*(info.name for info in FIELDS.values()))
 # Parts are named by their ids: staged ones completely, final ones after this number of characters. No path has a NUL.
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
-_ADVICE = "If the records of its versions exist, ftfile.operate.compact.merge_ranges(path) rebuilds it"
+_ADVICE = Advice("If the records of its versions exist, ", Remedy("repair", dry_run=False), " rebuilds it")
 _RANGE = "a range of records"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1

@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct, field
 
 from ftfile.core.checksum import Decoding, checksum
-from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, KeysRequired
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.format.model import MIGRATION, NUMBER_MAX, Count, JobAuthor, Record, Value, convert
 
@@ -44,8 +45,10 @@ IS_SEALED = (
     "other writers, and read it with keyProvider"
 )
 _SMALLER = "readers could not read it. Write, replace or remove fewer files at once, in several batches or calls"
-_IS_UNDONE = (
-    "the migration of this directory was undone, and its log is being deleted: ftfile.undo_migration(path) finishes it"
+_IS_UNDONE = Advice(
+    "the migration of this directory was undone, and its log is being deleted: ",
+    Remedy("undo_migration"),
+    " finishes it",
 )
 _ASCII = json.JSONEncoder(separators=(",", ":"))
 _ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
@@ -272,7 +275,7 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
     body += b"\n"
     actual = checksum(body)
     if last.startswith(b"hmac-"):
-        raise ConfigError(IS_SEALED)
+        raise KeysRequired(IS_SEALED)
     if not content.endswith(b"\n") or last.decode("ascii", "replace") != actual:
         raise CorruptData(path, f"a text that ends in its checksum {actual}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.read.add_table import AddTable, Block, columns_of
 from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
-_ADVICE = "Delete the ranges; ftfile.operate.compact.merge_ranges(path) rebuilds them from the records"
+_ADVICE = Advice(Remedy("repair", dry_run=False), " rebuilds the ranges from the records")
 
 _AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
 _Found = TypeVar("_Found")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, read_note, stat_or_none, walk
-from ftfile.operate.findings import KINDS, Action, Finding, find, lost
+from ftfile.operate.findings import Action, Finding, find, foreign_files_advice, lost
 from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
 
@@ -235,6 +235,6 @@ def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> N
     if paths:
         names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
         actual = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
-        remedy = KINDS[code].remedy.replace("[…]", repr(paths) if len(paths) == 1 else "[…]")
+        remedy = foreign_files_advice(paths[0]) if len(paths) == 1 else ""
         actions = (Action("move-aside", path) for path in sorted(paths))
         files.findings.append(find(code, "", expected, actual, *actions, remedy=remedy))

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_adds
 from ftfile.log.format.model import MaintenanceAuthor
@@ -277,10 +278,10 @@ class History:
             # A log that starts at version 0 can be read up to the first missing record.
             self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
-        remedy = (
-            "Restore them from a copy; if there is no copy, ftfile.repair(path, accept_lost_records=True, "
-            "dry_run=False) starts the log after them. No row of the newest version is lost: log checkpoints and "
-            "ranges replace them"
+        remedy = Advice(
+            "Restore them from a copy; if there is no copy, ",
+            Remedy("repair", accept_lost_records=True, dry_run=False),
+            " starts the log after them. No row of the newest version is lost: log checkpoints and ranges replace them",
         )
         action = Action("start-log", version=missing[-1] + 1)
         self.findings.append(find("missing-record", path, expected, actual, action, remedy=remedy))

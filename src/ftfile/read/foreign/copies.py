@@ -110,8 +110,7 @@ def match_content(
     7. The content begins with all bytes that were read of a deleted file, or with a listed file without unread bytes:
     reading resumes there, after the longest match. A deleted file is continued once; its other copies wait for the next
     plan.
-    8. The content has the first KiB of a file that was longer before it was truncated: it is a copy of that file. It
-    cannot be compared. A shorter content with the same first bytes may become such a copy.
+    8. The content has, or may still get, the first KiB of a longer file that was truncated: it is a copy of that file.
     9. Otherwise the match is unchanged.
 
     The stored bytes of a file are compared before the decoded bytes. The generator yields looks and receives the

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotAFile, NotFound, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Wording
 from ftfile.filters.keys import Keys
 from ftfile.log.directory import directory_url
 from ftfile.log.format import layout
@@ -200,9 +201,13 @@ def state_location(parsed: ParsedOptions) -> str:
     checkpoint = parsed.spark.get("checkpointlocation")
     if not checkpoint:
         raise ConfigError(
-            "a stream of files needs a location for its state. To keep the state in the query's checkpoint, also give "
-            "the checkpoint to the reader with readStream.option('checkpointLocation', '/data/checkpoint'). Or give "
-            "the state a separate directory with readStream.option('stateLocation', '/data/state')"
+            Advice(
+                "a stream of files needs a location for its state. To keep the state in the query's checkpoint, also "
+                "give the checkpoint to the reader with ",
+                Wording("readStream.option('checkpointLocation', '/data/checkpoint')", "--checkpoint /data/checkpoint"),
+                ". Or give the state a separate directory with ",
+                Wording("readStream.option('stateLocation', '/data/state')", "--option stateLocation=/data/state"),
+            )
         )
     return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{layout.STATE_IN_CHECKPOINT}"
 

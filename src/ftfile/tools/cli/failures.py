@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import sys
-from shlex import quote
 from typing import Any
 
 import typer
@@ -22,7 +21,7 @@ from ftfile.core.errors import (
     StorageError,
     UserCodeError,
 )
-from ftfile.core.remedies import PATH, in_commands
+from ftfile.core.remedies import PATH, Advice, Remedy
 from ftfile.tools.cli.terminal import printable, put
 
 FOUND = 1  # a check found an error or a warning
@@ -67,12 +66,6 @@ class WarningPrinter(logging.Handler):
             put(f"ftfile: {record.levelname.lower()}: {printable(text)}", stderr=True)
 
 
-_HINTS = {
-    "is a store of keys and values": ". The commands for stores begin with `ftfile kv`",
-    "not a store of keys and values": ". The commands for directories of files are those without `kv`",
-}
-
-
 class Commands(TyperGroup):
     """A group of commands that prints errors as messages and exits with a code."""
 
@@ -89,24 +82,21 @@ class Commands(TyperGroup):
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(CLOSED) from None
-        except (FtfileError, TypeError) as error:
-            # `core.arguments` raises a `TypeError` with this text if an argument has a wrong type.
-            if isinstance(error, TypeError) and ": it takes " not in str(error):
-                raise
+        except FtfileError as error:
             _print_error(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
             raise typer.Exit(code_of(error)) from None
         return result
 
 
-def _text_of(error: Exception, path: str, command: str | None) -> str:
+def _text_of(error: FtfileError, path: str, command: str | None) -> str:
     if command == "source":
         path = PATH  # this command's path contains files of other writers; the error is about another directory
-    text = str(error)
-    hints = [hint for words, hint in _HINTS.items() if words in text]
+    text = error.in_commands(path)
     has_log = path != PATH and command != "migrate"
-    if isinstance(error, CorruptData) and has_log and "`ftfile" not in in_commands(text):
-        hints.append(f". `ftfile repair {quote(path)} --dry-run` finds all damage and changes nothing")
-    return "".join([in_commands(text, path), *hints])
+    if isinstance(error, CorruptData) and has_log and not error.remedies:
+        advice = Advice(". ", Remedy("repair", dry_run=True), " finds all damage and changes nothing")
+        return text + advice.in_commands(path)
+    return text
 
 
 def _print_error(text: str) -> None:

@@ -10,7 +10,7 @@ import typer
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.core.remedies import PATH, in_commands
+from ftfile.core.remedies import Advice, Wording, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import print_findings
 from ftfile.tools.cli.command import command
@@ -154,7 +154,13 @@ def show(
         details = directory.version_details(int(what))
         output.show(details, partial(_print_version, is_store=directory.is_store()))
     elif directory.is_store():
-        raise ConfigError(f"{what!r}: for a store, give the number of a version; `ftfile ls {PATH}` lists the runs")
+        raise ConfigError(
+            Advice(
+                f"{what!r}: for a store, give the number of a version; ",
+                Wording("ftfile.kv.open(…).runs()", "`ftfile ls PATH`"),
+                " lists the runs",
+            )
+        )
     else:
         output.show(directory.file_details(what, version), _print_file)
 
@@ -221,7 +227,9 @@ def _print_queries(status: "DirectoryStatus") -> None:
     sources = view_of_sources(queries, now_ms, names_query=len(queries) > 1 or not is_terminal())
     if sources.items:
         print_view(sources)
-        for text in dict.fromkeys(f"{source.kind}: {source.unknown}" for _, source in sources.items if source.unknown):
+        for text in dict.fromkeys(
+            Advice(f"{source.kind}: ", source.unknown) for _, source in sources.items if source.unknown
+        ):
             put(in_commands(text))
 
 

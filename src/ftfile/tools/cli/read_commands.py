@@ -7,7 +7,7 @@ import typer
 
 from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
-from ftfile.core.remedies import PATH
+from ftfile.core.remedies import Advice, Wording
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.command import command
 from ftfile.tools.cli.output import Json, Output
@@ -54,8 +54,12 @@ class Choice:
         if file is None and directory.is_store():
             if self.where is not None:
                 raise ConfigError(
-                    f"--where is only for directories of files. To select rows of a store, use `ftfile kv get {PATH} "
-                    f"KEY` or `ftfile kv scan {PATH} --start KEY --end KEY`"
+                    Advice(
+                        "--where is only for directories of files. To select rows of a store, use ",
+                        Wording(
+                            "ftfile.kv.open", "`ftfile kv get PATH KEY` or `ftfile kv scan PATH --start KEY --end KEY`"
+                        ),
+                    )
                 )
             return rows_of(place, version, columns_of(self.columns))
         return directory.to_batches(version, columns=columns_of(self.columns), where=self.where, file=file)

@@ -11,6 +11,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
+from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import (
@@ -189,28 +190,36 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
         if inventory.source == "spark" and inventory.last_entry is not None:
             _log.warning(
                 "no checkpoint is given: the query that wrote %s, up to batch %d, cannot write here again; only a new "
-                "query can. To continue the query, give its checkpointLocation (--checkpoint, in Python checkpoint=)",
+                "query can. To continue the query, give its checkpointLocation as the checkpoint",
                 SPARK_LOG,
                 inventory.last_entry,
             )
         return JobAuthor(job_id)
     if inventory.source != "spark" or inventory.last_entry is None:
         raise ConfigError(
-            "a checkpoint (--checkpoint, in Python checkpoint=) belongs to a directory of Spark's own sink, which has "
-            f"{SPARK_LOG}, and this directory has no {SPARK_LOG}: omit it"
+            Advice(
+                Argument("checkpoint"),
+                f": only a directory of Spark's own sink has a checkpoint, and this directory has no {SPARK_LOG}: "
+                "omit it",
+            )
         )
     where = os.fspath(checkpoint)
     query_id = read_query_id(where, context)
     if query_id is None:
         raise ConfigError(
-            f"checkpoint={where!r} has no file `metadata` with the id of a query: give the checkpointLocation of the "
-            "query"
+            Advice(
+                Argument("checkpoint", where),
+                " has no file `metadata` with the id of a query: give the checkpointLocation of the query",
+            )
         )
     offsets = read_offsets(where, inventory.last_entry, context)
     if offsets is None:
         raise ConfigError(
-            f"checkpoint={where!r} has no offsets of batch {inventory.last_entry}, the newest one in {SPARK_LOG}: it "
-            "belongs to another query or is an older copy, and a query that continues with it would write rows again"
+            Advice(
+                Argument("checkpoint", where),
+                f" has no offsets of batch {inventory.last_entry}, the newest one in {SPARK_LOG}: it belongs to "
+                "another query or is an older copy, and a query that continues with it would write rows again",
+            )
         )
     return StreamAuthor(query_id, job_id, inventory.last_entry, offsets.hash, offsets.offsets)
 
@@ -221,8 +230,10 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) 
     def prepare(head: LogState, _: object) -> Body:
         if head.version >= 0:
             raise ConfigError(
-                "another process created an ftfile log in this directory during the migration: run `ftfile history "
-                "PATH`"
+                Advice(
+                    "another process created an ftfile log in this directory during the migration: see ",
+                    Remedy("history"),
+                )
             )
         return Body(
             adds=table.adds,
@@ -235,7 +246,7 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) 
 
     done = commit(log, author, prepare, _POLICY)
     if done.record is None:
-        raise ConfigError("another migration created an ftfile log in this directory: run `ftfile history PATH`")
+        raise ConfigError(Advice("another migration created an ftfile log in this directory: see ", Remedy("history")))
     return done.version
 
 

@@ -15,6 +15,7 @@ from pyarrow import orc
 
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaError, StorageError
+from ftfile.core.remedies import Advice, Argument, Wording
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, plain_pieces
 from ftfile.formats.api import LineFormat, format_from_definition
@@ -75,7 +76,13 @@ def given_schema(schema: object) -> str:
     elif hasattr(schema, "json"):
         text = str(schema.json())  # a StructType
     else:
-        raise SchemaError(f"schema={schema!r}: it must be a StructType, a pyarrow.Schema, or a text such as 'id long'")
+        raise SchemaError(
+            Advice(
+                Argument("schema", schema),
+                ": it must be ",
+                Wording("a StructType, a pyarrow.Schema, or a text such as 'id long'", "a text such as 'id long'"),
+            )
+        )
     arrow_schema(text)
     return as_nullable(text)
 

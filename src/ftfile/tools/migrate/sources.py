@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ftfile.core.errors import CommitError, ConfigError, CorruptData
+from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.core.units import count_text, names_text
 from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path
 from ftfile.log.directory import list_new_directory
@@ -257,7 +258,7 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     """Return the committed files of the program that wrote the directory; for `ConfigError` see `migrate`."""
     if from_ != "auto" and from_ not in PROGRAMS:
         names = ", ".join(("auto", *PROGRAMS))
-        raise ConfigError(f"{from_!r} is not a known program: --from, in Python from_=, takes {names}")
+        raise ConfigError(Advice(f"{from_!r} is not a known program: ", Argument("from_"), f" takes {names}"))
     logs = [name for name in _BY_LOG if fs.exists(name)]
     if len(logs) > 1:
         raise ConfigError(
@@ -269,8 +270,11 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
         list_new_directory(fs, url)  # raises an error for other tables
     elif from_ not in {"auto", logged.name}:
         raise ConfigError(
-            f"path={url!r} has {logged.log}, which lists the committed files: give --from {logged.name}, in Python "
-            f"from_={logged.name!r}; or move it away if it is no longer valid"
+            Advice(
+                f"path={url!r} has {logged.log}, which lists the committed files: give ",
+                Argument("from_", logged.name),
+                "; or move it away if it is no longer valid",
+            )
         )
     files = list_foreign(fs)
     program = logged or (detect(files) if from_ == "auto" else PROGRAMS[from_])
@@ -290,10 +294,13 @@ def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
     if inventory.unfinished and not leave:
         count = len(inventory.unfinished)
         raise ConfigError(
-            f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
-            f"{names_text([file.path for file in inventory.unfinished])}. {inventory.unfinished[0].why}. Start the "
-            "program again and stop it cleanly (with a savepoint, or so that it commits), or omit their rows with "
-            "--leave-unfinished, in Python leave_unfinished=True. Nothing was changed"
+            Advice(
+                f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
+                f"{names_text([file.path for file in inventory.unfinished])}. {inventory.unfinished[0].why}. Start the "
+                "program again and stop it cleanly (with a savepoint, or so that it commits), or omit their rows with ",
+                Argument("leave_unfinished", value=True),
+                ". Nothing was changed",
+            )
         )
     inventory.left_out += inventory.unfinished
     inventory.unfinished = []
@@ -305,9 +312,12 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
     # If a migration was interrupted while it moved the log, the newest entries are missing.
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
-            f"{name} of {url!r} has entry {newest}, and the files up to entry {last_entry} are migrated: its writer "
-            "is still running, or was started again. Stop the writer, undo the migration with `ftfile migrate PATH "
-            "--undo`, in Python ftfile.undo_migration(path), and migrate again"
+            Advice(
+                f"{name} of {url!r} has entry {newest}, and the files up to entry {last_entry} are migrated: its "
+                "writer is still running, or was started again. Stop the writer, undo the migration with ",
+                Remedy("undo_migration"),
+                ", and migrate again",
+            )
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from ftfile.core.codecs import filters_of_name
 from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
 from ftfile.core.options.kinds import FORMATS, columns_text
+from ftfile.core.remedies import Advice, Argument
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
 from ftfile.formats.partition_paths import (
@@ -125,15 +125,21 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
 
 
+_ANOTHER_TYPE = Advice("give another type with ", Argument("partition_by"))
+
+
 def _format_of(files: Sequence[FileInfo]) -> str:
     first: dict[str, str] = {}  # one file for each format
     for info in files:
         first.setdefault(_FORMATS.get(_plain_ending(info.path), ""), info.path)
     if of_none := [info.path for info in files if _plain_ending(info.path) not in _FORMATS]:
         raise ConfigError(
-            f"the format cannot be derived from these names: {names_text(of_none)}. If these files contain rows, give "
-            "the format of all files with --format, in Python file_format=, such as 'json'. Otherwise move them away, "
-            "or rename them to begin with an underscore. Nothing was changed"
+            Advice(
+                f"the format cannot be derived from these names: {names_text(of_none)}. If these files contain rows, "
+                "give the format of all files, such as ",
+                Argument("file_format", "json"),
+                ". Otherwise move them away, or rename them to begin with an underscore. Nothing was changed",
+            )
         )
     if len(first) > 1:
         examples = ", ".join(f"{name} ({path!r})" for name, path in sorted(first.items()))
@@ -187,16 +193,19 @@ def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, s
     """Return the error for columns in paths (as in this example path) that differ from the columns with given types."""
     if not columns:
         return ConfigError(
-            f"no path contains partition columns, for example {path!r}: omit the type of {', '.join(types)} "
-            "(--partition-by, in Python partition_by=)"
+            Advice(
+                f"no path contains partition columns, for example {path!r}: omit {', '.join(types)} from ",
+                Argument("partition_by"),
+            )
         )
     proposal = {column: types.get(column, "string") for column in columns}
-    of_command = " ".join(f"--partition-by {shlex.quote(f'{name}={kind}')}" for name, kind in proposal.items())
     unknown = [name for name in types if name not in columns]
     but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them" if unknown else ""
     return ConfigError(
-        f"paths such as {path!r} have columns{but}: give the type of each, such as {of_command}, in Python "
-        f"partition_by={proposal}"
+        Advice(
+            f"paths such as {path!r} have columns{but}: give the type of each, such as ",
+            Argument("partition_by", proposal),
+        )
     )
 
 
@@ -215,8 +224,11 @@ def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
     for field in arrow_schema(in_paths):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             raise ConfigError(
-                f"the paths contain times of the column `{field.name}` in the time zone of their writer: give this "
-                "time zone, such as -o timeZone=UTC, in Python options={'timeZone': 'UTC'}"
+                Advice(
+                    f"the paths contain times of the column `{field.name}` in the time zone of their writer: give this "
+                    "time zone, such as ",
+                    Argument("options", {"timeZone": "UTC"}),
+                )
             )
 
 
@@ -229,8 +241,10 @@ def _given_columns(name: str, inventory: Inventory, schema: object, columns: Ite
     if schema is None:
         if name not in SELF_DESCRIBING:
             raise ConfigError(
-                f"files of format {name} do not contain their schema: give --schema, in Python schema=, such as 'id "
-                "long, at timestamp'"
+                Advice(
+                    f"files of format {name} do not contain their schema: give it, such as ",
+                    Argument("schema", "id long, at timestamp"),
+                )
             )
         return None
     return without_columns(given_schema(schema), columns)
@@ -245,19 +259,20 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
             values = parse_partition_path(directory, types)
         except CorruptData as error:
             raise ConfigError(
-                f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type with "
-                "--partition-by, in Python partition_by="
+                Advice(f"the directory {directory!r} has {error.found} instead of {error.expected}: ", _ANOTHER_TYPE)
             ) from error
         try:
             expected = values_of_foreign_path(directory, types, UTC)
         except SourceError as error:
-            advice = "For migrate, give another type with --partition-by, in Python partition_by="
-            raise ConfigError(f"{error}. {advice}") from error
+            raise ConfigError(Advice(error.text, ". For migrate, ", _ANOTHER_TYPE)) from error
         for name, value in values.items():
             if str(value) != str(expected[name]):  # NaN is not equal to NaN, but their texts are equal
                 raise ConfigError(
-                    f"the directory {directory!r} has {value.as_py()!r} for column {name!r}, and Spark reads "
-                    f"{expected[name].as_py()!r}: give another type with --partition-by, in Python partition_by="
+                    Advice(
+                        f"the directory {directory!r} has {value.as_py()!r} for column {name!r}, and Spark reads "
+                        f"{expected[name].as_py()!r}: ",
+                        _ANOTHER_TYPE,
+                    )
                 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NameCollision, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import file_as_config_error, migration_of, own_export
@@ -201,7 +202,7 @@ def undo_migration(
             # After this record, no process can commit or read.
             fs.create_exclusive(_LAST, UNDONE_RECORD)
         except AlreadyExists:
-            raise ConfigError(_TOO_LATE.format(path=os.fspath(path), version=1)) from None
+            raise _too_late(os.fspath(path), 1) from None
         fs.sync_directory(layout.LOG)
     back = put_back(fs)
     _delete_log(fs)
@@ -220,7 +221,7 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
     if migration is None:
         raise ConfigError(f"path={path!r} was not migrated: no other program wrote its first files")
     if head.version > 0:
-        raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
+        raise _too_late(path, head.version)
     if name := own_export(fs):
         raise ConfigError(
             f"{name!r} is an export of ftfile, which is not valid without the log: delete it, then undo again"
@@ -249,7 +250,13 @@ def _delete_log(fs: FileSystem) -> None:
         fs.sync_directory("")
 
 
-_TOO_LATE = (
-    "the migration of {path!r} cannot be undone: version {version} was committed after it. Other programs can read "
-    "the directory with an export, such as `ftfile export PATH --to delta`, or a copy made with Spark"
-)
+def _too_late(path: str, version: int) -> ConfigError:
+    """Return the error of a migrated directory to which a version was committed."""
+    return ConfigError(
+        Advice(
+            f"the migration of {path!r} cannot be undone: version {version} was committed after it. Other programs can "
+            "read the directory with an export, such as ",
+            Remedy("export", to="delta"),
+            ", or a copy made with Spark",
+        )
+    )

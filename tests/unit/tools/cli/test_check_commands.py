@@ -132,7 +132,7 @@ def test_doctor_names_commands(out: str) -> None:
     Path(out, layout.record_path(2)).write_text("damaged")
     for path in Path(out, layout.HINTS).iterdir():
         path.unlink()
-    assert f"\tRun `ftfile verify {out}` to find the damaged files\n" in run("doctor", out, code=1).stdout
+    assert f"\t`ftfile verify {out}` finds the damaged files\n" in run("doctor", out, code=1).stdout
     (report,) = documents("doctor", out, code=1)
     found = {each["code"]: each["command"] for each in report["findings"]}
     assert (found["directory"], found["python"]) == (f"ftfile verify {out}", None)

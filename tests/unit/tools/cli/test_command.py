@@ -20,6 +20,7 @@ import typer
 
 import ftfile
 from ftfile.core import __version__, errors
+from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.tools.cli.__main__ import MISSING
 from ftfile.tools.cli.app import app, examples
@@ -134,39 +135,19 @@ def test_files_of_others_are_not_repaired(
     assert run(command, out, code=4).stderr == f"ftfile: {errors.CorruptData('p', 'a', 'b')}\n"
 
 
-@pytest.mark.parametrize(
-    ("python", "told"),
-    [
-        ("ftfile.repair(path, accept_lost_records=True, dry_run=False)", "`ftfile repair PATH --accept-lost-records`"),
-        (
-            "ftfile.repair(path, give_up=['a b', 'x]'], dry_run=False)",
-            "`ftfile repair PATH --give-up 'a b' --give-up 'x]'`",
-        ),
-        ("ftfile.repair(path, quarantine=[…], dry_run=False)", "`ftfile repair PATH --quarantine FILE`"),
-        ("ftfile.repair(path, dry_run=False)", "`ftfile repair PATH`"),
-        ("ftfile.vacuum(path, dry_run=False)", "`ftfile vacuum PATH`"),
-        ("ftfile.flush(path)", "`ftfile flush PATH`"),
-        ("ftfile.open(path).history()", "`ftfile history PATH`"),
-        ("`ftfile migrate PATH --undo`, in Python ftfile.undo_migration(path),", "`ftfile migrate PATH --undo`,"),
-        ("ftfile.undo_migration(path)", "`ftfile migrate PATH --undo`"),
-        ("--from, in Python from_=, takes", "--from takes"),
-        ("-o timeZone=UTC, in Python options={'timeZone': 'UTC'}", "-o timeZone=UTC"),
-        ("--leave-unfinished, in Python leave_unfinished=True", "--leave-unfinished"),
-    ],
-)
 @pytest.mark.parametrize("name", ["out", "o'ut & co"])
-def test_remedies_are_commands(
-    name: str, python: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_errors_contain_commands_for_the_path_of_the_user(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the path that was given, as a shell takes it."""
     path = str(tmp_path / name)
 
     def fail(*_: object, **__: object) -> None:
-        raise errors.ConfigError(f"it is lost: {python} mends it")
+        remedy = Remedy("repair", give_up=["a b"], dry_run=False)
+        raise errors.ConfigError(Advice("it is lost: ", remedy, " repairs it"))
 
     monkeypatch.setattr("ftfile.operate.open_directory.OpenedDirectory", fail)
-    told = told.replace("PATH", shlex.quote(path))
-    assert run("ls", path, code=2).stderr == f"ftfile: it is lost: {told} mends it\n"
+    command = f"`ftfile repair {shlex.quote(path)} --give-up 'a b'`"
+    assert run("ls", path, code=2).stderr == f"ftfile: it is lost: {command} repairs it\n"
 
 
 def test_remedies_name_options_of_the_command(out: str) -> None:

@@ -267,7 +267,9 @@ def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path)
     followed.run(1, [[{"id": 1}]])
     text = run("status", query.path).stdout
     assert f"\t0\tfiles\t1 file of 6 B, the oldest changed 2 h ago\tfile://{tmp_path}/in\t" in text
-    assert "ftfile: a checkpoint does not name the directory that the query follows: give it by --source PATH\n" in text
+    assert (
+        "ftfile: a checkpoint does not name the directory that the query follows: give it with --source PATH\n" in text
+    )
     text = run("status", query.path, "--source", followed.path).stdout
     assert f"\t1\tftfile\t1 version\tfile://{followed.path}\t" in text
 

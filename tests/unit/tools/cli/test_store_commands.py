@@ -87,10 +87,10 @@ def test_stats_verify_and_compact(store: str) -> None:
 @pytest.mark.slow
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
     for command in ("tail", "count", "schema", "flush", "compact"):
-        assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
+        assert "`ftfile kv" in run(command, store, code=2).stderr
     told = run("kv", "stats", out, code=2).stderr
     assert "directory of files" in told
-    assert "those without `kv`" in told
+    assert "use the commands without `kv`" in told
     assert lines("history", store)
 
 

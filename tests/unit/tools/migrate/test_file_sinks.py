@@ -53,7 +53,7 @@ def test_bucketing_sink(tmp_path: Path) -> None:
     length_file(tmp_path, "2024-07-01--10/_part-0-1.valid-length", len(LINES))
     put(tmp_path, "2024-07-01--11/_part-1-1.in-progress", "2024-07-01--11/_part-1-2.pending", "part-2-0.pending")
     before = tree(tmp_path)
-    with pytest.raises(ConfigError, match=r"3 files are not finished: .* job's last checkpoint .*--leave-unfinished"):
+    with pytest.raises(ConfigError, match=r"3 files are not finished: .* job's last checkpoint .*leave_unfinished="):
         ftfile.migrate(str(tmp_path), file_format="text")
     report = migrated(tmp_path, 6, file_format="text", leave_unfinished=True)
     assert report.source == "flink"

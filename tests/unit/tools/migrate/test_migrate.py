@@ -291,7 +291,7 @@ def lose(out: Path, name: str) -> None:
         (lambda out: (out / "_spark_metadata/2").write_text("v2\n"), {}, "an unsupported version of Spark"),
         (lambda out: (out / "_spark_metadata/2").write_text("v1\n{"), {}, "is damaged"),
         (lambda out: (out / "_delta_log").mkdir(), {}, "_spark_metadata and _delta_log"),
-        (None, {"from_": "files"}, "--from spark, in Python from_='spark'"),
+        (None, {"from_": "files"}, "give from_='spark'"),
         (None, {"from_": "mine"}, "takes auto, spark, delta"),
         (None, {"checkpoint": "/nowhere"}, "no file `metadata`"),
         (None, {"partition_by": DAYS}, "no path contains partition columns, for example 'part-0.*omit"),
@@ -449,16 +449,16 @@ def put(path: Path, text: str = "") -> None:
     [
         ({}, {}, "no files of rows"),
         ({"_hidden.json": "{}"}, {}, "no files of rows"),
-        ({"a.json": "{}\n"}, {}, "do not contain their schema: give --schema"),
+        ({"a.json": "{}\n"}, {}, "do not contain their schema: give it, such as schema="),
         ({"a.json": "{}\n", "b.csv": "1\n"}, {}, r"different formats: csv \('b.csv'\), json \('a.json'\)"),
-        ({"a.json": "{}\n", "readme": ""}, {}, "cannot be derived from these names: 'readme'. .* --format"),
+        ({"a.json": "{}\n", "readme": ""}, {}, "cannot be derived from these names: 'readme'. .* file_format='json'"),
         ({"a.json": "{}"}, {"schema": "id long"}, r"'a.json' cannot be migrated: .* a line separator at the end"),
         ({"a.json": '{"id": "x"}\n'}, {"schema": "id long"}, r"'a.json' cannot be migrated"),
         ({"a.parquet": "no"}, {}, r"'a.parquet' cannot be migrated"),
         ({"a.json.gz": "no"}, {"schema": "id long"}, r"'a.json.gz' cannot be migrated"),
         ({"a.json.enc": ""}, {"schema": "id long"}, r"it is encrypted"),
         ({"k=1/a.json": "{}\n", "b.json": "{}\n"}, {"schema": "id long"}, "'b.json' has none, 'k=1/a.json' has k"),
-        ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"k=string, in Python partition_by=\{'k': 'string'\}"),
+        ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"partition_by=\{'k': 'string'\}"),
         ({"k=x/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"k": "int"}}, "give another type"),
         (
             {"k=1/a.json": "{}\n"},
@@ -479,7 +479,11 @@ def put(path: Path, text: str = "") -> None:
         ),
         ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
         ({"a.json": "{}\n"}, {"from_": "delta"}, "has no _delta_log, the log of delta"),
-        ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "belongs to a directory of Spark's own sink"),
+        (
+            {"a.json": "{}\n"},
+            {"schema": "id long", "checkpoint": "/x"},
+            "only a directory of Spark's own sink has a checkpoint",
+        ),
     ],
     quick=8,
 )
@@ -520,7 +524,7 @@ def test_lines_that_spark_reads_as_other_values_are_refused(out: Path, name: str
 @pytest.mark.parametrize(("text", "kind"), [("1_0", "double"), ("inf", "float"), (" 1", "int"), ("%41", "binary")])
 def test_directories_that_spark_reads_as_other_values_are_refused(out: Path, text: str, kind: str) -> None:
     parquet(out / f"p={text}/a.parquet", [1])
-    with pytest.raises(ConfigError, match="give another type with --partition-by"):
+    with pytest.raises(ConfigError, match="give another type with partition_by"):
         ftfile.migrate(str(out), partition_by={"p": kind})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,5 +64,6 @@ def test_the_proposal_of_columns_in_paths_can_be_pasted(tmp_path: Path) -> None:
     directory = tmp_path / "it%27s $HOME=1"
     directory.mkdir()
     (directory / "a.json").write_text("{}\n")
-    with pytest.raises(ConfigError, match=re.escape("""--partition-by 'it'"'"'s $HOME=string'""")):
+    with pytest.raises(ConfigError, match="such as partition_by=") as caught:
         ftfile.migrate(str(tmp_path), schema="id long")
+    assert """--partition-by 'it'"'"'s $HOME=string'""" in caught.value.in_commands()
