@@ -157,7 +157,9 @@ def kind_of(annotation: str) -> str | None:
     kind = _KINDS.get(annotation.removesuffix(_NONE))
     if kind is None:
         return None
-    return f"{kind.taken}, or None" if annotation.endswith(_NONE) else kind.taken
+    if annotation.endswith(_NONE):
+        return f"{kind.taken}, or None"
+    return kind.taken
 
 
 def _whole_signature(function: Callable[..., object]) -> inspect.Signature:

@@ -125,7 +125,9 @@ class RetryPolicy:
             return None
         # The exponent is limited, since a larger power overflows a float.
         delay_s = float(min(self.delay_s * self.growth ** min(failures - 1, 64), self.delay_s_max))
-        return None if self.total_s is not None and elapsed_s + delay_s > self.total_s else delay_s
+        if self.total_s is not None and elapsed_s + delay_s > self.total_s:
+            return None
+        return delay_s
 
 
 def call_with_retries(
@@ -151,7 +153,9 @@ def call_with_retries(
             failures += 1
             elapsed_s = clock.monotonic_s() - began_s
             can_help = error.retry is Retry.AGAIN or (is_repeatable and error.retry is Retry.LOOK)
-            delay_s = policy.delay_after_s(failures, elapsed_s) if can_help else None
+            delay_s = None
+            if can_help:
+                delay_s = policy.delay_after_s(failures, elapsed_s)
             if delay_s is None:
                 raise
             _log.warning(
@@ -190,7 +194,9 @@ def process_owner() -> str:
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # the user of a container can be missing in its /etc/passwd
-        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+        user = "unknown"
+        if hasattr(os, "getuid"):
+            user = str(os.getuid())
     return f"{user}@{platform.node()}".encode("ascii", "replace").decode("ascii")
 
 
@@ -211,7 +217,9 @@ SYSTEM = Context(SystemClock(), SystemIds(), writer=process_owner())
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:
@@ -231,7 +239,9 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
                 "this name"
             )
     is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
-    return os.path.abspath(text) if is_relative else text
+    if is_relative:
+        return os.path.abspath(text)
+    return text
 
 
 # The time between two log lines of a running operation.
@@ -253,8 +263,13 @@ class Progress:
     @property
     def left_s(self) -> float | None:
         """Return the estimated remaining seconds; None before the first file is complete."""
-        done, total = (self.done_bytes, self.total_bytes) if self.total_bytes else (self.done, self.total)
-        return self.elapsed_s * (total / done - 1) if done else None
+        if self.total_bytes:
+            done, total = (self.done_bytes, self.total_bytes)
+        else:
+            done, total = (self.done, self.total)
+        if done:
+            return self.elapsed_s * (total / done - 1)
+        return None
 
 
 OnProgress: TypeAlias = Callable[[Progress], object]
@@ -295,8 +310,13 @@ class Tracker:
         self._now = now = replace(before, done=done, done_bytes=done_bytes, elapsed_s=now_s - self._began_s)
         if now_s - self._logged_s >= LOG_EVERY_S:
             self._logged_s = now_s
-            left_text = "" if now.left_s is None else f", about {now.left_s:.0f} s left"
-            size = f", {now.done_bytes / 1e6:.0f} of {now.total_bytes / 1e6:.0f} MB" if now.total_bytes else ""
+            if now.left_s is None:
+                left_text = ""
+            else:
+                left_text = f", about {now.left_s:.0f} s left"
+            size = ""
+            if now.total_bytes:
+                size = f", {now.done_bytes / 1e6:.0f} of {now.total_bytes / 1e6:.0f} MB"
             _log.info("%s: %d of %d %s%s%s", now.operation, now.done, now.total, now.unit, size, left_text)
         if self._on_progress is not None:
             self._on_progress(now)

@@ -90,8 +90,12 @@ class FtfileError(Exception):
     @property
     def text(self) -> str:
         """The text without credentials; an `Advice` if it contains remedies."""
-        first = self.args[0] if len(self.args) == 1 else None
-        return _without_secrets(first) if isinstance(first, Advice) else redacted(super().__str__())
+        first = None
+        if len(self.args) == 1:
+            first = self.args[0]
+        if isinstance(first, Advice):
+            return _without_secrets(first)
+        return redacted(super().__str__())
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
@@ -238,7 +242,9 @@ class CorruptData(FtfileError):
     def text(self) -> str:
         """The path, the expected and the actual content, and the remedy."""
         text = f"{self.path!r} is corrupt: {redacted(f'expected {self.expected}, found {self.found}')}"
-        return Advice(text, ". ", self.hint) if self.hint else text
+        if self.hint:
+            return Advice(text, ". ", self.hint)
+        return text
 
 
 class StillOpen(FtfileError):

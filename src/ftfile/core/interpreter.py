@@ -22,7 +22,9 @@ def launcher_of(executable: str) -> str:
     launcher = os.path.join(directory, LAUNCHER)
     started = os.path.join(directory, "python3")
     is_own = os.access(launcher, os.X_OK) and os.path.exists(started) and os.path.samefile(started, executable)
-    return launcher if is_own else executable
+    if is_own:
+        return launcher
+    return executable
 
 
 def is_plain(program: str) -> bool:

@@ -50,7 +50,8 @@ def redacted(text: str) -> str:
 def hidden(text: str, secrets: Iterable[str]) -> str:
     """Return a redacted text that also contains none of the secrets."""
     for secret in secrets:
-        text = text.replace(secret, _HIDDEN) if len(secret) >= _SECRET_LENGTH_MIN else text
+        if len(secret) >= _SECRET_LENGTH_MIN:
+            text = text.replace(secret, _HIDDEN)
     return redacted(text)
 
 
@@ -87,7 +88,10 @@ class _LastResort(logging.Handler):
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):
                 return
-            logger = logger.parent if logger.propagate else None
+            if logger.propagate:
+                logger = logger.parent
+            else:
+                logger = None
         try:
             sys.stderr.write(f"{self.format(record)}\n")
         except Exception:  # as every handler of logging does

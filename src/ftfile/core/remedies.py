@@ -154,13 +154,20 @@ class Advice(str):
 
 def in_commands(text: str, path: str = PATH) -> str:
     """Return a text for users of the command; a text that is not an `Advice` is returned unchanged."""
-    return text.in_commands(path) if isinstance(text, Advice) else text
+    if isinstance(text, Advice):
+        return text.in_commands(path)
+    return text
 
 
 def command_in(text: str, path: str) -> str | None:
     """Return the command of the first remedy in a text; None if there is no command."""
-    remedies = text.remedies if isinstance(text, Advice) else ()
-    return remedies[0].command(path) if remedies else None
+    if isinstance(text, Advice):
+        remedies = text.remedies
+    else:
+        remedies = ()
+    if remedies:
+        return remedies[0].command(path)
+    return None
 
 
 def joined(separator: str, texts: Iterable[str]) -> Advice:
@@ -197,4 +204,6 @@ def _in_command(value: object) -> str:
     if value is Ellipsis:
         return "FILE"
     text = str(value)
-    return text if text == PATH else shlex.quote(text)
+    if text == PATH:
+        return text
+    return shlex.quote(text)

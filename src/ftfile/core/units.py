@@ -50,7 +50,9 @@ def parse_time(text: str) -> datetime:
     text = re.sub("[zZ]$", "+00:00", text.strip())
     text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)
     time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+    if time.tzinfo is not None:
+        return time
+    return time.replace(tzinfo=timezone.utc)
 
 
 _KIB = 1024
@@ -73,13 +75,17 @@ def bytes_text(size_bytes: int) -> str:
         if size < _THREE_DIGITS:
             break
         size, unit = size / _KIB, larger
-    return f"{size:.1f} {unit}" if size < _TWO_DIGITS else f"{size:.0f} {unit}"
+    if size < _TWO_DIGITS:
+        return f"{size:.1f} {unit}"
+    return f"{size:.0f} {unit}"
 
 
 def count_text(count: int, one: str = "", many: str = "") -> str:
     """Return a number with commas, and with a noun: `1 file`, `1,234 files`."""
     noun = one if count == 1 else many or f"{one}s"
-    return f"{count:,} {noun}" if one else f"{count:,}"
+    if one:
+        return f"{count:,} {noun}"
+    return f"{count:,}"
 
 
 def names_text(names: Sequence[str]) -> str:
@@ -90,17 +96,23 @@ def names_text(names: Sequence[str]) -> str:
 def first_text(texts: Sequence[str]) -> str:
     """Return the first texts, and the number of the others: `a, b, c and 2 more`."""
     shown, more = ", ".join(texts[:_SHOWN_MAX]), len(texts) - _SHOWN_MAX
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    if more > 0:
+        return f"{shown} and {more:,} more"
+    return shown
 
 
 def time_text(time_ms: int | None) -> str:
     """Return a time in UTC to the second; empty for None."""
-    return "" if time_ms is None else f"{_time(time_ms):%Y-%m-%d %H:%M:%S}"
+    if time_ms is None:
+        return ""
+    return f"{_time(time_ms):%Y-%m-%d %H:%M:%S}"
 
 
 def exact_time(time_ms: int | None) -> str:
     """Return a time as in ISO 8601, to the millisecond; empty for None."""
-    return "" if time_ms is None else f"{_time(time_ms):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+    if time_ms is None:
+        return ""
+    return f"{_time(time_ms):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 def duration_text(seconds: float) -> str:
@@ -108,13 +120,17 @@ def duration_text(seconds: float) -> str:
     for least, unit_s, unit in _UNITS:
         if seconds >= least:
             return f"{seconds / unit_s:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < _SMALLEST_WHOLE_S else f"{seconds:.0f} s"
+    if seconds < _SMALLEST_WHOLE_S:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s"
 
 
 def ago(time_ms: int, now_ms: int) -> str:
     """Return a time relative to now: `3 s ago`, `in 5 min`."""
     seconds = (now_ms - time_ms) / 1000
-    return f"{duration_text(seconds)} ago" if seconds >= 0 else f"in {duration_text(-seconds)}"
+    if seconds >= 0:
+        return f"{duration_text(seconds)} ago"
+    return f"in {duration_text(-seconds)}"
 
 
 def _time(time_ms: int) -> datetime:

@@ -183,10 +183,14 @@ class _Decoder:
         self._number = 0
 
     def feed(self, data: Buffer, /) -> bytes:
-        data = self._rest + bytes(data) if self._rest else data
+        if self._rest:
+            data = self._rest + bytes(data)
         view, start = memoryview(data).cast("B"), 0
         if self._opened is None:
-            end = header_bytes(bytes(view[:_FIXED_BYTES])) if len(view) >= _FIXED_BYTES else len(view) + 1
+            if len(view) >= _FIXED_BYTES:
+                end = header_bytes(bytes(view[:_FIXED_BYTES]))
+            else:
+                end = len(view) + 1
             if len(view) < end:
                 self._rest = bytes(view)
                 return b""

@@ -155,13 +155,18 @@ class Composed:
         *before, last = self._streams
         for stream in before:
             data = stream.feed(data)
-        return last.pieces(data) if isinstance(last, SizedStream) else iter((last.feed(data),))
+        if isinstance(last, SizedStream):
+            return last.pieces(data)
+        return iter((last.feed(data),))
 
     def size_of(self, fed_bytes: int) -> int | None:
         """Return the length of the whole output for this number of input bytes; None if unknown."""
         size: int | None = fed_bytes
         for stream in self._streams:
-            size = stream.size_of(size) if size is not None and isinstance(stream, SizedStream) else None
+            if size is not None and isinstance(stream, SizedStream):
+                size = stream.size_of(size)
+            else:
+                size = None
         return size
 
     def finish(self) -> bytes:
@@ -228,13 +233,19 @@ class FilteredFile:
 
     def size_bytes_with(self, framed_bytes: int) -> int:
         """Return the length of the file with more bytes of frames and its end."""
-        size = self._envelope.size_of(self._sealed_bytes + framed_bytes) if self._envelope is not None else None
-        return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
+        size = None
+        if self._envelope is not None:
+            size = self._envelope.size_of(self._sealed_bytes + framed_bytes)
+        if size is None:
+            return self._target.position - self._start + self._held_bytes + framed_bytes
+        return size
 
     def framed_room(self, limit_bytes: int) -> int:
         """Return the bytes of frames that fit below a size, negative if the file is too long; no frame is open."""
         room = limit_bytes - self.size_bytes
-        return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
+        if room > 0:
+            return room - (self.size_bytes_with(room) - limit_bytes)
+        return room
 
     def size_bytes_max(self, plain_bytes: int) -> int:
         """Return the greatest possible length of the file with more plain bytes; random data expands."""
@@ -302,7 +313,9 @@ class FilteredFile:
     @property
     def _ratio(self) -> float:
         # Initially nothing is known, and an estimate must not be too small.
-        return self._framed_bytes / self._framed_plain_bytes if self._framed_bytes else 1.0
+        if self._framed_bytes:
+            return self._framed_bytes / self._framed_plain_bytes
+        return 1.0
 
     def _write_frame(self, data: bytearray | memoryview) -> None:
         frame = self._chain.frame(data)

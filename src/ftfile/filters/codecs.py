@@ -50,7 +50,9 @@ class Codec(Filter):
     @property
     def used_level(self) -> int:
         """Return the requested level, or the default."""
-        return self.level_default if self.level is None else self.level
+        if self.level is None:
+            return self.level_default
+        return self.level
 
     def definition(self) -> dict[str, Any]:
         return {"level": self.level}
@@ -275,11 +277,15 @@ class _ZstdFrame:
             described = self._head[-1]
             is_single, length = described >> 5 & 1, described >> 6
             head_bytes = (1 - is_single) + (0, 1, 2, 4)[described & 3] + (is_single, 2, 4, 8)[length]
-            return head_bytes if self._head.startswith(_ZSTD_MAGIC) else sys.maxsize
+            if self._head.startswith(_ZSTD_MAGIC):
+                return head_bytes
+            return sys.maxsize
         head = int.from_bytes(self._head, "little")
         if head & 1:
             return sys.maxsize  # the library reports the end
-        return 1 if head >> 1 & 3 == _ZSTD_REPEATED else head >> 3
+        if head >> 1 & 3 == _ZSTD_REPEATED:
+            return 1
+        return head >> 3
 
 
 class FrameDecoder:

@@ -209,7 +209,9 @@ class DecryptedRanges:
                 )
                 for place in range(behind - first)
             ]
-        return b"".join(plain) if len(plain) != 1 else plain[0]
+        if len(plain) != 1:
+            return b"".join(plain)
+        return plain[0]
 
 
 class _Decrypted(_PlainFile):

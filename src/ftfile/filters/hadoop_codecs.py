@@ -98,7 +98,9 @@ class BlockEncoder:
         return b"".join(pieces)
 
     def finish(self) -> bytes:
-        return b"".join(self._block(bytes(self._rest))) if self._rest else b""
+        if self._rest:
+            return b"".join(self._block(bytes(self._rest)))
+        return b""
 
     def _block(self, data: Buffer) -> list[bytes]:
         chunk = self._compress(data)

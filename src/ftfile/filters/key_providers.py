@@ -65,7 +65,9 @@ class KeyRing(ABC):
                 self._refresh()
             if key_id not in self._keys:
                 key_ids = ", ".join(self._keys)
-                later = f"; it is read again {self.fresh_s:.0f} s after the last read" if self.fresh_s else ""
+                later = ""
+                if self.fresh_s:
+                    later = f"; it is read again {self.fresh_s:.0f} s after the last read"
                 raise ConfigError(f"there is no key {key_id!r} in {self._what}, which contains: {key_ids}{later}")
             return self._keys[key_id]
 
@@ -96,7 +98,9 @@ class FileRing(KeyRing):
             # A pipe has no permissions to check, and opening it would wait for a writer.
             with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
-                content = file.read(_BYTES_MAX) if stat.S_ISREG(status.st_mode) else b""
+                content = b""
+                if stat.S_ISREG(status.st_mode):
+                    content = file.read(_BYTES_MAX)
         except OSError as error:
             raise ConfigError(f"{self._what} cannot be read {_here()}: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):
@@ -183,7 +187,9 @@ def _decoded(text: str) -> bytes | None:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
-    return key if len(key) == KEY_BYTES else None
+    if len(key) == KEY_BYTES:
+        return key
+    return None
 
 
 _ARN = re.compile(r"arn:[a-z-]+:kms:([a-z0-9-]+):\d{12}:key/[A-Za-z0-9-]+")

@@ -136,7 +136,9 @@ class Keys:
     def as_told_by(self, directory: str) -> Keys | None:
         """Return the keys that a directory names, by its path; None if it may not name them. Links are resolved."""
         if self.kind != "file":
-            return self if self.may_be_told else None
+            if self.may_be_told:
+                return self
+            return None
         key_file = self.reference.partition(":")[2]
         if not key_file.startswith("/"):  # each process has another working directory
             raise ConfigError(

@@ -71,7 +71,9 @@ def _check_all_but_texts(batch: pa.RecordBatch) -> None:
 
 
 def _without_encoding(kind: pa.DataType) -> pa.DataType:
-    return pa.binary() if pa.types.is_string(kind) else kind
+    if pa.types.is_string(kind):
+        return pa.binary()
+    return kind
 
 
 class _ArrowEncoder(CollectingEncoder):
@@ -82,7 +84,10 @@ class _ArrowEncoder(CollectingEncoder):
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: ArrowFormat) -> None:
         super().__init__(schema, target, options.check_rows)
-        codec = None if options.compression == "none" else pa.Codec(options.compression, options.used_level)
+        if options.compression == "none":
+            codec = None
+        else:
+            codec = pa.Codec(options.compression, options.used_level)
         self._options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         self._writer = pa.ipc.new_file(as_sink(target), schema, options=self._options)
 

@@ -114,7 +114,9 @@ def _cost_of_name(name: str, named: Mapping[str, Cost | None], namespace: str) -
 
 
 def _full_name(name: str, namespace: str) -> str:
-    return f"{namespace}.{name}" if namespace and "." not in name else name
+    if namespace and "." not in name:
+        return f"{namespace}.{name}"
+    return name
 
 
 def _union(branches: list[Cost]) -> Cost:

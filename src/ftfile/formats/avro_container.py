@@ -284,7 +284,9 @@ def _pieces(array: pa.Array) -> list[pa.Array]:
     if pa.types.is_struct(kind):
         branch = _with_branch(np.empty((len(array), 0), np.uint8), 0, valid)
         fields = [piece for field in array.flatten() for piece in _pieces(field)]
-        return [branch, *fields] if not array.null_count else [branch, _only(valid, _joined(fields))]
+        if not array.null_count:
+            return [branch, *fields]
+        return [branch, _only(valid, _joined(fields))]
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _list_pieces(array, valid)
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):

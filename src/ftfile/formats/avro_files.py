@@ -111,7 +111,9 @@ def _field_names(arrow: pa.DataType) -> Iterator[str]:
 
 def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[str, Any]:
     """Return the record type of rows or structs; every value is nullable, and null by default."""
-    below = f"{namespace}.{name}" if namespace else name
+    below = name
+    if namespace:
+        below = f"{namespace}.{name}"
     described = [
         {"name": field.name, "type": ["null", _type(field.type, field.name, below)], "default": None}
         for field in fields

@@ -39,7 +39,9 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
         if delimiter is not None:
             raise ConfigError("delimiter and lengthPrefix are both given: give only one of them")
         return _Prefixed(length_prefix)
-    used = DEFAULTS["delimiter"] if delimiter is None else delimiter
+    used = delimiter
+    if delimiter is None:
+        used = DEFAULTS["delimiter"]
     if not used:
         raise ConfigError(
             "option delimiter='': it must have at least one byte; for records of any bytes, use lengthPrefix"
@@ -134,7 +136,9 @@ class _Prefixed:
         if self.prefix != "varint":
             start = position + 4
             length = int.from_bytes(data[position:start], _SIZES[self.prefix][1])
-            return (start, start + length) if start <= len(data) else (0, 0)
+            if start <= len(data):
+                return (start, start + length)
+            return (0, 0)
         length, shift = 0, 0
         for start in range(position, min(position + _VARINT_BYTES_MAX, len(data))):
             length |= (data[start] & 0x7F) << shift
@@ -248,7 +252,9 @@ def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
 def _installed(name: str) -> str:
     places = installed(ENTRY_POINT_GROUP)
     if name not in places:
-        choices = f"; installed: {', '.join(sorted(places))}" if places else ""
+        choices = ""
+        if places:
+            choices = f"; installed: {', '.join(sorted(places))}"
         raise ConfigError(
             f"{_OPTION}={name!r} is neither `module:Class` nor an entry point of the group {ENTRY_POINT_GROUP!r}, "
             f"installed where the driver and the executors run{choices}"
@@ -272,7 +278,9 @@ class BinaryRecords(Lines):
     @property
     def extension(self) -> str:
         """Return `.bin`, or the extension of the user's class."""
-        return _EXTENSION if self.user is None else self.user.extension
+        if self.user is None:
+            return _EXTENSION
+        return self.user.extension
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> BinaryRecords:
@@ -288,8 +296,14 @@ class BinaryRecords(Lines):
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> BinaryRecords:
         described, delimiter = definition.get("encoder"), definition.get("delimiter")
-        user = None if described is None else UserEncoder.from_definition(described)
-        delimiter = None if delimiter is None else bytes.fromhex(delimiter)
+        if described is None:
+            user = None
+        else:
+            user = UserEncoder.from_definition(described)
+        if delimiter is None:
+            delimiter = None
+        else:
+            delimiter = bytes.fromhex(delimiter)
         return cls(framing_from_options(delimiter, definition.get("lengthPrefix")), user, definition.get("column"))
 
     def check_schema(self, schema: pa.Schema) -> None:
@@ -300,7 +314,9 @@ class BinaryRecords(Lines):
         check_one_text_column(self.name, schema, advice, "BINARY")
 
     def without_head(self, schema: pa.Schema) -> BinaryRecords:
-        return self if self.user is not None else replace(self, column=schema.names[0])
+        if self.user is not None:
+            return self
+        return replace(self, column=schema.names[0])
 
     def row_ends(self, data: bytes) -> NDArray[np.integer]:
         return self.framing.ends(data)

@@ -85,7 +85,10 @@ class ColumnarFormat(Format):
             return compression, None
         if cls.codecs[compression].level is None:
             leveled = [name for name, codec in cls.codecs.items() if codec.level is not None]
-            advice = f"only {', '.join(leveled)} have levels" if leveled else f"no codec of {cls.name} has levels"
+            if leveled:
+                advice = f"only {', '.join(leveled)} have levels"
+            else:
+                advice = f"no codec of {cls.name} has levels"
             raise ConfigError(f"compressionLevel={level} with compression={compression}: {advice}")
         name = "gzip" if compression == "deflate" else compression  # pyarrow's name for the same levels
         low, high = pa.Codec.minimum_compression_level(name), pa.Codec.maximum_compression_level(name)
@@ -290,7 +293,10 @@ class RowJoiner(Joiner):
         batch = self._segments.batch(data, "a segment").slice(skip_rows)
         if batch.num_rows < rows:
             raise CorruptData("a segment", f"{skip_rows + rows} rows", f"{skip_rows + batch.num_rows}")
-        room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
+        if self._limits.max_rows is None:
+            room = rows
+        else:
+            room = min(rows, self._limits.max_rows - self.rows)
         taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
         self.rows += taken
         return Taken(taken, 0)

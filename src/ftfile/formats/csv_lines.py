@@ -79,7 +79,10 @@ class CsvLines(Lines):
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
         options = {option: getattr(self, name) for name, option in _OPTIONS.items()}
-        columns = {} if self.header else {"columns": schema.names}
+        if self.header:
+            columns = {}
+        else:
+            columns = {"columns": schema.names}
         return options | self.times.definition() | columns
 
     @classmethod
@@ -105,7 +108,9 @@ class CsvLines(Lines):
         return _csv_rows(batch.schema, self).encode(batch)
 
     def head(self, schema: pa.Schema) -> bytes:
-        return _csv_rows(schema, self).names() if self.header else b""
+        if self.header:
+            return _csv_rows(schema, self).names()
+        return b""
 
     def without_head(self, schema: pa.Schema) -> CsvLines:
         return replace(self, header=False, columns=tuple(schema.names))
@@ -148,7 +153,10 @@ class CsvLines(Lines):
 
     def _open(self, file: _Ending, schema: pa.Schema, block_bytes: int) -> arrow_csv.CSVStreamingReader:
         """Return a reader of all fields as strings, so that null and "" are distinct."""
-        names = None if self.header else (self.columns or tuple(schema.names))
+        if self.header:
+            names = None
+        else:
+            names = self.columns or tuple(schema.names)
         doubled = self.escape == self.quote
         # Copies blocks to memory of Arrow, since Python's memory can only be freed with the interpreter's lock.
         blocks = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _BUFFER_BYTES)
@@ -277,7 +285,10 @@ class _CsvRows:
 
     def _quoted_where_needed(self, text: pa.StringArray) -> pa.StringArray:
         options = self._options
-        needed = text.is_valid() if options.quote_all else pc.match_substring_regex(text, self._needs_quotes)
+        if options.quote_all:
+            needed = text.is_valid()
+        else:
+            needed = pc.match_substring_regex(text, self._needs_quotes)
         if not pc.any(needed).as_py():
             return text
         values = text.filter(needed)

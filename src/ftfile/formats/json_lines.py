@@ -209,10 +209,15 @@ class JsonLines(Lines):
         as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
         has_variants = any(map(has_variant, schema.types))
         for block in whole_lines(file, line_sep):
-            lines = block if line_sep == b"\n" else block.replace(line_sep, b"\n")
+            if line_sep == b"\n":
+                lines = block
+            else:
+                lines = block.replace(line_sep, b"\n")
             rows = 0
             try:
-                texts = with_binary_variants(lines, schema) if has_variants else lines
+                texts = lines
+                if has_variants:
+                    texts = with_binary_variants(lines, schema)
                 for batch in _read(texts, as_read):
                     rows += batch.num_rows
                     columns = [
@@ -237,10 +242,14 @@ class JsonLines(Lines):
             # arro3 panics for slices of nested structs, so nested columns are always copied.
             is_rebuilt = pa.types.is_nested(array.type) or any(map(self._is_text, leaf_types(array.type)))
             with naming(f"column `{name}`"):
-                column = _with_text(array, self._is_text, self._text) if is_rebuilt else array
+                column = array
+                if is_rebuilt:
+                    column = _with_text(array, self._is_text, self._text)
                 is_plain = _is_plain(column) and is_plain
             columns.append(column)
-        return self._by_arro3(names, columns) if is_plain else self._by_kernels(names, columns)
+        if is_plain:
+            return self._by_arro3(names, columns)
+        return self._by_kernels(names, columns)
 
     def _by_arro3(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
         sink = io.BytesIO()
@@ -257,7 +266,10 @@ class JsonLines(Lines):
             newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
             return newlines + longer * np.arange(1, len(newlines) + 1)
 
-        replaced = data if line_sep == b"\n" else data.replace(b"\n", line_sep)
+        if line_sep == b"\n":
+            replaced = data
+        else:
+            replaced = data.replace(b"\n", line_sep)
         return EncodedRows(replaced, ends)
 
     def _by_kernels(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
@@ -286,7 +298,9 @@ class JsonLines(Lines):
         if pa.types.is_time(arrow) or not self._is_text(arrow):
             return arrow
         iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
-        return arrow if iso else pa.string()
+        if iso:
+            return arrow
+        return pa.string()
 
     def _read_leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         if array.type == target:

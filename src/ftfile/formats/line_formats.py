@@ -156,7 +156,10 @@ class LineEncoder(Encoder):
         """Return how many rows to encode at once: with bounded memory, and few beyond the limit."""
         rows = _slice_rows(batch)
         if limit_bytes is not None:
-            encoded = self.size_bytes / self._rows if self._rows else _row_bytes(batch)
+            if self._rows:
+                encoded = self.size_bytes / self._rows
+            else:
+                encoded = _row_bytes(batch)
             rows = min(rows, int(max(limit_bytes - self.size_bytes, 0) / encoded * 1.1) + 2)
         return rows
 
@@ -180,7 +183,10 @@ class LineSegments(SegmentCodec):
             start = 0
             for number in range(first, last + 1):
                 done = int(bounds[number + 1]) - row
-                end = int(ends[done - 1]) if ends is not None and done < rows else len(encoded.data)
+                if ends is not None and done < rows:
+                    end = int(ends[done - 1])
+                else:
+                    end = len(encoded.data)
                 yield number, encoded.data[start:end]
                 start = end
             row += rows
@@ -214,7 +220,10 @@ class LineJoiner(Joiner):
         if not self._has_room(len(data), rows):
             ends = self._row_ends(data)
             taken = min(self._fitting(ends), rows)
-            data = data[: int(ends[taken - 1])] if taken else b""
+            if taken:
+                data = data[: int(ends[taken - 1])]
+            else:
+                data = b""
             self._is_full = taken < rows or not self._limits.strict
         self._target.write(data)
         self._count(len(data), taken)
@@ -250,7 +259,9 @@ class LineJoiner(Joiner):
                 count = min(count, max(int(np.searchsorted(ends, room, side="right")), first))
             else:
                 count = min(count, int(np.searchsorted(ends, room)) + 1)
-        return count if limits.max_rows is None else min(count, limits.max_rows - self.rows)
+        if limits.max_rows is None:
+            return count
+        return min(count, limits.max_rows - self.rows)
 
     def is_full(self) -> bool:
         return self._is_full

@@ -85,7 +85,9 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
 
 
 def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
-    return chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE]) if postscript[_POSTSCRIPT_COMPRESSION] else message
+    if postscript[_POSTSCRIPT_COMPRESSION]:
+        return chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE])
+    return message
 
 
 def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
@@ -143,7 +145,9 @@ def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
     fields_out, types = [], 0
     for number, value, raw in fields(footer):
         if number == _FOOTER_TYPES and isinstance(value, bytes):
-            attribute = _attribute(spark_types[types]) if types in spark_types else b""
+            attribute = b""
+            if types in spark_types:
+                attribute = _attribute(spark_types[types])
             fields_out.append(bytes_field(number, value + attribute))
             types += 1
         elif number != _FOOTER_CALENDAR:
@@ -242,7 +246,9 @@ def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Ite
     present = opened.schema.names
     column_names = [name for name in schema.names if name in present] or present[:1]
     # pyarrow interprets a name with a dot as a field of a struct.
-    names = None if any("." in name for name in present) else column_names
+    names = column_names
+    if any("." in name for name in present):
+        names = None
     for number in stripes:
         stripe = opened.read_stripe(number, columns=names)
         for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):
@@ -307,7 +313,9 @@ class _OrcEncoder(CollectingEncoder):
         # Nested columns are copied: within them, the writer ignores slicing and counts a value under a null.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):
-            leaf = _copied if pa.types.is_nested(kind) else _viewed
+            leaf = _viewed
+            if pa.types.is_nested(kind):
+                leaf = _copied
             columns.append(pa.chunked_array([rebuild(chunk, kind, leaf) for chunk in column.chunks], kind))
         return pa.Table.from_arrays(columns, schema=self._stored)
 
@@ -341,7 +349,9 @@ def _has_long_texts(rows: pa.Table) -> bool:
 
 
 def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:
-    return leaf if leaf.type == target else leaf.view(target)
+    if leaf.type == target:
+        return leaf
+    return leaf.view(target)
 
 
 def _copied(leaf: pa.Array, target: pa.DataType) -> pa.Array:

@@ -167,7 +167,10 @@ class ParquetFormat(ColumnarFormat):
     identity: str = ""  # of the file that is written or read
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        key = {} if self.key_id is None else {"encryptionKeyId": self.key_id}
+        if self.key_id is None:
+            key = {}
+        else:
+            key = {"encryptionKeyId": self.key_id}
         return ColumnarFormat.definition(self, schema) | key
 
     @classmethod

@@ -117,10 +117,16 @@ def path_column_values(
     `stem` is the beginning of its file names, if columns determine it; `encoding` is from the log.
     """
     partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
-    values = parse_partition_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
+    if len(partition):
+        values = parse_partition_path(directory, partition, encoding["timeZone"])
+    else:
+        values = {}
     file_name = encoding.get("fileName")
     if file_name and file_name["column"] in schema.names:
-        below = directory.split("/")[file_name["directoriesAbove"] :] if directory else []
+        if directory:
+            below = directory.split("/")[file_name["directoriesAbove"] :]
+        else:
+            below = []
         values[file_name["column"]] = pa.scalar("/".join([*below, stem]), schema.field(file_name["column"]).type)
     return values
 
@@ -192,7 +198,9 @@ def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
 
 def _escaped_column(column: str) -> str:
     escaped = column.translate(_ESCAPES)
-    return f"%{ord(escaped[0]):02X}{escaped[1:]}" if escaped[0] in _HIDING else escaped
+    if escaped[0] in _HIDING:
+        return f"%{ord(escaped[0]):02X}{escaped[1:]}"
+    return escaped
 
 
 def _escaped_value(column: str, text: str) -> str:
@@ -231,7 +239,10 @@ def chosen_places(
         ConfigError: like `predicate`, also if there are no places.
         CorruptData: a place has no values of these columns.
     """
-    place_schema = schema if derived is None else schema.append(derived[0])
+    if derived is None:
+        place_schema = schema
+    else:
+        place_schema = schema.append(derived[0])
     condition_of = functools.partial(predicate, where, place_schema, columns="partition columns", argument=argument)
     condition_of()
     chosen: set[Place] = set()
@@ -239,7 +250,10 @@ def chosen_places(
         condition = condition_of(time_zone=time_zone)
         values = _values(paths, schema, time_zone) | ({} if derived is None else {derived[0].name: derived[1](paths)})
         table = pa.table({_INDEX: range(len(paths)), **values})
-        matching = table if condition is None else table.filter(condition)
+        if condition is None:
+            matching = table
+        else:
+            matching = table.filter(condition)
         chosen.update((paths[index], time_zone) for index in matching[_INDEX].to_pylist())
     return chosen
 

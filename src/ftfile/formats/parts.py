@@ -69,7 +69,9 @@ def read_add(
     keys = keys_of(fs)
     file_format = format_from_definition(encoding["format"], keys)
     # Text is parsed as the written type and then cast, so that every format returns the same value.
-    decoded = _narrowed(encoding, in_file) if isinstance(file_format, LineFormat) else in_file
+    decoded = in_file
+    if isinstance(file_format, LineFormat):
+        decoded = _narrowed(encoding, in_file)
     values = path_column_values(encoding, directory_of(add.directory_key), stem_of(add.directory_key), schema)
     with open_add(add, fs.open, is_old=is_old) as file:
         if add.kind == "segment":
@@ -81,7 +83,10 @@ def read_add(
         try:
             with closing(batches):  # before the file that it reads
                 for batch in batches:
-                    rows = batch if decoded == in_file else batch_as(batch, in_file)
+                    if decoded == in_file:
+                        rows = batch
+                    else:
+                        rows = batch_as(batch, in_file)
                     yield with_path_columns(rows, values, schema) if values else rows
         except (CorruptData, pa.ArrowException):
             narrowed = _narrowed(encoding, schema)
@@ -163,13 +168,18 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
         raise CorruptData(segment.path, expected, f"{len(data)} bytes with {checksum(data)}", _ADVICE)
     identity = storage_identity("segment", segment.path, segment.offset)
     with stream_errors(segment.path):
-        return chain.unseal(data, identity) if framed else chain.decode(data, identity)
+        if framed:
+            return chain.unseal(data, identity)
+        return chain.decode(data, identity)
 
 
 def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
     """Raise a SchemaError for columns whose values this file cannot return in the types of `schema`."""
     stored = recorded_schema(encoding["schema"])
-    clauses = [] if stored.equals(schema, check_metadata=True) else [*misfits(stored, schema, narrower=True)]
+    if stored.equals(schema, check_metadata=True):
+        clauses = []
+    else:
+        clauses = [*misfits(stored, schema, narrower=True)]
     if clauses:
         raise SchemaError(
             Advice(
@@ -199,7 +209,9 @@ def _part_rows(
 
 def _bounded(batches: Iterator[pa.RecordBatch], add: Add, file_format: Format) -> Iterator[pa.RecordBatch]:
     """Return rows that are decoded within a memory limit; a parser of lines can end a process with a limit."""
-    return batches if isinstance(file_format, LineFormat) else bounded(batches, add.length, add.final_path or add.path)
+    if isinstance(file_format, LineFormat):
+        return batches
+    return bounded(batches, add.length, add.final_path or add.path)
 
 
 def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Generator[pa.RecordBatch, None, None]:

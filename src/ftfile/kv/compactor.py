@@ -170,14 +170,18 @@ class Outputs:
         If all rows fit into one run, return the maximum: the size of the result is not known in advance.
         """
         limit = max(self.max_file_bytes - self.piece_bytes, 1)
-        return limit if size_bytes <= limit else -(-size_bytes // -(-size_bytes // limit))
+        if size_bytes <= limit:
+            return limit
+        return -(-size_bytes // -(-size_bytes // limit))
 
     def write(self, bucket: str, rows: FoldedRows, origin: Origin, run_bytes: int | None = None) -> Run:
         """Write the next rows as a run without a position; without rows, write an empty run.
 
         The run ends at about `run_bytes`, by default at the maximum length of a file.
         """
-        end_bytes = self.max_file_bytes - self.piece_bytes if run_bytes is None else run_bytes
+        end_bytes = run_bytes
+        if run_bytes is None:
+            end_bytes = self.max_file_bytes - self.piece_bytes
         if not self._is_open:
             self._spools.append(self.open_spool())
             self._is_open = True
@@ -192,7 +196,9 @@ class Outputs:
             plain_bytes += batch.nbytes
             rows_taken += batch.num_rows
             # Assume that rows buffered by the spool compress as well as the rows already written.
-            ratio = (last_position - start) / last_plain_bytes if last_plain_bytes else 1.0
+            ratio = 1.0
+            if last_plain_bytes:
+                ratio = (last_position - start) / last_plain_bytes
             size_bytes = last_position - start + (plain_bytes - last_plain_bytes) * min(ratio, 1.0)
             return bool(size_bytes + _INDEX_BYTES * rows_taken >= end_bytes)
 
@@ -234,7 +240,9 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
     state of a view.
     """
     jobs = tuple(job for job in head.assembly_tasks if not is_held(job, head.version + 1))
-    tasks = jobs[0].payload["taskCount"] if jobs else 0
+    tasks = 0
+    if jobs:
+        tasks = jobs[0].payload["taskCount"]
     if partition >= tasks:
         return ()
     share = (partition - head.version) % tasks

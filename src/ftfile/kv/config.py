@@ -92,7 +92,9 @@ class StoreConfig(WriteConfig):
     def hidden_chain(self) -> Chain:
         """Return the filters for runs, and for dead letters."""
         encryption = self.common.encryption
-        return Chain() if encryption is None else Chain((encryption.around_others,))
+        if encryption is None:
+            return Chain()
+        return Chain((encryption.around_others,))
 
     def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
         """Return a new spool for runs of a store with a definition."""

@@ -121,14 +121,18 @@ class StoreDefinition:
     def with_columns(self, schema_json: str) -> StoreDefinition:
         """Return the definition with the columns of a version; unchanged if that version is of another store."""
         schema = recorded_schema(schema_json)
-        return replace(self, schema=schema) if schema.names[: len(self.keys)] == [*self.keys] else self
+        if schema.names[: len(self.keys)] == [*self.keys]:
+            return replace(self, schema=schema)
+        return self
 
     def names_with(self, ops: int) -> list[str]:
         """Return the columns to store for rows with these operations (a bit set), without redundant columns."""
         names = [*self.schema.names]
         if self.sequence is not None and ops & 1 << DELETE:
             names.append(DELETED_MS)
-        return [*names, OP] if ops & ~(1 << SET) else names
+        if ops & ~(1 << SET):
+            return [*names, OP]
+        return names
 
     def aligned(self, rows: pa.Table) -> pa.Table:
         """Return rows with exactly the columns of the schema, cast to its types, then the delete time and `_op`.
@@ -141,7 +145,10 @@ class StoreDefinition:
         names = set(rows.column_names)
         columns = []
         for field in fields:
-            column = rows[field.name] if field.name in names else pa.nulls(rows.num_rows, field.type)
+            if field.name in names:
+                column = rows[field.name]
+            else:
+                column = pa.nulls(rows.num_rows, field.type)
             columns.append(column if column.type == field.type else column.cast(field.type))
         sets = from_numpy(np.full(max(rows.num_rows, 1), SET, np.int8), pa.int8())
         columns.append(rows[OP].fill_null(sets[0]) if OP in names else sets[: rows.num_rows])
@@ -234,8 +241,15 @@ def check_buckets(buckets: int) -> None:
 def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
     """Raise a ConfigError with both values for an option that differs from the store's; value columns may differ."""
     for option, old, new in _differences(recorded, requested):
-        present = columns_text(old) if isinstance(old, list) else old
-        advice = "Cast them" if option == _KEY_TYPES else "Omit it" if old is None else f"Give {present}"
+        present = old
+        if isinstance(old, list):
+            present = columns_text(old)
+        if option == _KEY_TYPES:
+            advice = "Cast them"
+        elif old is None:
+            advice = "Omit it"
+        else:
+            advice = f"Give {present}"
         raise ConfigError(f"{option}: the store has {old}, and {new} is given. {advice}, or write to a new path")
 
 

@@ -127,7 +127,9 @@ def recorded_definition(
     log = common.log_at(path, context)
     with file_as_config_error(log, path):
         text = store_of(log.refresh(durable=durable))
-    return None if text is None else StoreDefinition.from_json(text)
+    if text is None:
+        return None
+    return StoreDefinition.from_json(text)
 
 
 def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
@@ -177,9 +179,14 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     texts = {definition_key(text): text for text in (encoding, encoding["schema"], settings)}
     keys = [*texts]
     state, now_ms = open_state(log.fs, head, recorded_key_types(head)), log.clock.now_ms()
-    accepted = Accepted() if config.overwrite else accepted_compactions(log, state, change.rewrites)
+    if config.overwrite:
+        accepted = Accepted()
+    else:
+        accepted = accepted_compactions(log, state, change.rewrites)
     runs = placed([structs.replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
-    removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
+    removes = accepted.removes
+    if config.overwrite:
+        removes = tuple(map(Remove.of, head.segments.values()))
     adds = (*runs, *accepted.adds)
     live = live_after(state, removes, adds)
     return Body(
@@ -217,6 +224,9 @@ def due_after(
 ) -> tuple[AssemblyTask, ...]:
     """Return the due jobs for the record after a state, given the runs, by id, that are live after it."""
     backoffs = backoffs_of(state.assembly_tasks)
-    tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)] if failed else []
+    if failed:
+        tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)]
+    else:
+        tried = []
     backoffs = backoffs_after(backoffs, tried, failed, live, state.version + 1)
     return tuple(job_of(compaction, tasks) for compaction, _ in due(live.values(), backoffs, rules))

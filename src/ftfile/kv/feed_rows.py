@@ -160,7 +160,10 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
             f"the key columns {taken} have the same names as columns of the change feed, so the feed cannot be read"
         )
     values = pa.struct([pa.field(name, definition.schema.field(name).type) for name in definition.values])
-    structs = [pa.field(name, values) for name in (OLD, NEW)] if definition.values else []
+    if definition.values:
+        structs = [pa.field(name, values) for name in (OLD, NEW)]
+    else:
+        structs = []
     return pa.schema(
         [
             *shown_schema(definition, ()),
@@ -225,7 +228,10 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
             buckets = before.buckets.get(number, none), after.buckets.get(number, none)
             runs = [after.parts[add.id].run for add in new.get(number, ())]
             every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # opened on first use
-            sources = every if change.scope == "all" else _keys_of(runs, buckets[0], after)
+            if change.scope == "all":
+                sources = every
+            else:
+                sources = _keys_of(runs, buckets[0], after)
             for keys in _unique(sources, after.definition):
                 batch = _compared(keys, buckets, change)
                 if batch.num_rows:
@@ -274,7 +280,9 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Chan
     version, time = (numbers_from(np.full(keys.num_rows, number)) for number in (change.version, time_us))
     columns = [*keys.columns, *structs, kinds, version, time.cast(_TIME)]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return batch if is_changed.all() else batch.filter(bools_from(is_changed))
+    if is_changed.all():
+        return batch
+    return batch.filter(bools_from(is_changed))
 
 
 def _looked_up(

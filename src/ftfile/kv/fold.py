@@ -106,10 +106,14 @@ def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreD
     if definition.sequence is not None:
         place = definition.values.index(definition.sequence)
         op, values = max(rows, key=lambda row: row[1][place])  # the first of equal rows is the newest
-        return None if op == DELETE else values
+        if op == DELETE:
+            return None
+        return values
     operands = [values for op, values in rows if op != DELETE]
     if len(operands) <= 1:
-        return operands[0] if operands else None
+        if operands:
+            return operands[0]
+        return None
     definition.require_code()
     folded = [*operands[0]]
     for place, name in enumerate(definition.values):
@@ -128,7 +132,10 @@ def _several(
     rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, is_bottommost: bool
 ) -> tuple[pa.Table, NDArray[np.int8]]:
     """Return one row for each group of rows with equal `by` columns, sorted by these columns, and the operations."""
-    sequence = [] if definition.sequence is None else [rows[definition.sequence].combine_chunks()]
+    if definition.sequence is None:
+        sequence = []
+    else:
+        sequence = [rows[definition.sequence].combine_chunks()]
     order = order_of([*by, *sequence])
     groups = _groups(by, order)
     ops = operations(rows)[order]
@@ -195,7 +202,9 @@ def _finished(folded: pa.Table) -> pa.Table:
     ops = operations(folded)
     if DELETED_MS in folded.column_names and not np.any(ops == DELETE):
         folded = folded.drop_columns([DELETED_MS])
-    return folded if np.any(ops != SET) else folded.drop_columns([OP])
+    if np.any(ops != SET):
+        return folded
+    return folded.drop_columns([OP])
 
 
 @dataclass(frozen=True, slots=True)

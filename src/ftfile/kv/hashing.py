@@ -103,14 +103,19 @@ class _Windows:
         # Adjacent ranges of equal length are read as a slice, without an index array.
         length = int(lengths[0])
         alike = length > 0 and bool((lengths == length).all())
-        self._step = length if alike and int(starts[-1]) - int(starts[0]) == length * (len(starts) - 1) else 0
+        if alike and int(starts[-1]) - int(starts[0]) == length * (len(starts) - 1):
+            self._step = length
+        else:
+            self._step = 0
 
     @staticmethod
     def rows_with(mask: NDArray[np.bool_]) -> Rows | None:
         if mask.all():
             return _ALL
         rows = np.flatnonzero(mask)
-        return rows if rows.size else None
+        if rows.size:
+            return rows
+        return None
 
     def next(self, kind: str, rows: Rows) -> Words:
         dtype = np.dtype(kind)
@@ -203,7 +208,10 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
         else:
             words = key_integers(column).astype(np.int64, copy=False).view(np.uint64)
             column_hashes = _chunked(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, hashes, words)
-        hashes = np.where(is_valid(column), column_hashes, hashes) if column.null_count else column_hashes
+        if column.null_count:
+            hashes = np.where(is_valid(column), column_hashes, hashes)
+        else:
+            hashes = column_hashes
     return hashes
 
 
@@ -218,13 +226,16 @@ class KeyHasher:
 
     def __init__(self, kinds: Sequence[pa.DataType]) -> None:
         # None for values that are already bytes.
-        formats = [None if is_byte_key(kind) else "<i" if is_hashed_as_int(kind) else "<q" for kind in kinds]
-        self._packers: list[Any] = [None if numbers is None else struct.Struct(numbers).pack for numbers in formats]
+        encodings = map(_encoding, kinds)
+        self._packers: list[Any] = [None if encoding is None else encoding.pack for encoding in encodings]
         # Returns the hash of a key, from 0 to 2**64 - 1.
         self.hash: Callable[[tuple[Any, ...]], int] = self._of_values
         if len(kinds) == 1:
             (self._pack,) = self._packers
-            self.hash = self._of_bytes if self._packers[0] is None else self._of_number
+            if self._packers[0] is None:
+                self.hash = self._of_bytes
+            else:
+                self.hash = self._of_number
 
     def _of_bytes(self, key: tuple[Any, ...]) -> int:
         return xxh64_intdigest(key[0], SEED)
@@ -237,6 +248,15 @@ class KeyHasher:
         for value, pack in zip(key, self._packers, strict=True):
             hashed = xxh64_intdigest(value if pack is None else pack(value), hashed)
         return hashed
+
+
+def _encoding(kind: pa.DataType) -> struct.Struct | None:
+    """Return the encoding of a value for the hash; None for a type whose values are bytes."""
+    if is_byte_key(kind):
+        return None
+    if is_hashed_as_int(kind):
+        return struct.Struct("<i")
+    return struct.Struct("<q")
 
 
 def bucket_name(number: int) -> str:

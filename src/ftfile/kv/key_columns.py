@@ -238,12 +238,19 @@ def first_fall(columns: Sequence[pa.Array]) -> int | None:
         before, behind = column.slice(0, len(column) - 1), column.slice(1)
         if is_byte_key(column.type):
             less = bools_of(pc.less(before, behind))
-            equal = bools_of(pc.equal(before, behind)) if rises is not None else None
+            equal = None
+            if rises is not None:
+                equal = bools_of(pc.equal(before, behind))
         else:
             values = key_integers(column)
             less = values[:-1] < values[1:]
-            equal = values[:-1] == values[1:] if rises is not None else None
-        rises = less if rises is None or equal is None else less | (equal & rises)
+            equal = None
+            if rises is not None:
+                equal = values[:-1] == values[1:]
+        if rises is None or equal is None:
+            rises = less
+        else:
+            rises = less | (equal & rises)
     if rises is None or rises.all():
         return None
     return int(np.argmin(rises))
@@ -265,10 +272,11 @@ def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
 
 def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) -> tuple[KeyRange, ...]:
     """Return the intersection of ranges with the range from `start` to `end`, in the form of `union`."""
-    return union(
-        (max(each_start, start), end if each_end is None else each_end if end is None else min(each_end, end))
-        for each_start, each_end in ranges
-    )
+    clipped: list[KeyRange] = []
+    for range_start, range_end in ranges:
+        ends = [bound for bound in (range_end, end) if bound is not None]
+        clipped.append((max(range_start, start), min(ends, default=None)))
+    return union(clipped)
 
 
 def overlap(ranges: Iterable[KeyRange], first: Key, last: Key) -> bool:

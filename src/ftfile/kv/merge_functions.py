@@ -84,11 +84,19 @@ def _narrow_sum(total: Any, kind: pa.DataType) -> Any:  # noqa: ANN401
 
 
 def _greater(older: Any, newer: Any) -> Any:  # noqa: ANN401
-    return older if _is_nan(older) else newer if _is_nan(newer) else max(older, newer)
+    if _is_nan(older):
+        return older
+    if _is_nan(newer):
+        return newer
+    return max(older, newer)
 
 
 def _lesser(older: Any, newer: Any) -> Any:  # noqa: ANN401
-    return newer if _is_nan(older) else older if _is_nan(newer) else min(older, newer)
+    if _is_nan(older):
+        return newer
+    if _is_nan(newer):
+        return older
+    return min(older, newer)
 
 
 def _is_nan(value: Any) -> bool:  # noqa: ANN401
@@ -134,11 +142,15 @@ def _summed(kind: pa.DataType) -> pa.DataType | None:
 
 def _ordered(kind: pa.DataType) -> pa.DataType | None:
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp)
-    return kind if any(test(kind) for test in (*tests, pa.types.is_string, pa.types.is_binary)) else None
+    if any(test(kind) for test in (*tests, pa.types.is_string, pa.types.is_binary)):
+        return kind
+    return None
 
 
 def _appended(kind: pa.DataType) -> pa.DataType | None:
-    return kind if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) else None
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind):
+        return kind
+    return None
 
 
 class _Own(NamedTuple):
@@ -180,7 +192,9 @@ def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
 
 def wide_type(name: str, values: pa.Array, count: int) -> pa.DataType:
     """Return a type wide enough to combine up to `count` values: no intermediate result overflows."""
-    return _FUNCTIONS[name].wide_type(values, count) if name in _FUNCTIONS else values.type
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name].wide_type(values, count)
+    return values.type
 
 
 @lru_cache
@@ -211,7 +225,9 @@ def combine_pairs(name: str, older: pa.Array, newer: pa.Array) -> pa.Array:
     combined = merge_function(name).combine(older, newer)
     if not isinstance(combined, pa.Array) or len(combined) != len(older):
         raise TypeError(f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values")
-    return combined if combined.type == older.type else combined.cast(older.type)
+    if combined.type == older.type:
+        return combined
+    return combined.cast(older.type)
 
 
 def combine_values(name: str, values: Sequence[Any], kind: pa.DataType) -> Any:  # noqa: ANN401
@@ -224,11 +240,18 @@ def combine_values(name: str, values: Sequence[Any], kind: pa.DataType) -> Any: 
         Exception: any error of a user's class.
     """
     builtin = _FUNCTIONS.get(name)
-    pair = builtin.pair if builtin is not None else partial(_pair_by_class, name, kind)
+    if builtin is not None:
+        pair = builtin.pair
+    else:
+        pair = partial(_pair_by_class, name, kind)
     while len(values := [value for value in values if value is not None]) > 1:
         combined = [*map(pair, values[::2], values[1::2])]
         values = combined + values[2 * len(combined) :]
-    return None if not values else values[0] if builtin is None else builtin.narrow(values[0], kind)
+    if not values:
+        return None
+    if builtin is None:
+        return values[0]
+    return builtin.narrow(values[0], kind)
 
 
 def _pair_by_class(name: str, kind: pa.DataType, older: Any, newer: Any) -> Any:  # noqa: ANN401

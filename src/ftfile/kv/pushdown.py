@@ -121,7 +121,10 @@ def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[
     ranges: list[KeyRange] = []
     for prefix in sorted(_tuples([condition.values for condition in columns[:depth]])):
         start = (*prefix, *first)
-        end = behind(prefix, definition.key_types) if behind_last is None else (*prefix, *behind_last)
+        if behind_last is None:
+            end = behind(prefix, definition.key_types)
+        else:
+            end = (*prefix, *behind_last)
         if end is None or start < end:
             ranges.append((start, end))
     return tuple(ranges), used

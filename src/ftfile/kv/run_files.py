@@ -85,7 +85,10 @@ class RunSpool:
         piece, ops, deletes, plain_bytes = StagedRange(self._file, self._filters), 0, 0, 0
         rows = iter(batches)
         first = next(rows, None)
-        extra_fields = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
+        if first is None:
+            extra_fields = []
+        else:
+            extra_fields = [field for field in first.schema if field.name in {OP, DELETED_MS}]
         schema = pa.schema([*self._definition.schema, *extra_fields])  # which declare key columns not null
 
         def counted_batches() -> Iterator[pa.RecordBatch]:
@@ -245,7 +248,10 @@ class CoalescingFiles(OpenFiles):
         """Return bytes of a file, from the range that contains them if there is one."""
         path, ranges = file.path, self._ranges
         number = bisect_right(ranges, (path, offset, math.inf)) - 1
-        range_path, start, end = ranges[number] if number >= 0 else ("", 0, 0)
+        if number >= 0:
+            range_path, start, end = ranges[number]
+        else:
+            range_path, start, end = ("", 0, 0)
         if range_path != path or offset + length > end:
             return file.opened.read_at(offset, length)
         with self._locks[number]:

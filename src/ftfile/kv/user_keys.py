@@ -56,12 +56,17 @@ class UserKeys:
         # Takes a value, or a tuple with one value for each key column; raises the same errors as `prefix`.
         self.to_stored: Callable[[Any], Key] = self._several
         if len(self._names) == 1:
-            self.to_stored = self._one_binary if pa.types.is_binary(self._kinds[0]) else self._one
+            if pa.types.is_binary(self._kinds[0]):
+                self.to_stored = self._one_binary
+            else:
+                self.to_stored = self._one
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
         """Return the value of a stored key; a tuple if the store has several key columns."""
         values = tuple([to_scalar(value, kind).as_py() for value, kind in zip(key, self._kinds, strict=True)])
-        return values[0] if len(values) == 1 else values
+        if len(values) == 1:
+            return values[0]
+        return values
 
     def columns_of(self, keys: Iterable[Any]) -> pa.RecordBatch:
         """Return the key columns of keys; raises the same errors as `prefix`."""
@@ -76,7 +81,10 @@ class UserKeys:
             TypeError: the type of a value does not match its column.
             ConfigError: there are more values than columns, or a value is out of its column's range.
         """
-        values = key if isinstance(key, tuple) else (key,)
+        if isinstance(key, tuple):
+            values = key
+        else:
+            values = (key,)
         if len(values) > len(self._names):
             raise self._other_count(values)
         return tuple([convert(value) for convert, value in zip(self._converters, values, strict=False)])
@@ -104,7 +112,9 @@ class UserKeys:
         return (self._converters[0](key),)
 
     def _one_binary(self, key: Any) -> Key:  # noqa: ANN401
-        return (key,) if type(key) is bytes else self._one(key)
+        if type(key) is bytes:
+            return (key,)
+        return self._one(key)
 
     def _several(self, key: Any) -> Key:  # noqa: ANN401
         if not isinstance(key, tuple) or len(key) != len(self._names):
@@ -119,7 +129,11 @@ class UserKeys:
 def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
     if isinstance(key, list):
         raise TypeError(f"{key!r} is a list: give one value, or a tuple of the values of several key columns")
-    return () if key is None else key if isinstance(key, tuple) else (key,)
+    if key is None:
+        return ()
+    if isinstance(key, tuple):
+        return key
+    return (key,)
 
 
 def row_type(definition: StoreDefinition) -> Any:  # noqa: ANN401 - a class
@@ -195,7 +209,10 @@ def key_columns_of(
 def _cast(column: pa.Array | pa.ChunkedArray, definition: StoreDefinition, name: str) -> pa.Array:
     kind = definition.schema.field(name).type
     if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        if column.num_chunks != 1:
+            column = column.combine_chunks()
+        else:
+            column = column.chunk(0)
     if column.type == kind:
         return column
     if not pa.types.is_null(column.type) and _family_of(column.type) != _family_of(kind):
@@ -283,7 +300,10 @@ def _decimal(name: str, kind: pa.Decimal128Type, value: Any) -> int:  # noqa: AN
 
 
 def _other_type(name: str, value: object, taken: str) -> TypeError:
-    type_text = "a datetime with another kind of zone" if isinstance(value, datetime) else type(value).__name__
+    if isinstance(value, datetime):
+        type_text = "a datetime with another kind of zone"
+    else:
+        type_text = type(value).__name__
     return TypeError(f"key column {name!r} takes {taken}, not {type_text}: {value!r}")
 
 

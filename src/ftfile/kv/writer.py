@@ -109,7 +109,9 @@ class RunWriter:
         bad = rows_where(batch, ~is_good)
         faults = np.full(bad.num_rows, "", object)
         for name in reversed(null_columns):
-            role = "sequenceColumn" if name == self._definition.sequence else "keyColumns"
+            role = "keyColumns"
+            if name == self._definition.sequence:
+                role = "sequenceColumn"
             faults[~is_valid(bad[name])] = f"column {name!r} is null, and {role} names it"
         self._bad.take(bad, faults.tolist())
         return rows_where(batch, is_good)
@@ -130,7 +132,9 @@ class RunWriter:
             if definition.sequence is not None:
                 deleted_ms = from_numpy(np.full(batch.num_rows, self._now_ms), pa.int64(), is_delete)
                 rows = rows.append_column(DELETED_MS, deleted_ms)
-        return rows.append_column(OP, from_numpy(ops, pa.int8())) if ops.any() else rows
+        if ops.any():
+            return rows.append_column(OP, from_numpy(ops, pa.int8()))
+        return rows
 
 
 class StoreWrites(Writes[StoreConfig]):

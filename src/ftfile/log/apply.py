@@ -120,7 +120,9 @@ class Fold:
         removes = tuple(remove for remove in record.removes if remove.kind == "part")
         self._remember_removed(record.version, removes)
         if parts or removes:
-            query_id = record.author.query_id if isinstance(record.author, StreamAuthor) else None
+            query_id = None
+            if isinstance(record.author, StreamAuthor):
+                query_id = record.author.query_id
             self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
 
     def _check(self, record: Record) -> None:
@@ -234,7 +236,9 @@ def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int
         table.drop(key)
     for key, value in change.get("set", {}).items():
         table.set(key, [now_ms, value])
-    oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
+    oldest_ms = None
+    if "ttlMs" in change:
+        oldest_ms = now_ms - change["ttlMs"]
     forgotten: list[str] = []
     # One pass: a new iteration would visit all empty places again.
     for key, (set_ms, _) in table.oldest():

@@ -86,7 +86,10 @@ def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
 def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
     """Check the file of one add: CorruptData for another length, StaleFiles if vacuum can delete it at any time."""
     end = add.offset + add.length
-    expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
+    if add.kind == "part":
+        expected = f"{add.length} bytes"
+    else:
+        expected = f"{end} bytes or more"
     if info is None:
         if horizon_ms > 0:
             raise StaleFiles(
@@ -303,7 +306,9 @@ class Accepted:
         counts.update(
             rewrite.reason for rewrite in self.rewrites if rewrite.reason for add in rewrite.adds if add.kind == "part"
         )
-        return {"partsByReason": dict(counts)} if counts else {}
+        if counts:
+            return {"partsByReason": dict(counts)}
+        return {}
 
 
 def accept_rewrites(

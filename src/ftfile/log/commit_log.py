@@ -87,7 +87,9 @@ class CommitNotes:
 def check_at_least(version: int, at_least_version: int | None) -> None:
     """Raise `RolledBack` if the newest version, -1 for none, is before a version that is known to have existed."""
     if at_least_version is not None and version < at_least_version:
-        newest = f"version {version}" if version >= 0 else "no version"
+        newest = "no version"
+        if version >= 0:
+            newest = f"version {version}"
         raise RolledBack(
             f"{newest} is the newest here, but at least version {at_least_version} is expected (atLeastVersion, "
             "at_least_version): the directory was restored to an older state or replaced, or its store returns "
@@ -199,7 +201,8 @@ class CommitLog(Records):
                 fold.apply(record_and_size[0])
                 self.reads += 1
                 self._count_record(*record_and_size)
-            self._state = fold.finish() if fold is not None else self._state
+            if fold is not None:
+                self._state = fold.finish()
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
                 return self._state
             # A task that starts with a view decides nothing, and there are many tasks.
@@ -222,7 +225,9 @@ class CommitLog(Records):
         with self.lock:
             self.recent.is_kept = True
             follows = self._state is not None and self._state.version == record.version - 1
-            next_state = after(self._state, record) if self._state is not None and follows else None
+            next_state = None
+            if self._state is not None and follows:
+                next_state = after(self._state, record)
             if self._state is not None:
                 self.segments_max = max(self.segments_max, len(self._state.segments))
             size_bytes = self._create(record)
@@ -232,7 +237,9 @@ class CommitLog(Records):
                 included = self._is_in_log(record)
                 if not included or next_state is None:
                     self._reset()
-                    return self.refresh(durable=True) if included else None
+                    if included:
+                        return self.refresh(durable=True)
+                    return None
             except StorageError as error:
                 raise outcome_unknown(record, error) from error
             self._durable_to = record.version
@@ -246,8 +253,12 @@ class CommitLog(Records):
             content = self._content(self._state.version)
             if content is not None and content == self._newest_content and self._state.whole:
                 return self._state
-            record_and_size = self._decoded(self._state.version, content) if content is not None else None
-            record = record_and_size[0] if record_and_size is not None else None
+            record_and_size = None
+            if content is not None:
+                record_and_size = self._decoded(self._state.version, content)
+            record = None
+            if record_and_size is not None:
+                record = record_and_size[0]
             if record is not None and record.nonce == self._state.nonce:
                 self._newest_content = content
                 if not self._state.whole:
@@ -259,7 +270,10 @@ class CommitLog(Records):
         self._reset()
         checkpoint = self.checkpoints.read_newest()
         self.reads += checkpoint is not None
-        self._state, self.checkpoint_bytes = checkpoint if checkpoint is not None else (LogState(), 0)
+        if checkpoint is not None:
+            self._state, self.checkpoint_bytes = checkpoint
+        else:
+            self._state, self.checkpoint_bytes = (LogState(), 0)
         self.segments_max = len(self._state.segments)
         self._durable_to = self._state.version
         return self._state

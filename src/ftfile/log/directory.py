@@ -159,7 +159,9 @@ def check_outside_directories(url: str, storage: Mapping[str, str], context: Con
         return
     names = [name.partition("=") for name in url[len(above) :].split("/")]
     columns = columns_text(name for name, equals, _ in names if equals)
-    by = f" with the option partitionBy={columns}, which writes rows to these directories" if columns else ""
+    by = ""
+    if columns:
+        by = f" with the option partitionBy={columns}, which writes rows to these directories"
     raise ConfigError(
         f"path={url!r} lies within {above!r}, a directory or a store of ftfile: plain readers of {above!r} would read "
         f"the rows of both, but ftfile's readers only its rows. Write to {above!r}{by}, or choose a path outside of it"
@@ -208,7 +210,9 @@ def own_export(fs: FileSystem) -> str | None:
     """Return the directory of an export of ftfile to Delta or Iceberg; None if there is no export."""
     if _is_own_delta(fs):
         return _DELTA
-    return _OWN_ICEBERG if fs.exists(_OWN_ICEBERG) else None
+    if fs.exists(_OWN_ICEBERG):
+        return _OWN_ICEBERG
+    return None
 
 
 def _is_own_delta(fs: FileSystem) -> bool:

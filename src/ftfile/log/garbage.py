@@ -128,7 +128,10 @@ def find_garbage(
         if is_recorded(log.fs, info, remove)
     ]
     # The file of a restored part is known, and its name reserved, while the record that removed it is kept.
-    possible = head.log_start if returned else _log_start(log, head, since)
+    if returned:
+        possible = head.log_start
+    else:
+        possible = _log_start(log, head, since)
     log_start = head.log_start
     if vacuumed_to is None:
         log_start = max(log_start, min(possible, within.compacted_to + 1))
@@ -182,7 +185,9 @@ def _paths_of(add: Add) -> tuple[str, str]:
 def _span(times_ms: Sequence[int], retention_ms: int, now_ms: int) -> tuple[int | None, int | None]:
     """Return the ends of the retention for the first and the last of some times; None if it has ended."""
     ends = [time_ms + retention_ms for time_ms in times_ms if time_ms + retention_ms > now_ms]
-    return (min(ends), max(ends)) if ends else (None, None)
+    if ends:
+        return (min(ends), max(ends))
+    return (None, None)
 
 
 def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:
@@ -261,7 +266,9 @@ def _collect_notes(
         if path is None or path in live:
             return None
         info = stat_or_none(fs, path)
-        return None if info is None or info.is_directory else info
+        if info is None or info.is_directory:
+            return None
+        return info
 
     younger = []
     for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):

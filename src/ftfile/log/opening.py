@@ -65,7 +65,9 @@ def _advice(url: str, access: Access) -> str:
     above = directory_above(url, access.storage, access.context)
     if above is None:
         return ""
-    chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
+    chosen = ""
+    if "=" in url[len(above) :]:
+        chosen = ", and choose rows by a condition on partition columns"
     return f". It lies within {above!r}: give that directory{chosen}"
 
 
@@ -148,7 +150,10 @@ _FILE_SETTINGS = {
 
 def file_settings(recorded: object) -> Settings:
     """Return the settings of a record that are about files and within bounds; other settings are omitted."""
-    texts = recorded if isinstance(recorded, dict) else {}
+    if isinstance(recorded, dict):
+        texts = recorded
+    else:
+        texts = {}
     return tuple(
         (name, text)
         for name, text in texts.items()

@@ -86,7 +86,10 @@ def read_note(fs: FileSystem, note: str) -> str | None:
     in encrypted directories are ignored.
     """
     try:
-        path = None if isinstance(fs, SealedFileSystem) else layout.noted_path(note, fs.read(note, SMALL_BYTES_MAX))
+        if isinstance(fs, SealedFileSystem):
+            path = None
+        else:
+            path = layout.noted_path(note, fs.read(note, SMALL_BYTES_MAX))
     except NotFound:
         return None  # a vacuum deleted it first
     if path is None:
@@ -144,9 +147,13 @@ def find_part(fs: FileSystem, add: Add) -> PartPlace:
     fault = shape_fault(add.final_path) or fs.capabilities.fault_of(add.final_path)
     if fault is not None:
         staged = stat_or_none(fs, add.path)
-        return _retired(fs, add) if staged is None else PartPlace(Place.IMPOSSIBLE, staged, fault)
+        if staged is None:
+            return _retired(fs, add)
+        return PartPlace(Place.IMPOSSIBLE, staged, fault)
     final = stat_or_none(fs, add.final_path)
-    staged = stat_or_none(fs, add.path) if add.path != add.final_path else None
+    staged = None
+    if add.path != add.final_path:
+        staged = stat_or_none(fs, add.path)
     if final is None and staged is None:
         final = stat_or_none(fs, add.final_path)
     if final is not None:
@@ -154,7 +161,9 @@ def find_part(fs: FileSystem, add: Add) -> PartPlace:
         if final.is_directory or is_other:
             return PartPlace(Place.TAKEN, final)
         return PartPlace(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
-    return _retired(fs, add) if staged is None else _staged(fs, add, staged)
+    if staged is None:
+        return _retired(fs, add)
+    return _staged(fs, add, staged)
 
 
 def _retired(fs: FileSystem, add: Add) -> PartPlace:
@@ -211,7 +220,9 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
 
 
 def _length(opened: bytes | FileInfo | InputFile) -> int:
-    return len(opened) if isinstance(opened, bytes) else opened.size_bytes
+    if isinstance(opened, bytes):
+        return len(opened)
+    return opened.size_bytes
 
 
 _Step = Literal["done", "nowhere", "foreign"]
@@ -309,7 +320,9 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     hidden = layout.retired_path(remove.id)
     info = stat_or_none(fs, remove.final_path)
     if info is None:
-        return "nowhere" if first and stat_or_none(fs, hidden) is None else "done"
+        if first and stat_or_none(fs, hidden) is None:
+            return "nowhere"
+        return "done"
     if not is_recorded(fs, info, remove, read=not first):
         return "foreign"
     try:

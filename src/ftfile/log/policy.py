@@ -72,7 +72,9 @@ def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
     query = head.queries.get(author.query_id)
     expected = query.last_batch + 1 if query else 0
     if author.batch_id == expected:
-        return None if query else author.batch_id
+        if query:
+            return None
+        return author.batch_id
     if policy.on_gap == "fail":
         raise BatchGap(
             f"batch {author.batch_id} of query {author.query_id} cannot follow: the log expects batch {expected}. The "
@@ -100,7 +102,10 @@ def check_replay(
         message = _other_write(head, author.transaction, problem)
     else:
         assert isinstance(author, StreamAuthor), f"{author} is never in a log"
-        message = _overtaken(head, author) if recorded is None else _history(head, author, problem)
+        if recorded is None:
+            message = _overtaken(head, author)
+        else:
+            message = _history(head, author, problem)
     if policy.on_replay_mismatch != "keep":
         raise ReplayMismatch(f"{message}; onReplayMismatch=keep keeps the committed rows and drops the new rows")
     _log.warning("the committed rows stay, and the new rows are dropped (onReplayMismatch=keep): %s", message)
@@ -115,7 +120,8 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
     # If each number has one record, its version is computed; else it is found by bisection.
     version = high - (last - turn.number)
     while low <= high:
-        version = version if low <= version <= high else (low + high) // 2
+        if not (low <= version <= high):
+            version = (low + high) // 2
         at, number_there = version, -1
         while at >= low:
             record = log.read_record(at)
@@ -132,7 +138,9 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
             high = at - 1
         else:
             # Records before the oldest kept one can be dead.
-            return record if log.refresh().log_start <= at else None
+            if log.refresh().log_start <= at:
+                return record
+            return None
         version = -1
     return None
 
@@ -225,7 +233,9 @@ def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str 
         )
     if before != after:
         return _UNPROVEN
-    return None if after.covers_content else f"{_UNPROVEN}: fingerprint={after.kind} can be equal for different rows"
+    if after.covers_content:
+        return None
+    return f"{_UNPROVEN}: fingerprint={after.kind} can be equal for different rows"
 
 
 def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
@@ -239,11 +249,10 @@ def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
 
 def _overtaken(head: LogState, author: StreamAuthor) -> str:
     last = head.queries[author.query_id]
-    fate = (
-        "was committed, but the log no longer contains its record"
-        if author.batch_id >= last.lineage_start
-        else f"was skipped when a gap was accepted at batch {last.lineage_start}, or was committed before that batch"
-    )
+    if author.batch_id >= last.lineage_start:
+        fate = "was committed, but the log no longer contains its record"
+    else:
+        fate = f"was skipped when a gap was accepted at batch {last.lineage_start}, or was committed before that batch"
     return (
         f"batch {author.batch_id} of query {author.query_id} {fate}: since then, run {last.run_id} of the query "
         f"continued to batch {last.last_batch}, version {last.version}. Nothing of this batch is written now. If this "

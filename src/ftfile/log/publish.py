@@ -89,7 +89,9 @@ def roll_forward(  # noqa: PLR0913 - the last by name
 
 def skip_published(log: CommitLog, head: LogState) -> None:
     """Use the hint if the state contains its record: another record can be dead, and an older one saves little."""
-    hint = read_published(log.fs) if head.unpublished else None
+    hint = None
+    if head.unpublished:
+        hint = read_published(log.fs)
     if hint is not None and head.includes(hint.version, hint.nonce):
         for version in [version for version in head.unpublished if version <= hint.version]:
             del head.unpublished[version]
@@ -122,7 +124,10 @@ def publish(
     """
     # Batches log no progress.
     total = len(entry.removes) + len(entry.adds)
-    tracker = None if progress is None else Tracker("publish", log.clock, progress, total)
+    if progress is None:
+        tracker = None
+    else:
+        tracker = Tracker("publish", log.clock, progress, total)
 
     def attempt() -> list[Add]:
         retire(log.fs, entry.removes, tracker, first=first)
@@ -137,7 +142,9 @@ def publish(
     except FtfileError as error:
         return Problem(entry, entry.adds, _as_committed(entry, error))
     clear_stage(log.fs, entry)
-    return Problem(entry, missing, _missing_error(entry, missing)) if missing else None
+    if missing:
+        return Problem(entry, missing, _missing_error(entry, missing))
+    return None
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:

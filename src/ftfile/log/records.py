@@ -102,7 +102,9 @@ class StoreClock:
             after_ms = clock.now_ms()
             is_apart = not now_ms - CLOCK_ERROR_MS <= store_ms <= after_ms + CLOCK_ERROR_MS
             self._offset_ms, self._booted_ms = store_ms - after_ms if is_apart else 0, booted_ms
-        return now_ms + self._offset_ms if self._offset_ms else None
+        if self._offset_ms:
+            return now_ms + self._offset_ms
+        return None
 
 
 # Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
@@ -131,17 +133,23 @@ class Records:
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None if the version has none (yet, or any more)."""
         record_and_size = self._read(version)
-        return record_and_size[0] if record_and_size else None
+        if record_and_size:
+            return record_and_size[0]
+        return None
 
     def _read(self, version: int) -> tuple[Record, int] | None:
         """Return a record and its length in bytes, including its companion."""
         content = self._content(version)
-        return self._decoded(version, content) if content is not None else None
+        if content is not None:
+            return self._decoded(version, content)
+        return None
 
     def _nonce(self, version: int) -> str | None:
         """Return the nonce of a record, or None if the version has none."""
         content = self._content(version)
-        return nonce_of(content, layout.record_path(version)) if content is not None else None
+        if content is not None:
+            return nonce_of(content, layout.record_path(version))
+        return None
 
     def _content(self, version: int) -> bytes | None:
         """Return a record as on storage, without its companion."""
@@ -182,7 +190,9 @@ class Records:
             try:
                 self.fs.create_exclusive(path, encoded.content)
             except AlreadyExists:
-                return size_bytes if self._is_own(record) else None
+                if self._is_own(record):
+                    return size_bytes
+                return None
             except (OutcomeUnknown, Unavailable) as error:
                 _log.warning("creating version %d had an unknown outcome, checking it: %s", record.version, error)
                 doubt = error
@@ -207,7 +217,9 @@ class Records:
         """Return True if this process created the record of the version, by an attempt whose response was lost."""
         try:
             record_there = self.read_record(record.version)
-            newest = self.checkpoints.newest() if record_there is None else None
+            newest = None
+            if record_there is None:
+                newest = self.checkpoints.newest()
             is_own = record_there is not None and record_there.nonce == record.nonce
             if is_own:
                 self.fs.sync_directory(layout.LOG)
@@ -226,7 +238,9 @@ class Records:
         """
         hint = read_published(self.fs)
         hinted = hint.version if hint is not None else -1
-        listed = self._newest_listed(version) if lists else -1
+        listed = -1
+        if lists:
+            listed = self._newest_listed(version)
         if max(hinted, listed) <= version:
             return True
         if self.read_record(version + 1) is not None:

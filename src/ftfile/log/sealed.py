@@ -81,12 +81,16 @@ class Seal:
 def identity_of_letters(fs: FileSystem, path: str) -> str:
     """Return the identity of dead letters, derived from their path, since no record names them after publishing."""
     identity = layout.storage_identity("deadLetters", path)
-    return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
+    if isinstance(fs, SealedFileSystem):
+        return f"{identity} {fs.directory_id}"
+    return identity
 
 
 def keys_of(fs: FileSystem) -> Keys | None:
     """Return the keys of a directory; None if it is not sealed."""
-    return fs.keys if isinstance(fs, SealedFileSystem) else None
+    if isinstance(fs, SealedFileSystem):
+        return fs.keys
+    return None
 
 
 class _Mac(NamedTuple):
@@ -114,7 +118,9 @@ class SealedFileSystem(WrapperFileSystem):
         content = self.inner.read(path, None if bytes_max is None else bytes_max + _MAC_BYTES_MAX)
         if path == layout.FORMAT_FILE:
             return to_checked_text([self._take(content)])
-        return self._checked(path, content) if _is_sealed(path) else content
+        if _is_sealed(path):
+            return self._checked(path, content)
+        return content
 
     def open(self, path: str) -> InputFile:
         """Open a file; a file with a MAC is read completely."""
@@ -127,7 +133,9 @@ class SealedFileSystem(WrapperFileSystem):
         """Create a complete file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
             # Readers use it without a check, and it contains no secret.
-            reference = self.keys.reference if self.keys.may_be_told else None
+            reference = None
+            if self.keys.may_be_told:
+                reference = self.keys.reference
             seal = Seal(self.context.ids.unique(), reference)
             self.inner.create_exclusive(path, to_checked_text([*from_checked_text(content, path), seal.to_line()]))
             self._seal = seal
@@ -140,8 +148,14 @@ class SealedFileSystem(WrapperFileSystem):
 
     def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
         """Return a MAC over a digest of a batch's rows, with the key of `like`, an earlier result."""
-        mac = None if like is None else _mac(like.encode())
-        key = self.keys.key_to_use(self.key_id) if mac is None else self.keys.find(mac.key_id, mac.wrapped)
+        if like is None:
+            mac = None
+        else:
+            mac = _mac(like.encode())
+        if mac is None:
+            key = self.keys.key_to_use(self.key_id)
+        else:
+            key = self.keys.find(mac.key_id, mac.wrapped)
         return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
 
     @property
@@ -155,7 +169,9 @@ class SealedFileSystem(WrapperFileSystem):
 
     def _checked(self, path: str, content: bytes) -> bytes:
         body, _, line = content[:-1].rpartition(b"\n")
-        mac = _mac(line) if content.endswith(b"\n") else None
+        mac = None
+        if content.endswith(b"\n"):
+            mac = _mac(line)
         if mac is None:
             self._take_again(path)
             raise CorruptData(path, "a file that ends in its MAC", f"a file that ends in {content[-24:]!r}", _ADVICE)
@@ -250,7 +266,9 @@ def _read_seal(fs: FileSystem) -> Seal | None:
         if b'"sealed"' in content:  # without its keys, later errors would not show the cause
             raise
         return None
-    return Seal.of(seal[0]) if seal else None
+    if seal:
+        return Seal.of(seal[0])
+    return None
 
 
 def _is_sealed(path: str) -> bool:
@@ -261,7 +279,11 @@ def _version_of(path: str) -> int | None:
     """Return the last version that a file of the log contains; None for a hint."""
     covered = layout.parse_compacted_name(path)
     name = layout.parse_log_name(path) or layout.parse_checkpoint_name(path)
-    return covered.last if covered else name.version if name else None
+    if covered:
+        return covered.last
+    if name:
+        return name.version
+    return None
 
 
 def _mac(line: bytes) -> _Mac | None:

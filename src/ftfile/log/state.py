@@ -89,11 +89,15 @@ class SharedMap(Mapping[K, V]):
 
     def items(self) -> ItemsView[K, V]:
         """Return keys and values."""
-        return self.to_dict().items() if self.newer or self.gone else self.older.items()
+        if self.newer or self.gone:
+            return self.to_dict().items()
+        return self.older.items()
 
     def values(self) -> ValuesView[V]:
         """Return the values."""
-        return self.to_dict().values() if self.newer or self.gone else self.older.values()
+        if self.newer or self.gone:
+            return self.to_dict().values()
+        return self.older.values()
 
 
 class Draft(SharedMap[K, V]):
@@ -267,7 +271,9 @@ class LogState:
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Return True if this record is in the log up to here; None if it is too old to decide."""
-        at = version - self.recent[0][0] if self.recent else -1
+        at = -1
+        if self.recent:
+            at = version - self.recent[0][0]
         if at < 0:
             return None
         return at < len(self.recent) and self.recent[at] == (version, nonce)

@@ -144,7 +144,9 @@ def expire(
 
 
 def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
-    doing = "would delete" if report.dry_run else "deleted"
+    doing = "deleted"
+    if report.dry_run:
+        doing = "would delete"
     _log.info("%s %s %d files of %d bytes", author.operation, doing, len(report.files), report.size_bytes)
     return report
 
@@ -164,7 +166,10 @@ def _delete_garbage(
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
-    keep_from = None if keep_last is None else _oldest_kept(log, keep_last)
+    if keep_last is None:
+        keep_from = None
+    else:
+        keep_from = _oldest_kept(log, keep_last)
     # The store's clock can be ahead now, and commits would be refused until it has passed this time.
     horizon_ms = min(wanted_ms, newest_ms(log))
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
@@ -191,7 +196,10 @@ def _delete_garbage(
     _merge(log, head, needed=needed)
     done = tuple(file for file in summary if file.path not in failed)
     is_capped = wanted_ms > horizon_ms
-    waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms) if is_capped else ()
+    if is_capped:
+        waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
+    else:
+        waiting = ()
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed), waiting=waiting)
 
 
@@ -308,7 +316,10 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
         ConfigError: it is not a duration, or too short without `force`; the error names the argument `name`.
     """
     try:
-        retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
+        if isinstance(retention, timedelta):
+            retention_s = retention.total_seconds()
+        else:
+            retention_s = parse_duration_s(retention)
     except ValueError:
         raise ConfigError(
             Advice(
@@ -364,7 +375,9 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
         now_ms = store_now_ms(log.fs)
 
         def lower(head: LogState, _: object, first: int = first, now_ms: int = now_ms) -> Body | None:
-            return None if _horizons_since(log, first, head.version) else Body(horizon_ms=now_ms)
+            if _horizons_since(log, first, head.version):
+                return None
+            return Body(horizon_ms=now_ms)
 
         if commit(log, author, lower).record is not None:
             _log.warning("the horizon %s was in the future, it is now %s", time_text(horizon_ms), time_text(now_ms))

@@ -62,8 +62,13 @@ NO_OPENING = Opening(0, 0, "")
 def opening_of(head: LogState, writer: str) -> Opening:
     """Return the newest opening of a store by a writer."""
     table = head.tables.get(OPERATORS)
-    entry = None if table is None else table.get(writer)
-    return NO_OPENING if entry is None else Opening(*entry[1])
+    if table is None:
+        entry = None
+    else:
+        entry = table.get(writer)
+    if entry is None:
+        return NO_OPENING
+    return Opening(*entry[1])
 
 
 def set_opening(writer: str, opening: Opening) -> dict[str, Any]:
@@ -74,7 +79,9 @@ def set_opening(writer: str, opening: Opening) -> dict[str, Any]:
 def recorded_window(head: LogState, writer: str) -> int:
     """Return the last window of a writer that a record has; -1 for none."""
     transaction = head.transactions.get(writer)
-    return -1 if transaction is None else transaction.last
+    if transaction is None:
+        return -1
+    return transaction.last
 
 
 def list_wal_writers(fs: FileSystem) -> list[str]:
@@ -108,7 +115,10 @@ class WalFiles:
         self._writer = writer
         self._filters = filters
         self._wal_id = wal_id
-        self._directory_id = fs.directory_id if isinstance(fs, SealedFileSystem) else ""
+        if isinstance(fs, SealedFileSystem):
+            self._directory_id = fs.directory_id
+        else:
+            self._directory_id = ""
 
     def names(self) -> list[layout.WalName]:
         """Return the names of all files, oldest first."""

@@ -95,7 +95,10 @@ class SmallFiles(Choice):
         """Return the merges."""
         snapshot = live()
         adds = list(snapshot.adds.values())
-        chosen = adds if self.where is None else select(head, snapshot, settled_for(head, self.where, self.clock))
+        if self.where is None:
+            chosen = adds
+        else:
+            chosen = select(head, snapshot, settled_for(head, self.where, self.clock))
         merges = plan_merges((add for add in chosen if add.id not in apart), self.target_bytes)
         return pieces_of(adds, merges, lambda _: None)
 

@@ -83,7 +83,10 @@ def select(
     newest: dict[str, Any] = {"partitionBy": [], "timeZone": UTC}
     if head.encoding is not None:
         newest = head.definitions[head.encoding]
-    schema = recorded_schema(head.definitions[head.schema]) if head.schema is not None else pa.schema([])
+    if head.schema is not None:
+        schema = recorded_schema(head.definitions[head.schema])
+    else:
+        schema = pa.schema([])
     adds = list(snapshot.adds.values())
     places = [(add.directory_key, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
     columns = newest["partitionBy"]
@@ -153,7 +156,9 @@ class Directories(Choice):
     @property
     def text(self) -> str | None:
         """Return the condition if it is a text, else None."""
-        return self.where if isinstance(self.where, str) else None
+        if isinstance(self.where, str):
+            return self.where
+        return None
 
     def removed(self, head: LogState, live: Live) -> Sequence[Add]:
         """Return the live adds of the matching directories, also adds that were committed after the drop began."""
@@ -289,7 +294,9 @@ class MatchingRows(Choice):
     @property
     def text(self) -> str | None:
         """Return the condition if it is a text, else None."""
-        return self.where if isinstance(self.where, str) else None
+        if isinstance(self.where, str):
+            return self.where
+        return None
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
         """Return one piece for each file that may contain some matching rows."""

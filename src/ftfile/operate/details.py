@@ -161,12 +161,18 @@ class FileDetails:
 def version_details(log: CommitLog, version: int) -> VersionDetails:
     """Return the files that a version adds and removes; see `OpenedDirectory.version_details`."""
     head = log.refresh()
-    record = log.read_record(version) if head.log_start <= version <= head.version else None
+    record = None
+    if head.log_start <= version <= head.version:
+        record = log.read_record(version)
     if record is None:
         raise ConfigError(f"there is no version {version}: the oldest is {head.log_start}, the newest {head.version}")
     author = record.author
-    stream = author if isinstance(author, StreamAuthor) else None
-    before = _offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1) if stream else None
+    stream = None
+    if isinstance(author, StreamAuthor):
+        stream = author
+    before = None
+    if stream:
+        before = _offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1)
     return VersionDetails(
         commit=version_of(record, created_ms(log, version)),
         run_id=stream.run_id if stream else None,
@@ -186,8 +192,12 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     add = part_named(snapshot, path)
     head = log.refresh()
     added = _version_of_add(log, add)
-    record = log.read_record(added) if added >= head.log_start else None
-    whole = next((brought for brought in record.adds if brought.id == add.id), add) if record is not None else add
+    record = None
+    if added >= head.log_start:
+        record = log.read_record(added)
+    whole = add
+    if record is not None:
+        whole = next((brought for brought in record.adds if brought.id == add.id), add)
     is_stream, place = add.origin.query_id in head.queries, find_part(log.fs, add).place
     return FileDetails(
         path=path,
@@ -316,9 +326,13 @@ def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> l
         return None
     for earlier in range(version, log.refresh().log_start - 1, -1):
         record = log.read_record(earlier)
-        author = record.author if record is not None else None
+        author = None
+        if record is not None:
+            author = record.author
         if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
-            return author.offsets if author.batch_id == batch_id else None
+            if author.batch_id == batch_id:
+                return author.offsets
+            return None
     return None
 
 
@@ -362,6 +376,8 @@ def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]
         yield None, first, last
         return
     for topic, ends in last.items():
-        starts = first.get(topic) if isinstance(first, dict) else None
+        starts = None
+        if isinstance(first, dict):
+            starts = first.get(topic)
         for partition, end in ends.items():
             yield f"{topic}/{partition}", starts.get(partition) if isinstance(starts, dict) else None, end

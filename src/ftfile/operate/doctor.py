@@ -102,14 +102,19 @@ def _python() -> Finding:
 
 def _packages() -> Finding:
     missing = [name for name in _NEEDED if _version(name) is None]
-    actual = f"not installed: {', '.join(missing)}" if missing else f"pyarrow {_version('pyarrow')}, and all others"
+    if missing:
+        actual = f"not installed: {', '.join(missing)}"
+    else:
+        actual = f"pyarrow {_version('pyarrow')}, and all others"
     remedy = f"Install the missing packages: pip install {' '.join(missing)}"
     return check("packages", "all packages that ftfile needs", actual, remedy, is_passed=not missing)
 
 
 def _spark() -> Finding:
     expected = f"pyspark {SPARK_LEAST}.0 or later"
-    package = "pyspark" if _version("pyspark") or not _version("pyspark-client") else "pyspark-client"
+    package = "pyspark-client"
+    if _version("pyspark") or not _version("pyspark-client"):
+        package = "pyspark"
     version = _version(package)
     if version is None:
         remedy = (
@@ -202,7 +207,9 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         yield find("directory", "", expected, error.text, remedy=remedy)
     else:
         yield check("directory", expected, f"{url}: version {head.version}", is_passed=True)
-        time_ms = created_ms(log, head.version) if head.version >= 0 else None
+        time_ms = None
+        if head.version >= 0:
+            time_ms = created_ms(log, head.version)
         if time_ms is not None:
             now_ms = log.fs.context.clock.now_ms()
             times = f"the newest version was written at {time_text(time_ms)}, and the time here is {time_text(now_ms)}"
@@ -216,7 +223,10 @@ def _local(path: str) -> Iterator[Finding]:
     while not os.path.exists(there):
         there = os.path.dirname(there)
     may_write = os.access(there, os.W_OK | os.X_OK)
-    actual = f"{there} may be written" if may_write else f"{there} may not be written by this user"
+    if may_write:
+        actual = f"{there} may be written"
+    else:
+        actual = f"{there} may not be written by this user"
     yield check("permissions", "a directory that this user may write to", actual, is_passed=may_write)
     usage = shutil.disk_usage(there)
     space = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB are free"

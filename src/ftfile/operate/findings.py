@@ -111,7 +111,9 @@ def _give_up_advice(path: str | EllipsisType, rows: str, consequence: str = "", 
     if full:
         call = Remedy("repair", give_up=[path], full=True, dry_run=False)
     advice = Advice("Restore the file from a copy; if there is no copy, ", call, f" records that its {rows} are lost")
-    return Advice(advice, ". ", consequence) if consequence else advice
+    if consequence:
+        return Advice(advice, ". ", consequence)
+    return advice
 
 
 class _Kind(NamedTuple):
@@ -286,10 +288,14 @@ class Action:
     consequence: str = ""  # of `give-up`, in addition to the lost rows
 
     def __str__(self) -> str:
-        rows = self.add.rows if self.add is not None else 0
+        rows = 0
+        if self.add is not None:
+            rows = self.add.rows
         path = self.path or (self.add.final_path or self.add.path if self.add is not None else "")
         text = ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
-        return f"{text}. {self.consequence}" if self.consequence else text
+        if self.consequence:
+            return f"{text}. {self.consequence}"
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +312,9 @@ class Finding:
     actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
 
     def __str__(self) -> str:
-        expected = f"expected {self.expected}, " if self.expected else ""
+        expected = ""
+        if self.expected:
+            expected = f"expected {self.expected}, "
         return f"{self.severity} {self.code} {self.path!r}: {expected}found {self.actual}. {self.remedy}"
 
     @property
@@ -332,7 +340,9 @@ def find(code: str, path: str, expected: str, actual: str, *actions: Action, rem
 def check(code: str, expected: str, actual: str, remedy: str = "", *, is_passed: bool) -> Finding:
     """Return a finding of a kind of the table, with severity `ok` if the check passed."""
     finding = find(code, "", expected, actual, remedy=remedy)
-    return replace(finding, severity="ok", remedy="") if is_passed else finding
+    if is_passed:
+        return replace(finding, severity="ok", remedy="")
+    return finding
 
 
 def is_well(findings: Iterable[Finding]) -> bool:
@@ -379,7 +389,10 @@ def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, 
     """
     path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
-    batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
+    if several:
+        batches = f"batches {origin.first_batch} to {origin.last_batch}"
+    else:
+        batches = f"batch {origin.first_batch}"
     rows = f"{add.rows} rows of {batches} of {origin.query_id}"
     consequence = _consequence_of(add)
     action = Action("give-up", add=add, source=damaged, consequence=consequence)
@@ -392,4 +405,6 @@ def _consequence_of(add: Add) -> str:
     if not is_run(add) or not add.rows:
         return ""
     deletes = numbers_of(add.rolling_stats).ops & 1 << DELETE
-    return f"{_OLDER}, and its deleted keys exist again: delete these keys again" if deletes else _OLDER
+    if deletes:
+        return f"{_OLDER}, and its deleted keys exist again: delete these keys again"
+    return _OLDER

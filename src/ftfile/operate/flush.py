@@ -129,7 +129,9 @@ def flush(  # noqa: PLR0913 - all by name
             code=frozenset(code),
             progress=access.get("progress"),
         )
-        return chosen.plan() if dry_run else chosen.run()
+        if dry_run:
+            return chosen.plan()
+        return chosen.run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +287,10 @@ class _Run:
             accepted = accept_rewrites(log, head, named.rewrites, refused=named.refused)
             if not accepted.rewrites:
                 return None
-            untold = {} if publishing.on_publish is None else mark_unreported(head.version + 1, query_id)
+            if publishing.on_publish is None:
+                untold = {}
+            else:
+                untold = mark_unreported(head.version + 1, query_id)
             return Body(
                 adds=accepted.adds,
                 removes=accepted.removes,
@@ -307,7 +312,10 @@ class _Run:
 
     def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Leave segments open if their file was refused twice while they were live: a vacuum could delete it."""
-        ended = {remove.id for remove in record.removes} if record is not None else set()
+        if record is not None:
+            ended = {remove.id for remove in record.removes}
+        else:
+            ended = set()
         for rewrite in rewrites:
             inputs = {segment.id for segment in rewrite.inputs}
             if inputs & ended or inputs - head.segments.keys():
@@ -335,7 +343,10 @@ class _Run:
         assemblies: dict[int, Assembled] = {}
         for number, done in self.flush.workers.do(work, jobs, log.fs, written):
             assemblies[number] = done
-            used = done.rewrite.inputs if done.rewrite is not None else ()
+            if done.rewrite is not None:
+                used = done.rewrite.inputs
+            else:
+                used = ()
             failed = [segment for segment in jobs[number].inputs if segment.id in done.errors]
             tracker.add(len(used) + len(failed), sum(segment.length for segment in (*used, *failed)))
         for number, done in sorted(assemblies.items()):
@@ -366,7 +377,10 @@ def _rolling_settings(settings: Mapping[str, Any]) -> RollingSettings:
 
 def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
     query = head.queries.get(query_id)
-    last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
+    if query:
+        last_batch, since = (query.last_batch, head.version - query.version)
+    else:
+        last_batch, since = (0, head.version)
     first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since
     return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, {}, first_index)
 
@@ -377,7 +391,9 @@ def _settings_of(
     """Return settings of a query, as of its last batch; the default if the log does not contain them."""
     query = head.queries.get(query_id)
     with Decoding(layout.LOG, "the settings of a query"):
-        return default if query is None or query.settings is None else from_json({**head.definitions[query.settings]})
+        if query is None or query.settings is None:
+            return default
+        return from_json({**head.definitions[query.settings]})
 
 
 @dataclass(frozen=True, slots=True)

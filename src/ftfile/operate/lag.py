@@ -172,14 +172,19 @@ class Lag:
         self.statuses |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
         for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
             future.result()
-        return _compared(dict(self.statuses), head, log.refresh()) if checkpoints else {}
+        if checkpoints:
+            return _compared(dict(self.statuses), head, log.refresh())
+        return {}
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
         """Return the query of a checkpoint; raise a ConfigError if this query has not written here."""
         query_id = read_query_id(path, context, self._settings_for(path))
         if query_id is not None and query_id in head.queries:
             return query_id
-        actual = "not a readable checkpoint" if query_id is None else f"the checkpoint of query {query_id}"
+        if query_id is None:
+            actual = "not a readable checkpoint"
+        else:
+            actual = f"the checkpoint of query {query_id}"
         raise ConfigError(
             Advice(
                 Argument("checkpoint", path),
@@ -264,7 +269,9 @@ class Lag:
 
     def _settings_for(self, url: str) -> dict[str, str] | None:
         """Return the file system settings for a path on the store of the directory; None for paths on other stores."""
-        return None if self._is_elsewhere(url) else dict(self.storage)
+        if self._is_elsewhere(url):
+            return None
+        return dict(self.storage)
 
     def _is_elsewhere(self, url: str) -> bool:
         """Return True if a path is on another store than the directory, by scheme, host or bucket, or is not a URL."""
@@ -278,7 +285,9 @@ class Lag:
 def findings_of_checkpoint(query_id: str, checkpoint: CheckpointStatus | None) -> Iterator[Finding]:
     """Yield a finding if a query's checkpoint was not read, or does not match the directory."""
     if checkpoint is not None and checkpoint.problem:
-        code = "checkpoint-contradicts" if checkpoint.contradicts else "checkpoint-unread"
+        code = "checkpoint-unread"
+        if checkpoint.contradicts:
+            code = "checkpoint-contradicts"
         yield find(code, checkpoint.path, f"the checkpoint of query {query_id}", checkpoint.problem)
 
 
@@ -305,14 +314,20 @@ def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: Lo
         if not status.problem and committed > most:
             statuses[query_id] = replace(status, problem=_AHEAD.format(committed, most), contradicts=True)
         elif not status.problem and planned < least:
-            newest = "no batch" if status.planned_batch is None else f"batch {planned}"
+            if status.planned_batch is None:
+                newest = "no batch"
+            else:
+                newest = f"batch {planned}"
             statuses[query_id] = replace(status, problem=_BEHIND.format(newest, least), contradicts=True)
     return statuses
 
 
 def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
     """Return a source with the facts that its offset contains."""
-    fields = offset if isinstance(offset, dict) else {}
+    if isinstance(offset, dict):
+        fields = offset
+    else:
+        fields = {}
     kind = fields.get("kind")
     # not a set, which would hash the value: for a topic with the name `kind`, the value is a dict
     if kind in ("log", "start"):

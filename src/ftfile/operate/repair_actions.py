@@ -109,7 +109,10 @@ class Mender:
                 set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
         log = self.open_log()
         runs = [add for add in adds if is_run(add)]
-        purges = keep_purges(log, self.author, runs) if runs else []
+        if runs:
+            purges = keep_purges(log, self.author, runs)
+        else:
+            purges = []
         replaced = {add.id for add, _ in purges}
         record_changes(log, self.author, [add for add in adds if add.id not in replaced], purges)
 

@@ -111,7 +111,8 @@ def restore(
         )
     with operating("restore", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
-        version = version if timestamp is None else parsed_version_at(log, timestamp)
+        if timestamp is not None:
+            version = parsed_version_at(log, timestamp)
         restored_version = take_snapshot(log, version).version  # raises if the version does not exist
         return _Plan(log, restored_version).carry_out(author, access.get("progress"), dry_run=dry_run)
 
@@ -259,7 +260,9 @@ class _Plan:
         """Return the planned changes."""
         restored, removed = tuple(map(_restored_file, self._restored)), tuple(map(_restored_file, self._removed))
         missing = tuple(self._missing) if dry_run else ()
-        restored_version = self._version if self._version >= 0 else None
+        restored_version = None
+        if self._version >= 0:
+            restored_version = self._version
         return RestoreReport(version, restored_version, restored, removed, missing, dry_run, self._undone)
 
     def _find_missing(self, head: LogState) -> list[str]:

@@ -100,7 +100,9 @@ class Piece(NamedTuple):
     def rows_removed(self, fs: FileSystem, definitions: Mapping[str, Any]) -> int:
         """Return the number of rows to remove, which reads the files. For the errors see `Selection.rows`."""
         without = self.without
-        return 0 if without is None else sum(without.matches(fs, add, definitions[add.encoding]) for add in self.inputs)
+        if without is None:
+            return 0
+        return sum(without.matches(fs, add, definitions[add.encoding]) for add in self.inputs)
 
     @property
     def length(self) -> int:

@@ -167,7 +167,9 @@ def facts_of(head: LogState) -> HeadFacts:
 
 def _committed_ms(segment: Add) -> int:
     """Return the commit time of a segment, or of a run of a store, by the driver's clock."""
-    return numbers_of(segment.rolling_stats).committed_ms if is_run(segment) else stats_of(segment).committed_ms
+    if is_run(segment):
+        return numbers_of(segment.rolling_stats).committed_ms
+    return stats_of(segment).committed_ms
 
 
 def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
@@ -216,14 +218,19 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         CorruptData: the log is damaged; `Directory.verify()` reports the damage.
     """
     head = log.refresh()
-    checkpoints = {} if lag is None else lag.look(log, head)
+    if lag is None:
+        checkpoints = {}
+    else:
+        checkpoints = lag.look(log, head)
     queries = sorted(head.queries.items())
-    unneeded = _unneeded(log.fs, head) if staged else None
+    unneeded = None
+    if staged:
+        unneeded = _unneeded(log.fs, head)
     now_ms, is_store, facts = log.clock.now_ms(), store_of(head) is not None, facts_of(head)
     times = parallel(log.fs, lambda version: version_time_ms(log, version), [query.version for _, query in queries])
     status = DirectoryStatus(
         path=url,
-        kind=None if head.encoding is None else "store" if is_store else "files",
+        kind=_kind_of(head, is_store=is_store),
         made_ms=now_ms,
         version=head.version,
         time_ms=version_time_ms(log, head.version) if head.version >= 0 else None,
@@ -251,6 +258,12 @@ def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:
     definitions = [head.definitions[key] for key in (head.encoding, query.settings) if key is not None]
     options = {name: value for definition in definitions for name, value in dict(definition).items()}
     return {name: value for name, value in options.items() if value and name not in {"schema", "encoding"}}
+
+
+def _kind_of(head: LogState, *, is_store: bool) -> Literal["files", "store"] | None:
+    if head.encoding is None:
+        return None
+    return "store" if is_store else "files"
 
 
 def _oldest_readable(log: CommitLog, head: LogState) -> int:
@@ -344,7 +357,9 @@ def _until(rules: Sequence[PendingRule]) -> str:
 
 
 def _amount_text(reason: str, amount: int) -> str:
-    return bytes_text(amount) if reason == "size" else count_text(amount, *_NOUNS[reason])
+    if reason == "size":
+        return bytes_text(amount)
+    return count_text(amount, *_NOUNS[reason])
 
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:
@@ -358,7 +373,9 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
     hint = read_published(fs)
-    done = hint.version if hint is not None and head.includes(hint.version, hint.nonce) else -1
+    done = -1
+    if hint is not None and head.includes(hint.version, hint.nonce):
+        done = hint.version
     for entry in (entry for version, entry in sorted(head.unpublished.items()) if version > done):
         places = parallel(fs, lambda add: find_part(fs, add), entry.adds)
         for add, where in zip(entry.adds, places, strict=True):
@@ -377,11 +394,9 @@ def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
     """Return why a removed file cannot be hidden; empty if only the store itself can prevent it."""
     hidden = layout.retired_path(remove.id)
     fault = shape_fault(hidden) or fs.capabilities.fault_of(hidden)
-    return (
-        ""
-        if fault is None
-        else f"its rows are removed, but it cannot be hidden: its hidden name would be {hidden!r}, which {fault}"
-    )
+    if fault is None:
+        return ""
+    return f"its rows are removed, but it cannot be hidden: its hidden name would be {hidden!r}, which {fault}"
 
 
 def _problem(add: Add, where: PartPlace) -> str | None:

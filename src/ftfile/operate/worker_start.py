@@ -60,7 +60,9 @@ class _Start:
     def archive(self) -> str:
         """Return the path of the archive with pyspark; empty if the process imported an installed pyspark."""
         path, separator, _ = self.file.partition(".zip" + os.sep)
-        return f"{path}.zip" if separator else ""
+        if separator:
+            return f"{path}.zip"
+        return ""
 
 
 def spark_archives() -> list[str]:
@@ -68,7 +70,9 @@ def spark_archives() -> list[str]:
     home = os.environ.get("SPARK_HOME")
     if not home:
         spec = importlib.util.find_spec("pyspark")
-        home = os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
+        home = ""
+        if spec is not None and spec.origin:
+            home = os.path.dirname(spec.origin)
     folder = glob.escape(os.path.join(home, "python", "lib"))
     return sorted(glob.glob(f"{folder}/pyspark.zip") + glob.glob(f"{folder}/py4j-*-src.zip"))
 

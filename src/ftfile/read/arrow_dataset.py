@@ -56,7 +56,9 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     adds = list(snapshot.adds.values())
     _require_readable(adds, snapshot.definitions, formats, schema)
     infos = parallel(fs, lambda add: open_add(add, fs.stat, is_old=is_old), adds)
-    root = f"{parse(url).path.rstrip('/')}/" if is_local(url) else None
+    root = None
+    if is_local(url):
+        root = f"{parse(url).path.rstrip('/')}/"
     paths = [f"{root or ''}{info.path}" for info in infos]
     store = arrow_fs.PyFileSystem(_Handler(fs, root, dict(zip(paths, adds, strict=True)), is_old=is_old))
     used = {name: make() for name, make in formats.items()}
@@ -73,7 +75,9 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     parts = [files(file_fragments, schema, used[name], store) for name, file_fragments in fragments.items()]
     if not parts:
         return files([], schema, used["parquet"], store)
-    return parts[0] if len(parts) == 1 else union(schema, parts)
+    if len(parts) == 1:
+        return parts[0]
+    return union(schema, parts)
 
 
 class _Scanner:

@@ -252,7 +252,9 @@ class Directory:
         selection, rows = self._reading(version, (), where)
 
         def count(chosen: ChosenAdd) -> int:
-            return chosen.add.rows if chosen.where is None else sum(batch.num_rows for batch in rows(chosen))
+            if chosen.where is None:
+                return chosen.add.rows
+            return sum(batch.num_rows for batch in rows(chosen))
 
         if where is None:
             return sum(chosen.add.rows for chosen in selection.adds())

@@ -44,8 +44,13 @@ class FollowedColumns:
         recorded = record.definitions.get(record.schema or "")
         if recorded is not None and self._is_requested(recorded):
             return None
-        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in recorded_schema(recorded)]
-        now = f": {', '.join(columns)}" if columns else ""
+        if recorded is None:
+            columns = []
+        else:
+            columns = [f"{field.name} {field.type}" for field in recorded_schema(recorded)]
+        now = ""
+        if columns:
+            now = f": {', '.join(columns)}"
         return (
             f"from version {record.version} on, the directory has other columns than this query reads{now}. All rows "
             "before it were read: load the directory again and restart the query, which continues with the new "

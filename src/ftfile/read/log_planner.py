@@ -108,7 +108,9 @@ class Budget:
 
 
 def _or_infinite(limit: int | None) -> float:
-    return math.inf if limit is None else limit
+    if limit is None:
+        return math.inf
+    return limit
 
 
 @dataclass
@@ -173,7 +175,10 @@ class LogPlanner(ABC, Generic[_Share]):
             ConfigError: the starting version does not exist.
         """
         head = self.refresh()
-        end = head.version if end_version is None else min(end_version, head.version)
+        if end_version is None:
+            end = head.version
+        else:
+            end = min(end_version, head.version)
         if isinstance(start, Beginning):
             begin = _first_position(self._log, self._settings, head, end)
         else:
@@ -185,7 +190,9 @@ class LogPlanner(ABC, Generic[_Share]):
         if begin.snapshot is None or self._plan_snapshot(plan, begin.snapshot):
             self._plan_records(head, plan, begin.behind_snapshot(), end)
         if plan.position == begin:
-            return begin if isinstance(start, Beginning) else start
+            if isinstance(start, Beginning):
+                return begin
+            return start
         self._require_files(head, begin, plan)
         return plan.position
 
@@ -214,7 +221,10 @@ class LogPlanner(ABC, Generic[_Share]):
     def _plan_snapshot(self, plan: Plan, begin: InSnapshot) -> bool:
         """Take the remaining units of a snapshot, and return True if the limits allow all of them."""
         next_place = plan.take_first(begin.version, self._units_of_snapshot(begin))
-        plan.position = begin.behind_snapshot() if next_place is None else replace(begin, read=next_place)
+        if next_place is None:
+            plan.position = begin.behind_snapshot()
+        else:
+            plan.position = replace(begin, read=next_place)
         return next_place is None
 
     def _plan_records(self, head: LogState, plan: Plan, begin: InLog, end: int) -> None:
@@ -246,8 +256,12 @@ class LogPlanner(ABC, Generic[_Share]):
     def _records_between(self, head: LogState, start: InLog, end: InLog) -> Iterator[tuple[Record, int, int | None]]:
         """Yield records, each with the first place to read and the place at which reading stops; None for the end."""
         for version in range(start.version + 1, end.version + 1 + (end.read > 0)):
-            first = start.read if version == start.version + 1 else 0
-            last = end.read if version == end.version + 1 else None
+            first = 0
+            if version == start.version + 1:
+                first = start.read
+            last = None
+            if version == end.version + 1:
+                last = end.read
             yield record_or_gone(self._log, head, version), first, last
 
     def _definitions_of(self, head: LogState, records: Sequence[Record], adds: Iterable[Add]) -> dict[str, Any]:
@@ -268,7 +282,9 @@ class LogPlanner(ABC, Generic[_Share]):
     def _refusal(self, record: Record) -> Exception | None:
         """Return the error for a record that cannot be followed, or None."""
         change = self._columns.change_of(record)
-        return SchemaError(change) if change is not None else None
+        if change is not None:
+            return SchemaError(change)
+        return None
 
     @abstractmethod
     def _units_of(self, record: Record) -> Iterable[Unit]:
@@ -305,13 +321,17 @@ def _first_position(log: CommitLog, settings: FollowSettings, head: LogState, en
         return pinned_behind(log, head, end, min(first, end + 1))
     if settings.starting_version is not None:
         if settings.starting_version > end + 1:
-            newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
+            newest = "nothing has been committed yet"
+            if end >= 0:
+                newest = f"the newest version is {end}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {newest}")
         if settings.starting_version < head.log_start:
             oldest = f"the oldest version that vacuum has kept is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
         return pinned_behind(log, head, end, settings.starting_version)
-    return InSnapshot(end, record_or_gone(log, head, end).nonce, 0) if end >= 0 else Beginning()
+    if end >= 0:
+        return InSnapshot(end, record_or_gone(log, head, end).nonce, 0)
+    return Beginning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +380,10 @@ class LogStream(ABC, Generic[_Share]):
             SourceError, StaleFiles: the log cannot be followed from `start`.
             SchemaError: the next version has other columns than the columns that are read.
         """
-        begin = self._position if start is None else position_of(start)
+        if start is None:
+            begin = self._position
+        else:
+            begin = position_of(start)
         self._planned = self._open().plan(begin, self._end_version, limited=limited)
         return self._planned.to_offset()
 

@@ -199,11 +199,17 @@ def _nonce_of(log: CommitLog, head: LogState, version: int) -> str | None:
     if nonce is not None:
         return nonce
     # The head contains the newest nonces. If a version is not among them, the log has a following record.
-    following = log.read_record(version + 1) if version + 1 >= head.log_start else None
-    return following.previous_nonce if following is not None else None
+    following = None
+    if version + 1 >= head.log_start:
+        following = log.read_record(version + 1)
+    if following is not None:
+        return following.previous_nonce
+    return None
 
 
 def pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
     """Return the position before version `first`, which may be the version after `end`."""
-    nonce = record_or_gone(log, head, end).nonce if first > end >= 0 else ""
+    nonce = ""
+    if first > end >= 0:
+        nonce = record_or_gone(log, head, end).nonce
     return InLog(first - 1, nonce, first=first)

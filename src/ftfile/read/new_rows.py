@@ -110,8 +110,13 @@ class FollowPlanner(LogPlanner[Share]):
 
     def _as_moved(self, head: LogState, version: int, adds: list[Add]) -> list[Add]:
         """Return the adds of versions after `version` with their current paths: restores move files."""
-        moved = moved_since(self._log, head, version) if adds else {}
-        return [moved.get(original_id(add.id), add) for add in adds] if moved else adds
+        if adds:
+            moved = moved_since(self._log, head, version)
+        else:
+            moved = {}
+        if moved:
+            return [moved.get(original_id(add.id), add) for add in adds]
+        return adds
 
 
 def new_rows_of(record: Record) -> tuple[Add, ...]:

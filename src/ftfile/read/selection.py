@@ -73,7 +73,10 @@ class Selection:
         # The time zone changes values of a condition, but not its columns.
         self._where = self._by_clocks(time_zone, frozenset())
         self.filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
-        self.schema = recorded if columns is None else _select(recorded, columns)
+        if columns is None:
+            self.schema = recorded
+        else:
+            self.schema = _select(recorded, columns)
         more = [field for field in self.filtered if field.name not in self.schema.names]
         self._read = pa.schema([*self.schema, *more])
 
@@ -96,7 +99,9 @@ class Selection:
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an add. A file without needed columns is not opened. For the errors see `read_add`."""
         add, where, _ = chosen
-        schema = self.schema if where is None else self._read
+        schema = self._read
+        if where is None:
+            schema = self.schema
         with Decoding(add.path, "rows with an encoding that the log defines"):
             encoding = self._snapshot.definitions[add.encoding]
             is_of_path = not {*schema.names} - columns_in_path(encoding)
@@ -143,9 +148,15 @@ class Selection:
                 continue
             expressions = [partition_expression(mapping) for mapping in values]
             with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
-                possible = _may_be_true(where, expressions, self.filtered) if len(schema) else [True] * len(group)
+                if len(schema):
+                    possible = _may_be_true(where, expressions, self.filtered)
+                else:
+                    possible = [True] * len(group)
             for place, expression, may_be in zip(group, expressions, possible, strict=True):
-                conditions[place] = (where, expression) if may_be else None
+                if may_be:
+                    conditions[place] = (where, expression)
+                else:
+                    conditions[place] = None
         return conditions
 
 
@@ -210,7 +221,9 @@ def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Sch
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
     """Return the expression that columns have these values; None without values."""
     parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
-    return functools.reduce(operator.and_, parts) if values else None
+    if values:
+        return functools.reduce(operator.and_, parts)
+    return None
 
 
 def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -237,7 +250,10 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
             f"where: {text} refers to a column by its number: use its name, as in pyarrow.compute.field('a')"
         )
     # Evaluating an expression without each column takes time with the square of the number of columns.
-    asked_names = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
+    if isinstance(asked, Mapping):
+        asked_names = {name.lower() for name in asked}
+    else:
+        asked_names = set()
     return [
         name
         for place, name in enumerate(recorded.names)
@@ -286,7 +302,10 @@ def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) 
     """Return the rows for which a condition is true, in their order, without threads."""
     from pyarrow import acero  # noqa: PLC0415 - takes a while
 
-    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    if isinstance(rows, pa.Table):
+        table = rows
+    else:
+        table = pa.Table.from_batches([rows])
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     plan = acero.Declaration.from_sequence([source, acero.Declaration("filter", acero.FilterNodeOptions(where))])
     return plan.to_table(use_threads=False)
@@ -306,5 +325,7 @@ def _no_such(name: str, names: Collection[str]) -> str:
 
     spelling = {spelled.lower(): spelled for spelled in names}
     near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
-    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
+    meant = "."
+    if near:
+        meant = f": did you mean {' or '.join(map(repr, near))}?"
     return f"there is no column {name!r}{meant} The columns are: {', '.join(names)}"

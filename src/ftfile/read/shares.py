@@ -86,7 +86,9 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
     partitions = _partitions(snapshot, parts)
     queries, files = log.refresh().queries, []
     is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)
-    states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts) if is_few else None
+    states = None
+    if is_few:
+        states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts)
     for add, state in zip(parts, states or _file_states(log.fs, parts), strict=True):
         origin = add.origin
         is_stream = origin.query_id in queries
@@ -126,7 +128,9 @@ def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
         )
     name = path.rpartition("/")[2]
     near = [candidate for candidate in names if name and name in candidate][:3]
-    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    meant = ""
+    if near:
+        meant = f": did you mean {' or '.join(map(repr, near))}?"
     return f"there is no finished file {path!r} in version {version}{meant}"
 
 
@@ -216,7 +220,10 @@ def read_share(
         encoding, schema = share.encodings[add.encoding], recorded[add.encoding]
         in_path = columns_in_path(encoding)
         if in_path.issuperset(schema.names):
-            batches = rows_of_path(add, encoding, schema) if span is None or span.number == 0 else iter(())
+            if span is None or span.number == 0:
+                batches = rows_of_path(add, encoding, schema)
+            else:
+                batches = iter(())
         else:
             batches = read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter, span))
         # otherwise all rows of the add match

@@ -43,18 +43,26 @@ def string_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]
     """Return offsets and bytes of a string or binary column as views; they are undefined where it is null."""
     _, offsets, data = array.buffers()
     # A column without values can have an empty offset buffer.
-    starts = _items(offsets, np.dtype(np.int32), array.offset, len(array) + 1) if len(array) else np.zeros(1, np.int32)
+    if len(array):
+        starts = _items(offsets, np.dtype(np.int32), array.offset, len(array) + 1)
+    else:
+        starts = np.zeros(1, np.int32)
     return starts, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
 
 
 def _items(buffer: pa.Buffer, dtype: np.dtype[Any], start: int, count: int) -> NDArray[Any]:
     # A buffer can end with padding; a column without values can have no buffer.
-    return np.frombuffer(buffer, dtype, count, start * dtype.itemsize) if count else np.empty(0, dtype)
+    if count:
+        return np.frombuffer(buffer, dtype, count, start * dtype.itemsize)
+    return np.empty(0, dtype)
 
 
 def from_numpy(values: NDArray[Any], arrow: pa.DataType, valid: NDArray[np.bool_] | None = None) -> pa.Array:
     """Return values as a column of a type with the same representation, null where they are not valid."""
-    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if valid is None:
+        bitmap = None
+    else:
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(arrow, len(values), [bitmap, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -73,7 +81,10 @@ def strings_from(
     offsets: NDArray[np.integer], data: NDArray[np.uint8], arrow: pa.DataType, valid: NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """Return a column of strings or binary values, given their offsets in `data`."""
-    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if valid is None:
+        bitmap = None
+    else:
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers)
 
@@ -135,7 +146,9 @@ def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:
         return _limb_sums(np.frombuffer(data, "<u8"), array.offset, len(array), width_bytes // 8)
     if pa.types.is_floating(kind):
         return _float_bits(np.frombuffer(data, f"<f{width_bytes}", len(array), array.offset * width_bytes))
-    sign = "u" if pa.types.is_unsigned_integer(kind) else "i"
+    sign = "i"
+    if pa.types.is_unsigned_integer(kind):
+        sign = "u"
     values = np.frombuffer(data, f"<{sign}{width_bytes}", len(array), array.offset * width_bytes)
     return values.astype(np.int64, copy=False).view(np.uint64)
 
@@ -213,7 +226,9 @@ def read_varint(data: bytes, position: int = 0, bytes_max: int = _BYTES_MAX) -> 
 def varints(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
     """Return the bytes of each number as a row, and the number of used bytes of each row."""
     sizes = np.ones(len(numbers), np.int8)
-    width = max(1, -(-int(numbers.max()).bit_length() // 7)) if len(numbers) else 1
+    width = 1
+    if len(numbers):
+        width = max(1, -(-int(numbers.max()).bit_length() // 7))
     for size in range(1, width):
         sizes += numbers >= np.uint64(1 << 7 * size)
     # Spread 56 bits over eight bytes, in three steps: halves, quarters, eighths.
@@ -239,7 +254,10 @@ def ragged(matrix: NDArray[np.uint8], sizes: NDArray[np.integer]) -> pa.BinaryAr
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     whole = offsets[-1] == width * len(sizes)
-    data = matrix.reshape(-1) if whole else matrix[np.arange(width) < sizes[:, None]]
+    if whole:
+        data = matrix.reshape(-1)
+    else:
+        data = matrix[np.arange(width) < sizes[:, None]]
     return strings_from(offsets, data, pa.binary())
 
 

@@ -57,7 +57,9 @@ class Token:
     @property
     def word(self) -> str:
         """Return a word in capitals, or a sign; empty for other tokens, such as columns in backticks."""
-        return self.text.upper() if self.kind in ("word", "sign") else ""
+        if self.kind in ("word", "sign"):
+            return self.text.upper()
+        return ""
 
 
 def tokens_of(where: str, argument: str) -> list[Token]:
@@ -110,9 +112,13 @@ class Cursor:
 
     def _error(self, what: str) -> ConfigError:
         """Return the error that another token is expected here."""
-        before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
+        before = ""
+        if self._next:
+            before = self._where[: self._tokens[self._next - 1].position].strip()
         text = self._peek().text or "nothing"
-        after = f"after {before!r}" if before else "at the start"
+        after = "at the start"
+        if before:
+            after = f"after {before!r}"
         return ConfigError(f"{self._argument}={self._where!r}: {what} is expected {after}, not {text!r}")
 
 
@@ -154,7 +160,9 @@ class Columns:
         matches = [fields.get(name, fields.get(name.lower())) for name in names]
         unknown = ", ".join(repr(name) for name, field in zip(names, matches, strict=True) if field is None)
         if unknown:
-            which = f"which are {', '.join(self.schema.names)}" if fields else "and this directory has none"
+            which = "and this directory has none"
+            if fields:
+                which = f"which are {', '.join(self.schema.names)}"
             raise ConfigError(f"{self.argument}: {unknown} is not one of the {self.called}, {which}")
         return matches
 
@@ -171,13 +179,17 @@ class Columns:
             answers = {"=": is_nan, ">=": is_nan, "!=": not_nan, "<": not_nan, "<=": column.is_valid(), ">": never()}
             return answers[sign]
         compared = _compared(column, sign, literal)
-        return compared | is_nan if sign in (">", ">=") else compared
+        if sign in (">", ">="):
+            return compared | is_nan
+        return compared
 
     def is_in(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return the condition that a column has one of the values; None is null."""
         present = [value for value in values if value is not None]
         condition = self.is_one_of(field, present)
-        return condition | pc.field(field.name).is_null() if len(present) < len(values) else condition
+        if len(present) < len(values):
+            return condition | pc.field(field.name).is_null()
+        return condition
 
     def is_one_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return `field IN (values)`; false instead of null."""
@@ -192,12 +204,16 @@ class Columns:
         numbers = [literal.as_py() for literal in literals]
         zeros = [0.0, -0.0] if 0.0 in numbers else []  # strings that are equal to Arrow, and have other bytes
         condition = column.isin(pa.array([*numbers, *zeros], kind))
-        return condition | pc.is_nan(column) if any(map(math.isnan, numbers)) else condition
+        if any(map(math.isnan, numbers)):
+            return condition | pc.is_nan(column)
+        return condition
 
     def is_none_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return `field NOT IN (values)`; false instead of null."""
         condition = self.is_one_of(field, values)
-        return never() if any(value is None for value in values) else ~condition & pc.field(field.name).is_valid()
+        if any(value is None for value in values):
+            return never()
+        return ~condition & pc.field(field.name).is_valid()
 
     def literal(self, field: pa.Field, value: object) -> pa.Scalar:
         """Return a value converted to the type of the column."""
@@ -274,9 +290,14 @@ def _time_text(text: str, kind: pa.DataType) -> str:
         return text.removesuffix(_MIDNIGHT)
     if pa.types.is_timestamp(kind):
         text = text.replace("T", " ", 1)
-        text = f"{text[:-1]}+00:00" if text.endswith("Z") else text
-        return text if ":" in text else f"{text}{_MIDNIGHT}"
-    return text.lower() if pa.types.is_boolean(kind) else text
+        if text.endswith("Z"):
+            text = f"{text[:-1]}+00:00"
+        if ":" in text:
+            return text
+        return f"{text}{_MIDNIGHT}"
+    if pa.types.is_boolean(kind):
+        return text.lower()
+    return text
 
 
 def _compared(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expression:

@@ -98,7 +98,9 @@ def predicate(
 
 
 def _as_list(values: object) -> list[Any]:
-    return list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
+    if isinstance(values, list | tuple | set | frozenset | range):
+        return list(values)
+    return [values]
 
 
 def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
@@ -170,13 +172,17 @@ class _Parser(Cursor):
         conditions = [self._both(negated=negated)]
         while self._take("OR"):
             conditions.append(self._both(negated=negated))
-        return _all(conditions) if negated else _any(conditions)
+        if negated:
+            return _all(conditions)
+        return _any(conditions)
 
     def _both(self, *, negated: bool) -> pc.Expression:
         conditions = [self._negated(negated=negated)]
         while self._take("AND"):
             conditions.append(self._negated(negated=negated))
-        return _any(conditions) if negated else _all(conditions)
+        if negated:
+            return _any(conditions)
+        return _all(conditions)
 
     def _negated(self, *, negated: bool) -> pc.Expression:
         while self._take("NOT"):
@@ -279,7 +285,9 @@ class _Parser(Cursor):
             return _CONSTANTS[token.word]
         text = f"-{token.text}" if negative else token.text  # unary minus of Python rounds Decimals
         try:
-            return int(text) if token.text.isdigit() else Decimal(text)
+            if token.text.isdigit():
+                return int(text)
+            return Decimal(text)
         except (ValueError, ArithmeticError):
             raise ConfigError(f"{self._argument}: {text[:20]} is too long, or too large, for a number") from None
 

@@ -62,7 +62,9 @@ def _check_is_plain(message: memoryview) -> None:
         body = _METADATA + metadata_bytes
         top += _METADATA
         end, _, version, kind, header, length = _FIELDS.unpack_from(message, top - _BACK.unpack_from(message, top)[0])
-        body_bytes = _LENGTH.unpack_from(message, top + length)[0] if length and end > _LAST else 0
+        body_bytes = 0
+        if length and end > _LAST:
+            body_bytes = _LENGTH.unpack_from(message, top + length)[0]
         is_of_rows = version and kind and message[top + version] == _VERSION and message[top + kind] == _ROWS
         if mark != _MARK or not is_of_rows or body + body_bytes != len(message):
             raise pa.ArrowInvalid(f"{len(message)} bytes that are not a message of rows, or have another version")

@@ -152,12 +152,20 @@ class _Settling(Cursor):
     def _literal(self, kind: str) -> _Moment:
         text = TimeText(self._quoted("a text, such as '2024-12-31'"), kind)
         is_clock = kind == "TIMESTAMP" and not _OFFSET.search(text.text)
+        if kind == "DATE":
+            type_: pa.DataType = pa.date32()
+        elif is_clock:
+            type_ = _CLOCK
+        else:
+            type_ = _INSTANT
         try:
-            scalar = typed(text, pa.date32() if kind == "DATE" else _CLOCK if is_clock else _INSTANT, UTC)
+            scalar = typed(text, type_, UTC)
         except (ValueError, pa.ArrowException) as error:
             raise ConfigError(f"{self._argument}: {text!r}: {error}") from error
         checked = self._checked(kind, scalar.value)
-        return _Moment(kind, self._shown(checked.value)) if is_clock else checked
+        if is_clock:
+            return _Moment(kind, self._shown(checked.value))
+        return checked
 
     def _moved(self, moment: _Moment, sign: int) -> _Moment:
         """Return a moment plus the following interval, as in Spark: days and months are added to the local time."""
@@ -196,7 +204,9 @@ class _Settling(Cursor):
     @staticmethod
     def _unit(token: Token) -> str:
         unit = token.word.removesuffix("S")
-        return unit if unit in _US or unit in _MONTHS else ""
+        if unit in _US or unit in _MONTHS:
+            return unit
+        return ""
 
     def _date(self, moment: _Moment) -> _Moment:
         if moment.kind == "DATE":
@@ -204,7 +214,9 @@ class _Settling(Cursor):
         return _Moment("DATE", self._clock(moment.value) // _DAY_US)
 
     def _instant(self, moment: _Moment) -> int:
-        return moment.value if moment.kind == "TIMESTAMP" else self._shown(moment.value * _DAY_US)
+        if moment.kind == "TIMESTAMP":
+            return moment.value
+        return self._shown(moment.value * _DAY_US)
 
     def _clock(self, instant: int) -> int:
         """Return the local time at an instant, both in microseconds."""
@@ -236,13 +248,17 @@ class _Settling(Cursor):
         if not negative:
             self._take("+")
         token = self._peek()
-        digits = unquoted(token.text) if token.kind == "text" else token.text
+        digits = token.text
+        if token.kind == "text":
+            digits = unquoted(token.text)
         if token.kind not in ("number", "text") or not re.fullmatch(r"-?[0-9]+", digits):
             raise self._error("a whole number")
         if len(digits) > _DIGITS_MAX:
             raise ConfigError(f"{self._argument}: {digits[:20]}: it must be a number of at most {_DIGITS_MAX} digits")
         self._next += 1
-        return -int(digits) if negative else int(digits)
+        if negative:
+            return -int(digits)
+        return int(digits)
 
     def _quoted(self, what: str) -> str:
         if self._peek().kind != "text":

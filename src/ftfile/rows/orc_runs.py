@@ -104,7 +104,9 @@ def _base(data: bytes) -> int:
     """Return a number whose first bit is its sign."""
     number = int.from_bytes(data, "big")
     sign = 1 << 8 * len(data) - 1
-    return sign - number if number & sign else number
+    if number & sign:
+        return sign - number
+    return number
 
 
 def _deltas(data: bytes, position: int) -> tuple[Numbers, int]:

@@ -174,7 +174,9 @@ def is_variant(arrow: pa.DataType) -> bool:
 
 def type_text(arrow: pa.DataType) -> str:
     """Return a type for errors, in which a VARIANT is not shown as a struct."""
-    return "variant" if is_variant(arrow) else str(arrow)
+    if is_variant(arrow):
+        return "variant"
+    return str(arrow)
 
 
 def has_variant(arrow: pa.DataType) -> bool:

@@ -43,7 +43,9 @@ _POINT_ZERO, _EMPTY = text_scalar(".0", pa.string()), text_scalar("", pa.string(
 
 def value_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of values; for a dictionary, the type of its values."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return kind
 
 
 def has_text(kind: pa.DataType) -> bool:
@@ -100,7 +102,11 @@ def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401
 def _java_text(value: np.floating[Any]) -> str:
     """Return the text of Java's `toString` since JDK 19: the shortest one that is read as the same number."""
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        if math.isnan(value):
+            return "NaN"
+        if value > 0:
+            return "Infinity"
+        return "-Infinity"
     sign = "-" if np.signbit(value) else ""
     mantissa, _, power = np.format_float_scientific(abs(value), trim="-").partition("e")
     if len(mantissa) == 1:
@@ -150,7 +156,9 @@ def offset_text(offset_us: int) -> str:
     """Return an offset from UTC, such as `+01:00`."""
     minutes, seconds = divmod(abs(offset_us) // 1_000_000, 60)
     text = f"{'-' if offset_us < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
-    return f"{text}:{seconds:02}" if seconds else text
+    if seconds:
+        return f"{text}:{seconds:02}"
+    return text
 
 
 def _offset_us(text: str) -> int:
@@ -215,7 +223,9 @@ _PADDING = 0xFF  # invalid in UTF-8; padding after `Z` among offsets such as `+0
 def check_range(array: pa.Array) -> None:
     """Raise `ValueError` for dates and timestamps whose year has more than four digits."""
     bounds = pc.min_max(array)
-    factor = 1 if pa.types.is_date(array.type) else _DAY_US
+    factor = _DAY_US
+    if pa.types.is_date(array.type):
+        factor = 1
     for bound, low in ((bounds["min"], True), (bounds["max"], False)):
         value = bound.value
         if value is not None and (value < _FIRST_DAY * factor if low else value >= (_LAST_DAY + 1) * factor):
@@ -284,7 +294,10 @@ class TimePattern:
         date = f"{place.get('y', '1970')}-{place.get('M', '01')}-{place.get('d', '01')}"
         clock = f"{place.get('H', '00')}:{place.get('m', '00')}:{place.get('s', '00')}.{place.get('S', '0')}"
         is_date = pa.types.is_date(target)
-        iso = date if is_date else f"{date}T{clock}{place.get('X', '')}"
+        if is_date:
+            iso = date
+        else:
+            iso = f"{date}T{clock}{place.get('X', '')}"
         text = pc.replace_substring_regex(strings, f"^{regex}$", iso)
         if is_date or target.tz is None or "X" in place:
             return pc.cast(text, target)

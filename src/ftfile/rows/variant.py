@@ -207,7 +207,9 @@ def _keys(metadata: bytes) -> list[str]:
 
 def _quoted(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
-    return _ESCAPE.sub(_as_in_java, quoted) if "\\u00" in quoted else quoted
+    if "\\u00" in quoted:
+        return _ESCAPE.sub(_as_in_java, quoted)
+    return quoted
 
 
 def _as_in_java(escape: re.Match[str]) -> str:
@@ -224,12 +226,16 @@ def _decimal_text(unscaled: int, scale: int, digits_max: int) -> str:
     whole = digits[: len(digits) - scale]
     fraction = digits[len(digits) - scale :]
     sign = "-" if unscaled < 0 else ""
-    return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
+    if fraction:
+        return f"{sign}{whole}.{fraction}"
+    return f"{sign}{whole}"
 
 
 def _float_text(value: float, kind: pa.DataType) -> str:
     text = _text(abs(value) if value == 0 else value, kind)  # -0.0 would be read as the DECIMAL 0.0
-    return text if text[-1].isdigit() else f'"{text}"'
+    if text[-1].isdigit():
+        return text
+    return f'"{text}"'
 
 
 def _offset_us(instant_us: int, time_zone: str) -> int:
@@ -241,7 +247,9 @@ def _offset_us(instant_us: int, time_zone: str) -> int:
     clock_us: int = clocks_of(instants, time_zone)[0].value
     # Before standard time, offsets had seconds, which `+01:00` cannot contain.
     offset_us = abs(clock_us - instant_us) // _MINUTE_US * _MINUTE_US
-    return offset_us if clock_us >= instant_us else -offset_us
+    if clock_us >= instant_us:
+        return offset_us
+    return -offset_us
 
 
 def _clock_text(clock_us: int) -> str:

@@ -113,7 +113,9 @@ def _offsets_of_clocks(clocks_us: NDArray[np.int64], zone: str, twice: str) -> N
     def offset(clock: dt.datetime) -> int:
         local = clock.replace(tzinfo=info)
         before, after = _micros(local.utcoffset()), _micros(local.replace(fold=1).utcoffset())
-        return before if twice == "earliest" else min(before, after)
+        if twice == "earliest":
+            return before
+        return min(before, after)
 
     return _by_quarters(clocks_us, offset)
 

@@ -194,7 +194,9 @@ def place_of(execution: Any, query_id: str) -> WrittenPlace | None:  # noqa: ANN
     exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
     export_to = parse_options(exports, "write")["exportTo"]
     code = tuple(options[name] for name in _CODE if name in options)
-    return WrittenPlace(query_id, sink, place, export_to, code) if place["path"] is not None else None
+    if place["path"] is not None:
+        return WrittenPlace(query_id, sink, place, export_to, code)
+    return None
 
 
 def _is_continuous(execution: Any) -> bool:  # noqa: ANN401 - of the JVM

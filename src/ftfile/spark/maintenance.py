@@ -123,7 +123,10 @@ class _Shares(Shipped):
 
     def _result(self, number: int) -> bytes:
         fs, context = self._place.open(), TaskContext.get()
-        attempt = 0 if context is None else context.attemptNumber()
+        if context is None:
+            attempt = 0
+        else:
+            attempt = context.attemptNumber()
         task = TaskIdentity(JobIdentity(self._job_id), number, attempt)
         return _packed(fs, self._work.do(fs, task, _unpacked(fs, self._shares[number])))
 
@@ -197,11 +200,15 @@ def compact(  # noqa: PLR0913 - all by name
     of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
     with _maintaining("compact", spark, path, access) as (log, author, workers):
         is_store, progress = store_of(log.refresh()) is not None, access.get("progress")
-        refused = of_files if is_store else {"full": full or None, "merge": merge}
+        if is_store:
+            refused = of_files
+        else:
+            refused = {"full": full or None, "merge": merge}
         _check_no_others(workers.place.path, refused, is_store=is_store)
         if is_store:
             return CompactionRounds(log, author, workers, code_of(merge), progress).compact(full=full)
-        target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
+        if target_bytes is None:
+            target_bytes = TARGET_BYTES
         choice = SmallFiles(where, target_bytes, log.clock, commit_every)
         return rewrite(log, author, workers, choice, progress=progress)
 
@@ -340,7 +347,10 @@ def _maintaining(
     with operating(operation, url, access) as (log, author):
         check_shared(log.fs, url)
         executor_settings = tuple(settings_for_others(url, access.settings).items())
-        marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
+        if operation == "verify":
+            marker = read_marker(log.fs)
+        else:
+            marker = write_marker(log.fs)
         place = Place(url, access.key_provider, executor_settings, marker)
         yield log, author, SparkTasks(author.job_id, at_once, spark, place)
 

@@ -210,7 +210,10 @@ class _Loading:
             some = len(ways.rest) < len(self.snapshot.adds)
             is_sealed = keys_of(self.directory.file_system) is not None
             frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
-        rows = functools.reduce(lambda one, other: one.union(other), frames) if frames else self._no_rows()
+        if frames:
+            rows = functools.reduce(lambda one, other: one.union(other), frames)
+        else:
+            rows = self._no_rows()
         return LoadPlan(self.directory.path, self.snapshot.version, rows, spark_files, ways.reasons)
 
     def _ways(self) -> Ways:
@@ -219,7 +222,9 @@ class _Loading:
             return Ways([], adds, Counter({"Spark Connect": len(adds)} if adds else {}))
         head = self.directory.snapshot()
         is_newest = head.version == self.snapshot.version
-        live = self.snapshot.adds if is_newest else head.adds
+        live = head.adds
+        if is_newest:
+            live = self.snapshot.adds
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
         adds = possible_adds(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
         return plan_groups(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
@@ -251,7 +256,9 @@ class _Loading:
             except Exception as error:
                 return f"Spark cannot compare them with the store: {_first_line(error)}"
         columns = self._columns(group)
-        return frame if columns is None else frame.select(*columns)
+        if columns is None:
+            return frame
+        return frame.select(*columns)
 
     def _time_unit_ms(self, group: NativeGroup) -> int | str:
         """Return the unit in ms in which Spark and ftfile see equal modification times of parts; 0 if none.
@@ -273,7 +280,9 @@ class _Loading:
             return "Spark's file systems have other files"
         if changed_ms == info.modified_ms and changed_ms % 1000:
             return 1
-        return 1000 if changed_ms // 1000 == info.modified_ms // 1000 else 0
+        if changed_ms // 1000 == info.modified_ms // 1000:
+            return 1000
+        return 0
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns, computed from the columns of a group; None if they are the same."""
@@ -346,7 +355,9 @@ def _first_line(error: Exception) -> str:
 def hadoop_url(directory: str, path: str) -> str:
     """Return the encoded Hadoop URL of a file in a directory; `directory` is a canonical URL."""
     parsed = parse(directory)
-    scheme = "s3a" if parsed.scheme == "s3" else parsed.scheme
+    scheme = parsed.scheme
+    if parsed.scheme == "s3":
+        scheme = "s3a"
     return f"{scheme}://{parsed.authority}{quote(posixpath.join(parsed.path, path))}"
 
 

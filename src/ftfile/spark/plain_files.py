@@ -57,7 +57,9 @@ def compares_as_texts(spark: SparkSession) -> bool:
 
 def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
     """Return a condition in which literals replace the current time in the session's zone, if ftfile can parse it."""
-    zone = spark.conf.get("spark.sql.session.timeZone") if isinstance(where, str) else None
+    zone = None
+    if isinstance(where, str):
+        zone = spark.conf.get("spark.sql.session.timeZone")
     if zone is None or not is_zone(zone):
         return where
     try:
@@ -90,10 +92,15 @@ def _condition(name: str, values: object) -> Column:
     column = F.col(quoted_name(name))
     if isinstance(values, range) and values.step == 1:
         return (column >= values.start) & (column < values.stop)
-    several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
+    if isinstance(values, list | tuple | set | frozenset | range):
+        several = list(values)
+    else:
+        several = [values]
     values_present = [value for value in several if value is not None]
     condition = column.isin(values_present)
-    return condition if len(values_present) == len(several) else condition | column.isNull()
+    if len(values_present) == len(several):
+        return condition
+    return condition | column.isNull()
 
 
 def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:

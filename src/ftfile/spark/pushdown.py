@@ -63,7 +63,9 @@ def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.
     """
     fields = {field.name.lower(): field for field in schema if _is_compared(field.type)}
     conditions = [pushed for pushed in (_expression(pushed, fields) for pushed in filters) if pushed is not None]
-    return functools.reduce(operator.and_, conditions[:_FILTERS_MAX]) if conditions else None
+    if conditions:
+        return functools.reduce(operator.and_, conditions[:_FILTERS_MAX])
+    return None
 
 
 def _is_compared(kind: pa.DataType) -> bool:
@@ -74,9 +76,13 @@ def _is_compared(kind: pa.DataType) -> bool:
 def _expression(pushed: datasource.Filter, fields: Mapping[str, pa.Field]) -> pc.Expression | None:
     if type(pushed).__name__ == "Not":
         inner = _expression(getattr(pushed, "child"), fields)  # noqa: B009 - 4.0 has no such class
-        return None if inner is None else ~inner
+        if inner is None:
+            return None
+        return ~inner
     attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
-    field = fields.get(attribute[0].lower()) if len(attribute) == 1 else None
+    field = None
+    if len(attribute) == 1:
+        field = fields.get(attribute[0].lower())
     if field is not None:
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
             return _compared(type(pushed).__name__, field, getattr(pushed, "value", None))

@@ -211,4 +211,6 @@ def _refused_files(progress: Any) -> int | None:  # noqa: ANN401 - of any versio
         with contextlib.suppress(TypeError, ValueError):  # no offset, or any text from another source
             report = json.loads(source.latestOffset)
             counts += [int(report["refused"])] if isinstance(report, dict) and "refused" in report else []
-    return sum(counts) if counts else None
+    if counts:
+        return sum(counts)
+    return None

@@ -79,7 +79,10 @@ class FtFileReader(Shipped, DataSourceReader):
     def __init__(self, directory: Directory, version: int | None, parsed: ParsedOptions, schema: StructType) -> None:
         storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
         self._place = Place(directory.path, parsed["keyProvider"], storage, read_marker(directory.file_system))
-        self._version = directory.version() if version is None else version
+        if version is None:
+            self._version = directory.version()
+        else:
+            self._version = version
         self._is_old = version is not None
         self._at_least_version: int | None = parsed["atLeastVersion"]
         self._task_bytes: int = parsed["maxPartitionBytes"]
@@ -91,7 +94,10 @@ class FtFileReader(Shipped, DataSourceReader):
         directory = Directory(place.path, Access(place.key_provider, dict(place.storage), self._at_least_version))
         snapshot = directory.snapshot(self._version)
         schema = snapshot.schema
-        recorded = pa.schema([]) if schema is None else recorded_schema(snapshot.definitions[schema])
+        if schema is None:
+            recorded = pa.schema([])
+        else:
+            recorded = recorded_schema(snapshot.definitions[schema])
         adds, row_filter = self._chosen(snapshot, recorded)
         shares = pack(adds, snapshot.definitions, self._task_bytes, cores())
         return [_Files(share, row_filter) for share in shares] or [_Files(Share((), {}))]

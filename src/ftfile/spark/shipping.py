@@ -234,9 +234,10 @@ def _opener() -> Callable[..., Any]:
             is_foreign = package != "ftfile" and package in {
                 name.partition(":")[0].partition(".")[0] for name in fields
             }
-            missing = (
-                f"{package!r}, whose code the driver uses" if is_foreign else f"the ftfile {version} of the driver"
-            )
+            if is_foreign:
+                missing = f"{package!r}, whose code the driver uses"
+            else:
+                missing = f"the ftfile {version} of the driver"
             raise ImportError(
                 f"{here}, the Python of an executor, cannot load {missing}: {error}. Install it there with what it "
                 "needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the application"

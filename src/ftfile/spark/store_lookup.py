@@ -76,7 +76,10 @@ def open_on_driver(
     """
     keys, least = access.key_provider, access.at_least_version
     check_shared(open_filesystem(path, SYSTEM, access.settings), path)
-    number, time = (version, None) if version is None or isinstance(version, int) else (None, version)
+    if version is None or isinstance(version, int):
+        number, time = (version, None)
+    else:
+        number, time = (None, version)
     reader = open_store(path, version=number, timestamp=time, merge=merge, **access._asdict())
     executor_settings = tuple(settings_for_others(reader.path, access.settings).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, keys, access.settings.items()))

@@ -87,9 +87,14 @@ class FtKvReader(Shipped, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the share of each task."""
         reader = reader_here(self._place)
-        selection = select(self._conditions, reader.definition) if self._conditions else EVERYTHING
+        selection = EVERYTHING
+        if self._conditions:
+            selection = select(self._conditions, reader.definition)
         if selection.keys is not None:
-            partitions = [_StorePartition(keys=selection.keys)] if selection.keys.num_rows else []
+            if selection.keys.num_rows:
+                partitions = [_StorePartition(keys=selection.keys)]
+            else:
+                partitions = []
         else:
             partitions = [_StorePartition(shares) for shares in shares_of(reader.runs(), selection)]
         return partitions or [_StorePartition()]
@@ -164,20 +169,26 @@ class _PushingReader(FtKvReader):
     ) -> Condition | None:
         """Return the condition of a filter on a key column; None for other filters."""
         is_negated = isinstance(pushed, datasource.Not)
-        pushed = getattr(pushed, "child", pushed) if is_negated else pushed
+        if is_negated:
+            pushed = getattr(pushed, "child", pushed)
         name = keys.get(".".join(getattr(pushed, "attribute", ())).lower())
         if name is None:
             return None
         if is_negated:
             # Spark pushes `column = false` in this form.
             is_true = isinstance(pushed, datasource.EqualTo) and pushed.value is True
-            return condition_of(definition, name, "in", [False]) if is_true else None
+            if is_true:
+                return condition_of(definition, name, "in", [False])
+            return None
         if isinstance(pushed, datasource.IsNotNull):
             return Condition(name)
         comparison = _COMPARISONS.get(type(pushed).__name__)
         if comparison is None:
             return None
-        values = pushed.value if isinstance(pushed, datasource.In) else (getattr(pushed, "value", None),)
+        if isinstance(pushed, datasource.In):
+            values = pushed.value
+        else:
+            values = (getattr(pushed, "value", None),)
         return condition_of(definition, name, comparison, values)
 
 
@@ -189,7 +200,10 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
     if parsed["versionAsOf"] is not None and parsed["timestampAsOf"] is not None:
         raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
     access = Access(parsed["keyProvider"], parsed.prefixed("storage"), parsed["atLeastVersion"])
-    version = parsed["versionAsOf"] if parsed["timestampAsOf"] is None else parsed["timestampAsOf"]
+    if parsed["timestampAsOf"] is None:
+        version = parsed["versionAsOf"]
+    else:
+        version = parsed["timestampAsOf"]
     cache_bytes = parsed["cacheBytes"]
     reader, place = open_on_driver(parsed["path"], access, parsed["merge"], version, cache_bytes=cache_bytes)
     return reader, place, parsed["filterPushdown"]

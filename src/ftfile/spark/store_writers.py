@@ -33,7 +33,10 @@ class FtKvBatchWriter(BatchWriter[StoreConfig]):
 
 def _store_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> StoreConfig:
     raw = absolute_options(options)
-    recorded = None if overwrite else recorded_definition(raw, SYSTEM)
+    if overwrite:
+        recorded = None
+    else:
+        recorded = recorded_definition(raw, SYSTEM)
     config = StoreConfig.from_options(raw, schema.json(), overwrite=overwrite, stream=stream, recorded=recorded)
     check_shared(config.log(SYSTEM).fs, config.path)
     return config

@@ -100,7 +100,9 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401 - Spark 4.0 and 4.1 do not have the class
         """Return any limit if the options have limits. Spark passes it back, and the options are applied."""
-        return ReadMaxRows(1) if self._config.settings.has_limits else ReadAllAvailable()
+        if self._config.settings.has_limits:
+            return ReadMaxRows(1)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only the rows that exist now."""

@@ -165,7 +165,9 @@ def _session_checkpoint(context: TaskContext) -> str | None:
     """
     location = context.getLocalProperty(_CHECKPOINT_LOCATION)
     name, _, rest = (context.getLocalProperty("spark.job.description") or "").partition("\nid = ")
-    return f"{location.rstrip('/')}/{name}" if location and name and rest else None
+    if location and name and rest:
+        return f"{location.rstrip('/')}/{name}"
+    return None
 
 
 def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
@@ -175,7 +177,9 @@ def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None
             writer = message.task.identity.writer
             (checkpoint,) = absolute_options({"checkpointLocation": message.session.checkpoint}).values()
             query_id = read_query_id(checkpoint, SYSTEM)
-            return checkpoint if isinstance(writer, StreamIdentity) and query_id == writer.query_id else None
+            if isinstance(writer, StreamIdentity) and query_id == writer.query_id:
+                return checkpoint
+            return None
     return None
 
 

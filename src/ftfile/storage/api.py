@@ -141,7 +141,9 @@ class RangeFile(InputFile):
         if self._read is None:
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         length = min(length, self.size_bytes - offset)
-        return self._read(offset, length) if length > 0 else b""
+        if length > 0:
+            return self._read(offset, length)
+        return b""
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -263,7 +265,10 @@ class FileSystem(ABC):
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
         """Return the content of a file; of one longer than `bytes_max`, the first `bytes_max` + 1 bytes."""
         with self.open(path) as file:
-            length = file.size_bytes if bytes_max is None else min(file.size_bytes, bytes_max + 1)
+            if bytes_max is None:
+                length = file.size_bytes
+            else:
+                length = min(file.size_bytes, bytes_max + 1)
             return file.read_at(0, length)
 
     def exists(self, path: str) -> bool:

@@ -104,7 +104,10 @@ class _Cuttable:
             return super().getresponse(*args, **more)  # type: ignore[misc]
         used = self.sock
         # Older versions of the library only set the timeout of the socket.
-        self.timeout = line.silence_s if line.first_word_s is None else line.first_word_s
+        if line.first_word_s is None:
+            self.timeout = line.silence_s
+        else:
+            self.timeout = line.first_word_s
         used.settimeout(self.timeout)
         answer = super().getresponse(*args, **more)  # type: ignore[misc]
         # A response without content has closed the connection.
@@ -185,8 +188,12 @@ def endpoint_fault(url: str, bundle: str) -> str | None:
     """Return the fault of an endpoint that never answered, with its remedy, or None; see `tls_fault`."""
     if speaks_tls(url):
         return "the server speaks TLS at this port: write https://"
-    error = _handshake_error(url, ssl.create_default_context()) if url.startswith("https://") else None
-    return None if error is None else tls_fault(error, bundle)
+    error = None
+    if url.startswith("https://"):
+        error = _handshake_error(url, ssl.create_default_context())
+    if error is None:
+        return None
+    return tls_fault(error, bundle)
 
 
 def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:

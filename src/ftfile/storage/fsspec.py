@@ -196,9 +196,13 @@ class Probe:
         return join(self._directory, name)
 
     def _lacks(self, what: str, error: StorageError | None = None, *, is_unclear: bool = False) -> Unsupported:
-        reason = f" ({error.detail})" if error is not None else ""
+        reason = ""
+        if error is not None:
+            reason = f" ({error.detail})"
         client = self._clients[0]
-        kind = _UnclearProbeError if is_unclear else Unsupported
+        kind = Unsupported
+        if is_unclear:
+            kind = _UnclearProbeError
         detail = (
             f"{client.implementation} of {client.where} {what}{reason}; commits are not safe on this store: {_INSTEAD}"
         )
@@ -287,7 +291,9 @@ class FsspecFileSystem(FileSystem):
         return RangeFile(path, size_bytes, functools.partial(self.client.read, "read_at", path))
 
     def stat(self, path: str) -> FileInfo:
-        return self.client.info("stat", path) if path else FileInfo("", 0, 0, is_directory=True)
+        if path:
+            return self.client.info("stat", path)
+        return FileInfo("", 0, 0, is_directory=True)
 
     def list(self, path: str) -> list[FileInfo]:
         children = self.client.children("list", path)

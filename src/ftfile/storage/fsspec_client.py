@@ -65,7 +65,10 @@ class FsspecSettings:
         """Read the settings of a location; raises `ConfigError`, also for a secret in plain text."""
         texts = dict(location.settings)
         name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
-        timeout_text = {TIMEOUT: texts.pop(name)} if name else {}
+        if name:
+            timeout_text = {TIMEOUT: texts.pop(name)}
+        else:
+            timeout_text = {}
         variables: list[str] = []
         for name, text in texts.items():
             _check_no_secrets(name, name, value := _parsed(text))
@@ -98,7 +101,10 @@ def _check_no_secrets(option: str, name: str, value: object) -> None:
         for inner in value:
             _check_no_secrets(option, name, inner)
     elif _is_secret(name, value):
-        inside = "" if option == name else f" (in it, {name})"
+        if option == name:
+            inside = ""
+        else:
+            inside = f" (in it, {name})"
         raise ConfigError(
             f"storage.{option}{inside}: explain() and logs show options, so do not put secrets in them. Write "
             f"{_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, or "
@@ -217,7 +223,9 @@ class FsspecClient:
         fault = fault_of(path, FORBIDDEN, blank_ends=False)
         if fault is not None:
             raise Unsupported(operation, path, f"it {fault}")
-        return f"{self._root}/{path}" if path else self._root
+        if path:
+            return f"{self._root}/{path}"
+        return self._root
 
     def call(self, operation: str, path: str, do: Callable[[Any, str], Result], *, is_upload: bool = False) -> Result:
         """Call `do` with the file system and its name of a path; `is_upload`: only the last call creates the file."""
@@ -236,12 +244,16 @@ class FsspecClient:
         if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
             faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)
             fault = next((endpoint_error for endpoint_error in faults if endpoint_error is not None), None)
-        return translated if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
+        if fault is None:
+            return translated
+        return WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
     def _shown(self, error: Exception) -> Exception | None:
         """Return the cause to show; None if the error, or an error that caused it, contains a secret."""
         texts = [str(cause) for cause in causes_of(error)]
-        return error if all(hidden(text, self._secrets) == text for text in texts) else None
+        if all(hidden(text, self._secrets) == text for text in texts):
+            return error
+        return None
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a path."""
@@ -266,7 +278,9 @@ class FsspecClient:
         end = offset + length
         starts = range(offset, end, READ_BYTES)
         pieces = [self._piece(operation, path, start, min(start + READ_BYTES, end)) for start in starts]
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
 
     def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
         content = bytes(self.call(operation, path, lambda store, name: store.cat_file(name, start=start, end=end)))
@@ -379,7 +393,9 @@ def remote_error(
     if kind is None and operation not in READING:
         kind, advice = OutcomeUnknown, "the operation may have taken effect"
     if kind is None:
-        kind = StorageError if isinstance(error, _MISTAKES) else Unavailable
+        kind = Unavailable
+        if isinstance(error, _MISTAKES):
+            kind = StorageError
         advice = "the implementation failed"
     shown = (str(error) if text is None else text).strip()
     return kind(operation, path, f"{type(error).__name__} below {where}: {shown or 'no text'}: {advice}")

@@ -87,7 +87,10 @@ class LocalFileSystem(FileSystem):
         if not root.startswith("/"):
             raise ConfigError(f"the local path {root!r} is relative; give the absolute path")
         self.root = os.path.normpath("/" + root.lstrip("/"))
-        self._prefix = self.root if self.root == "/" else self.root + "/"
+        if self.root == "/":
+            self._prefix = self.root
+        else:
+            self._prefix = self.root + "/"
         self.context = context
         self._file_mode = file_mode
         self._directory_mode = directory_mode

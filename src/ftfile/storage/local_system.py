@@ -66,7 +66,9 @@ class Name(NamedTuple):
     @property
     def no_follow(self) -> int:
         """Return the flag that makes `os.open` refuse a link."""
-        return 0 if self.follow else os.O_NOFOLLOW
+        if self.follow:
+            return 0
+        return os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
@@ -129,7 +131,9 @@ def open_file(operation: str, path: str, root: str, name: Name, flags: int, mode
 def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:
     """Return the `FileInfo` of the status of a path."""
     is_directory = stat.S_ISDIR(status.st_mode)
-    size_bytes = 0 if is_directory else status.st_size
+    size_bytes = status.st_size
+    if is_directory:
+        size_bytes = 0
     identity = f"{status.st_dev}:{status.st_ino}"
     return FileInfo._make((path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link))
 
@@ -316,12 +320,17 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
     kind, advice = _MEANINGS.get(error.errno or 0, (None, ""))
     if kind is None:
         # EIO, ESTALE, ETIMEDOUT …: a read changed nothing; a change may have happened.
-        kind = Unavailable if operation in READING else OutcomeUnknown
+        kind = OutcomeUnknown
+        if operation in READING:
+            kind = Unavailable
         advice = "the device or server of {root} failed; see the kernel log and check it"
     if link := _dangling_link(error, root):
         detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which does not exist"
         return NotADirectory(operation, path, f"{detail}: create that directory, or correct the link")
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno:
+        reason = os.strerror(error.errno)
+    else:
+        reason = str(error)
     return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
 
 

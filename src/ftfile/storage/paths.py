@@ -58,7 +58,9 @@ def _invalid(path: str) -> str | None:
 
 def shape_fault(path: str) -> str | None:
     """Return why a path is not the name of a file below the root, as in "it …", or None."""
-    return "has an empty part, '.', '..' or NUL; replace it" if _MALFORMED.search(path) else None
+    if _MALFORMED.search(path):
+        return "has an empty part, '.', '..' or NUL; replace it"
+    return None
 
 
 def fault_of(
@@ -89,7 +91,9 @@ def room_below(prefix: str, bytes_max: int) -> int:
 
 def join(directory: str, name: str) -> str:
     """Return the path of `name` inside `directory`; either can be the root."""
-    return f"{directory}/{name}" if directory and name else directory or name
+    if directory and name:
+        return f"{directory}/{name}"
+    return directory or name
 
 
 def parent_of(path: str) -> str:
@@ -131,7 +135,9 @@ class Location(Url):
         unknown = sorted(name for name in self.settings if name.lower() not in spelling)
         if unknown:
             names = ", ".join(f"storage.{name}" for name in unknown)
-            has = f"its settings are {', '.join(accepted)}" if accepted else "it has no settings"
+            has = "it has no settings"
+            if accepted:
+                has = f"its settings are {', '.join(accepted)}"
             raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
         values = {spelling[name.lower()]: text for name, text in self.settings.items()}
         return {name: text for name, text in self.optional_settings.items() if name in accepted} | values

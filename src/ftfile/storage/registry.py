@@ -99,7 +99,9 @@ class WrapperFileSystem(FileSystem):
 
     def watch(self) -> Watch | None:
         inner = self.inner.watch()
-        return None if inner is None else WrapperWatch(inner, self)
+        if inner is None:
+            return None
+        return WrapperWatch(inner, self)
 
     def rename(self, source: str, target: str) -> None:
         call = partial(self.inner.rename, self.inner_path(source), self.inner_path(target))
@@ -185,7 +187,9 @@ class RetryingFileSystem(WrapperFileSystem):
     def __init__(self, inner: FileSystem, context: Context) -> None:
         super().__init__(inner)
         self.context = context
-        attempts = 1 if inner.capabilities.retries_internally else 5
+        attempts = 5
+        if inner.capabilities.retries_internally:
+            attempts = 1
         self._policy = context.retry or RetryPolicy(attempts)
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
@@ -193,7 +197,9 @@ class RetryingFileSystem(WrapperFileSystem):
         clock = self.context.clock
         began_s = clock.monotonic_s()
         try:
-            return call_with_retries(call, self._policy, clock) if operation in REPEATABLE else call()
+            if operation in REPEATABLE:
+                return call_with_retries(call, self._policy, clock)
+            return call()
         except Unavailable as error:
             error.waited_s = clock.monotonic_s() - began_s
             raise
@@ -280,7 +286,9 @@ def _by_fsspec(scheme: str) -> str | None:
     import fsspec  # noqa: PLC0415 - for foreign schemes alone
 
     is_known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
-    return "ftfile.storage.fsspec:open_location" if is_known else None
+    if is_known:
+        return "ftfile.storage.fsspec:open_location"
+    return None
 
 
 def _open(location: Location, url: str) -> FileSystem:

@@ -128,7 +128,12 @@ def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark:
             batches = report.committed.setdefault(author.query_id, [])
             require(author.batch_id not in batches, "I2", "version {} repeats {}", record.version, author)
             start = record.lineage_start
-            expected = start if start is not None else batches[-1] + 1 if batches else None
+            if start is not None:
+                expected = start
+            elif batches:
+                expected = batches[-1] + 1
+            else:
+                expected = None
             # If older records are not kept, the previous batch of the query is unknown.
             follows = author.batch_id == expected or (expected is None and log.start > 0)
             require(follows, "I4", "{} follows {} with start {}", author, batches[-1:], start)
@@ -179,16 +184,19 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str, for
 def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
     """Return the rows of an add. If it has filters, `skip_rows` rows at the start can belong to another part."""
     rows = rows_of(content)
-    return itertools.islice(rows, add.skip_rows, None) if add.filters else rows
+    if add.filters:
+        return itertools.islice(rows, add.skip_rows, None)
+    return rows
 
 
 def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
     if not add.filters:
         return content
     is_letters = (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")
-    identity = (
-        identity_of_letters(fs, add.path) if is_letters else layout.storage_identity(add.kind, add.path, add.offset)
-    )
+    if is_letters:
+        identity = identity_of_letters(fs, add.path)
+    else:
+        identity = layout.storage_identity(add.kind, add.path, add.offset)
     return decoded_piece(content, Chain.for_reading(add.filters, keys_of(fs)), identity, add.path)
 
 
@@ -217,7 +225,9 @@ def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
         if may_be_gone:
             return None
         raise InvariantViolation("I5", str(error)) from error
-    content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
+    content = whole
+    if add.kind == "segment":
+        content = whole[add.offset :][: add.length]
     require(len(content) == add.length, "I5", "{} has {} bytes", add, len(content))
     require(matches(content, add.checksum), "I5", "{} has other bytes than were recorded", add)
     try:

@@ -170,7 +170,10 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
 
 def _own_names(add: Add) -> list[str]:
     """Return the names that belong only to this add, also after its removal."""
-    names = {f"add {add.id}"} if add.kind == "segment" else {f"add {add.id}", add.path, add.final_path or ""}
+    if add.kind == "segment":
+        names = {f"add {add.id}"}
+    else:
+        names = {f"add {add.id}", add.path, add.final_path or ""}
     return sorted(names)
 
 
@@ -181,7 +184,10 @@ def _fold(log: LogContents) -> LogState:
     else:
         oldest = min((name for name in log.checkpoints if name.version >= log.start), default=None)
         require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no checkpoint")
-        state = log.checkpoints[oldest] if oldest is not None else LogState()
+        if oldest is not None:
+            state = log.checkpoints[oldest]
+        else:
+            state = LogState()
     with _broken_is("I7"):
         return after(state, *(record for record in log.records if record.version > state.version))
 
@@ -206,7 +212,10 @@ def _check_ranges(fs: FileSystem, log: LogContents) -> None:
         is_odd = info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None
         require(not is_odd, "I7", f"{info.path} stands for versions for which there is no range")
     names = list_compacted(fs)
-    adds = _forgetting({add.id: add for add in log.adds()}) if names else {}
+    if names:
+        adds = _forgetting({add.id: add for add in log.adds()})
+    else:
+        adds = {}
     for name in names:
         _check_range(fs, log, name, adds)
     if names and log.records:

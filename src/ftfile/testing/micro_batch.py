@@ -233,7 +233,10 @@ class StoreBatch(BatchQuery):
     def config(self) -> StoreConfig:
         """Return the settings."""
         options = self.all_options()
-        recorded = None if self.overwrite else recorded_definition(options, current())
+        if self.overwrite:
+            recorded = None
+        else:
+            recorded = recorded_definition(options, current())
         return StoreConfig.from_options(
             options, spark_schema(self.columns), overwrite=self.overwrite, recorded=recorded
         )

@@ -110,7 +110,9 @@ class SourceRun:
         """
         stream = self.started()
         number = len(self.offsets)
-        begin = json.loads(self.offsets[-1]) if self.offsets else START
+        begin = START
+        if self.offsets:
+            begin = json.loads(self.offsets[-1])
         if self.protocol == "4.0":
             end = stream.latest_offset(limited=not once)
         else:
@@ -147,7 +149,9 @@ class SourceRun:
         """Do nothing: a stream that reads a directory of ftfile has no state to clean up."""
 
     def _run(self, stream: Any, number: int) -> None:  # noqa: ANN401
-        start = json.loads(self.offsets[number - 1]) if number else START
+        start = START
+        if number:
+            start = json.loads(self.offsets[number - 1])
         shares = stream.shares(start, json.loads(self.offsets[number]))
         self._die("partitions asked")
         rows = [row for share in shares for row in self._read(pickle.dumps(share))]
@@ -206,7 +210,9 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     if began is None or head.log_start > 0:
         return False
     expected: set[str] = set()
-    first = began.first if isinstance(began, InLog) else None
+    first = None
+    if isinstance(began, InLog):
+        first = began.first
     if first is None:
         expected = set(take_snapshot(log, began.version).adds)
         first = began.version + 1
@@ -223,7 +229,10 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
 def _check_named(log: CommitLog, log_start: int, position: Position) -> None:
     if isinstance(position, Beginning) or position.version < 0:
         return
-    version = position.version if isinstance(position, InSnapshot) else position.version + (position.read > 0)
+    if isinstance(position, InSnapshot):
+        version = position.version
+    else:
+        version = position.version + (position.read > 0)
     record = log.read_record(version)
     if version >= log_start:
         require(record is not None and record.nonce == position.nonce, "S2", f"an offset names version {version}")

@@ -43,7 +43,9 @@ _log = get_logger(__name__)
 
 def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
     """Raise an EncodingError that describes the first row."""
-    more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
+    more = ""
+    if rows.num_rows > 1:
+        more = f" (and {rows.num_rows - 1} more of these rows)"
     raise EncodingError(
         f"{faults[0]}{more}. To continue without these records, set badRecords=deadLetter (keeps them) or "
         "badRecords=drop"
@@ -142,7 +144,10 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
         return within
     if pa.types.is_struct(array.type):
         return sum((value_sizes(field) for field in array.flatten()), np.zeros(len(array), np.int64))
-    width = 0 if pa.types.is_null(array.type) else -(-array.type.bit_width // 8)
+    if pa.types.is_null(array.type):
+        width = 0
+    else:
+        width = -(-array.type.bit_width // 8)
     return np.full(len(array), width, np.int64)
 
 
@@ -177,7 +182,7 @@ def _plain_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as v
     if isinstance(value, bytes):
         return _base64(value)
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
     if isinstance(value, date):
         return value.isoformat()
     return value if isinstance(value, bool | int | float | str) else str(value)

@@ -159,7 +159,9 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
             check_known_query(head, query_id, common.policy)
             if query_id not in head.queries and common.checkpoint is not None:
                 check_sources(config.path, common.checkpoint, query_id, log, head)
-        app_id = common.transaction.app_id if common.transaction is not None else None
+        app_id = None
+        if common.transaction is not None:
+            app_id = common.transaction.app_id
         if head.version < 0 and common.encryption is not None and common.bad_records == "deadLetter":
             log.prepare_directory()  # tasks write the directory's id into dead letters
         marker, now_ms = write_marker(log.fs), log.clock.now_ms()
@@ -199,7 +201,9 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     rows = _fingerprinted(task.batches, config.schema, fingerprint)
     # This read only saves work, because the commit decides whether the batch is new.
     reads_log = author is not None or writes.batch_writes_do_jobs
-    head = CommitLog(fs, start=plan.view).refresh() if reads_log else None
+    head = None
+    if reads_log:
+        head = CommitLog(fs, start=plan.view).refresh()
     if author is not None and head is not None and head.has(author):
         for _ in rows:
             pass
@@ -297,7 +301,10 @@ def abort_batch(
             _log.warning("%s is committed as version %d; the next commit continues to publish it", name, version)
             return
         is_stream = isinstance(writer, StreamIdentity)
-        where = "not committed" if is_stream else f"in none of the last {ABORTED_JOB_RECORDS} versions"
+        if is_stream:
+            where = "not committed"
+        else:
+            where = f"in none of the last {ABORTED_JOB_RECORDS} versions"
         _log.warning("Spark aborts %s. It is %s; %d staged files stay until vacuum deletes them", name, where, staged)
 
 
@@ -305,13 +312,20 @@ def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> A
     """Return the write's identity in the log; None if a retry cannot be identified."""
     if isinstance(writer, StreamIdentity):
         return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
-    return JobAuthor(writer.job_id, transaction) if transaction is not None else None
+    if transaction is not None:
+        return JobAuthor(writer.job_id, transaction)
+    return None
 
 
 def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *, offsets_known: bool) -> str:
     """Return the kind of fingerprint: `strong` if only the rows can prove that a batch is a replay."""
-    needs_proof = not offsets_known if isinstance(writer, StreamIdentity) else transaction is not None
-    return "strong" if needs_proof else "content"
+    if isinstance(writer, StreamIdentity):
+        needs_proof = not offsets_known
+    else:
+        needs_proof = transaction is not None
+    if needs_proof:
+        return "strong"
+    return "content"
 
 
 def _fingerprinted(
@@ -319,7 +333,10 @@ def _fingerprinted(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the non-empty batches in the recorded schema, and add them to a fingerprint."""
     for batch in filter(len, batches):
-        rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
+        if batch.schema.equals(schema):
+            rows = batch
+        else:
+            rows = _cast(batch, schema)
         fingerprint.update(rows)
         yield rows
 
@@ -348,7 +365,8 @@ def _report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> N
     version = f"version {done.version} or earlier"
     if isinstance(writer, StreamIdentity):
         last = log.refresh().queries[writer.query_id]
-        version = f"version {last.version}" if last.last_batch == writer.batch_id else version
+        if last.last_batch == writer.batch_id:
+            version = f"version {last.version}"
     _log.info("%s was already committed as %s; nothing was written", _name_of(writer), version)
 
 
@@ -363,7 +381,9 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
         if query is None or query.last_batch < writer.batch_id:
             return None
         record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
-        return query.version if record is None else record.version
+        if record is None:
+            return query.version
+        return record.version
     for version in range(head.version, max(head.version - ABORTED_JOB_RECORDS, head.log_start - 1), -1):
         record = log.read_record(version)
         if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
@@ -372,4 +392,6 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
 
 
 def _name_of(writer: WriterIdentity) -> str:
-    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"
+    if isinstance(writer, StreamIdentity):
+        return f"batch {writer.batch_number}"
+    return f"job {writer.owner}"

@@ -151,7 +151,10 @@ def _byte_sums(array: pa.Array) -> tuple[int, int, int]:
         # Bytes of null values are not content.
         return _byte_sums(array.drop_null())
     lengths = offsets[1:] - offsets[:-1]
-    values = np.frombuffer(data, np.uint8, end - first, first) if end > first else np.empty(0, np.uint8)
+    if end > first:
+        values = np.frombuffer(data, np.uint8, end - first, first)
+    else:
+        values = np.empty(0, np.uint8)
     pieces = (values[start : start + _SUMMED_BYTES] for start in range(0, len(values), _SUMMED_BYTES))
     total = sum(int(np.add.reduce(piece, dtype=np.uint32)) for piece in pieces)
     return end - first, int(np.dot(lengths, lengths)), total
@@ -259,7 +262,9 @@ def _hashed_bytes(array: pa.Array) -> Words:
 def _hashed_words(words: Words, window: Words, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Words:
     """Hash `counts` words from each start, one word of all values at a time."""
     finished = np.cumsum(np.bincount(counts, minlength=1)).tolist()
-    order = np.argsort(counts.astype(np.uint8), kind="stable") if any(finished[:-1]) else None
+    order = None
+    if any(finished[:-1]):
+        order = np.argsort(counts.astype(np.uint8), kind="stable")
     if order is not None:
         words, starts = words[order], starts[order]
     for index, done in enumerate(finished[:-1]):

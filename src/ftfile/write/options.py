@@ -119,7 +119,10 @@ def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
     """Return the user's identity of a batch write; None without `txnAppId` and `txnVersion`."""
     app_id, version = parsed["txnAppId"], parsed["txnVersion"]
     if (app_id is None) != (version is None):
-        present, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
+        if version is None:
+            present, missing = ("txnAppId", "txnVersion")
+        else:
+            present, missing = ("txnVersion", "txnAppId")
         raise ConfigError(f"{present} without {missing}: together they identify this write; set both or neither")
     if app_id == "":
         raise ConfigError("option txnAppId='': it must be a name, such as the name of the application")
@@ -182,12 +185,16 @@ class Encryption:
 
     def format_of(self, file_format: Format) -> Format:
         """Return the format of parts."""
-        return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
+        if self.kind == "parquet":
+            return file_format.encrypted(self.key_id, self.keys)
+        return file_format
 
     @property
     def around_parts(self) -> AesGcm | None:
         """Return the filter for a whole part; None if the format encrypts it."""
-        return None if self.kind == "parquet" else self.around_others
+        if self.kind == "parquet":
+            return None
+        return self.around_others
 
     @property
     def around_others(self) -> AesGcm:
@@ -206,7 +213,9 @@ def open_for_writer(
 ) -> FileSystem:
     """Open a directory for a writer with these settings. It need not exist yet. See `open_filesystem`."""
     fs = open_filesystem(url, context, dict(settings), dict(optional_settings))
-    return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)
+    if encryption is None:
+        return fs
+    return SealedFileSystem(fs, encryption.keys, encryption.key_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,16 @@ def check_schema_change(
         old_type, new_type = before[name], after[name]
         if not old_type.equals(new_type) or not reads_back(old_type, new_type):  # a struct may equal a VARIANT
             moves = name in in_paths and _moves_point(old_type, new_type)
-            changes = wider if is_wider(old_type, new_type) and not moves else changed
+            changes = changed
+            if is_wider(old_type, new_type) and not moves:
+                changes = wider
             changes.append(f"{name} was {type_text(old_type)} and is {type_text(new_type)}")
     needs_widen = policy == "fail" and bool(wider)
     if gone or changed or needs_widen:
         clauses = [*(f"{name} is missing" for name in gone), *changed, *(wider if needs_widen else ())]
-        allowed = "no change is allowed" if policy == "fail" else "columns may be added and numbers widened"
+        allowed = "columns may be added and numbers widened"
+        if policy == "fail":
+            allowed = "no change is allowed"
         has_any = has_any and not misfits_of(recorded, new, in_paths)
         raise SchemaError(
             f"the schema differs from the recorded schema, and with onSchemaChange={policy} {allowed}: "
@@ -66,7 +70,9 @@ def misfits_of(recorded: str, new: str, in_paths: Collection[str] = ()) -> list[
 
 def _moves_point(old: pa.DataType, new: pa.DataType) -> bool:
     """Return True if Spark reads old values in paths with the new scale, which moves the decimal point."""
-    scale = old.scale if pa.types.is_decimal(old) else 0
+    scale = 0
+    if pa.types.is_decimal(old):
+        scale = old.scale
     return bool(pa.types.is_decimal(new) and new.scale != scale)
 
 
@@ -96,9 +102,15 @@ def check_respelled(clauses: Sequence[str], where: str = "") -> None:
 
 
 def _advice(gone: Sequence[str], changed: Sequence[str], *, needs_widen: bool, has_any: bool) -> str:
-    settings = ["widen"] if needs_widen and not gone and not changed else []
+    if needs_widen and not gone and not changed:
+        settings = ["widen"]
+    else:
+        settings = []
     settings += ["any"] if has_any else []
-    ways = [f"set onSchemaChange={' or '.join(settings)}"] if settings else []
+    if settings:
+        ways = [f"set onSchemaChange={' or '.join(settings)}"]
+    else:
+        ways = []
     if gone and not changed:
         # With `widen`, removed columns also fail.
         ways.append(
@@ -133,6 +145,8 @@ def _misfits(stored: pa.DataType, requested: pa.DataType, name: str, *, narrower
     clauses = []
     for field in requested:
         if (kind := stored_types.get(field.name.lower())) is not None:
-            inner = f"{name}.{field.name}" if name else field.name
+            inner = field.name
+            if name:
+                inner = f"{name}.{field.name}"
             clauses += _misfits(kind, field.type, inner, narrower=narrower)
     return clauses

@@ -56,7 +56,9 @@ class SparkProgress(NamedTuple):
 def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[str, str] | None = None) -> str | None:
     """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
     content = _read(checkpoint, "metadata", context, settings)
-    return None if content is None else _id_in(content)
+    if content is None:
+        return None
+    return _id_in(content)
 
 
 def read_progress(
@@ -79,7 +81,10 @@ def read_progress(
         raise ConfigError(f"it belongs to another query, {checkpoint_query}")
     # `commits` is read first, because a batch is planned before it is committed.
     committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
-    offsets = None if planned is None else _parsed(_content(fs, f"offsets/{planned}"))
+    if planned is None:
+        offsets = None
+    else:
+        offsets = _parsed(_content(fs, f"offsets/{planned}"))
     return SparkProgress(planned, offsets, committed)
 
 
@@ -120,7 +125,9 @@ def _is_of(offset: Mapping[str, Any], log: CommitLog, head: LogState) -> bool:
     if type(version) is not int:
         return False
     version += "snapshot" not in offset and bool(offset.get("next"))
-    record = log.read_record(version) if head.log_start <= version <= head.version else None
+    record = None
+    if head.log_start <= version <= head.version:
+        record = log.read_record(version)
     return record is not None and record.nonce == offset.get("nonce")
 
 
@@ -134,7 +141,9 @@ def _files_of(checkpoint: str, offset: Any, context: Context) -> str | None:  # 
         url = normalise(plans.definitions[plans.queries[offset["id"]].settings or ""]["path"]).rstrip("/")
     except (ConfigError, StorageError, LookupError, TypeError):
         return None
-    return None if _WILDCARDS.intersection(url) else url
+    if _WILDCARDS.intersection(url):
+        return None
+    return url
 
 
 def _files_of_spark(checkpoint: str, number: int, offset: Any, context: Context) -> Iterator[str]:  # noqa: ANN401
@@ -164,8 +173,13 @@ def _is_read_below(path: str, url: str) -> bool:
 def recorded_checkpoint(head: LogState, query_id: str) -> str | None:
     """Return the URL of a query's checkpoint in the log; None if the writer did not receive it."""
     table = head.tables.get(CHECKPOINTS)
-    entry = None if table is None else table.get(query_id)
-    return None if entry is None else str(entry[1])
+    if table is None:
+        entry = None
+    else:
+        entry = table.get(query_id)
+    if entry is None:
+        return None
+    return str(entry[1])
 
 
 def checkpoint_table_change(head: LogState, author: Author, checkpoint: str | None) -> dict[str, Any]:
@@ -187,7 +201,9 @@ def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> Bat
     can be equal for different data.
     """
     content = _read(checkpoint, f"offsets/{batch_id}", context)
-    return None if content is None else _parsed(content)
+    if content is None:
+        return None
+    return _parsed(content)
 
 
 def _content(fs: FileSystem, name: str) -> bytes:
@@ -222,7 +238,9 @@ def _parsed(content: bytes) -> BatchOffsets:
         for place, text in enumerate(values):
             with contextlib.suppress(ValueError):
                 values[place] = json.loads(text)
-    time_ms = values[0].get("batchTimestampMs") if values and isinstance(values[0], dict) else None
+    time_ms = None
+    if values and isinstance(values[0], dict):
+        time_ms = values[0].get("batchTimestampMs")
     if type(time_ms) is not int or not 0 <= time_ms <= NUMBER_MAX:
         time_ms = None
     return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), values[1:], time_ms)

@@ -145,7 +145,9 @@ class OpenPart:
     @property
     def size_bytes(self) -> int:
         """Return the length in bytes that the file would have if it ended now."""
-        return self._filtered.size_bytes if self._goes_by_frames else self._encoder.size_bytes
+        if self._goes_by_frames:
+            return self._filtered.size_bytes
+        return self._encoder.size_bytes
 
     @property
     def buffered_bytes(self) -> int:
@@ -261,9 +263,10 @@ class Stage:
 
     def open(self, directory_key: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
         """Start a part."""
-        file = (
-            self.create("staged") if self._final_path is None else self._create_direct(self._final_path, directory_key)
-        )
+        if self._final_path is None:
+            file = self.create("staged")
+        else:
+            file = self._create_direct(self._final_path, directory_key)
         return OpenPart(directory_key, file, file_format, schema, chain)
 
     def _create_direct(self, final_path: FinalPath, directory_key: str) -> StagedFile:

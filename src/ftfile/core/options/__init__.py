@@ -99,7 +99,9 @@ class ParsedOptions:
     texts: dict[str, str] = field(default_factory=dict)  # the texts of `given`
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
-        return self.given[name] if name in self.given else _defaults(self.uses)[name]
+        if name in self.given:
+            return self.given[name]
+        return _defaults(self.uses)[name]
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Return the options `prefix.<name>` by `<name>`, in lower case."""
@@ -111,9 +113,14 @@ class ParsedOptions:
         values = {}
         for name, value in self.given.items():
             option = _option(name, self.uses)
-            formats = option.formats if option is not None else ()
+            if option is not None:
+                formats = option.formats
+            else:
+                formats = ()
             if formats not in {(), FORMATS} and format_name not in formats:
-                elsewhere = "; use sep to separate fields" if (name, format_name) == ("delimiter", "csv") else ""
+                elsewhere = ""
+                if (name, format_name) == ("delimiter", "csv"):
+                    elsewhere = "; use sep to separate fields"
                 raise ConfigError(
                     f"option {name!r} is for fileFormat={'|'.join(formats)}, but fileFormat is {format_name}{elsewhere}"
                 )
@@ -159,8 +166,14 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
         return option.kind.parse(text)
     except ValueError:
         # The value of an option of encryption can be a key, so it is not shown.
-        cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
-        shown = option.name if option in ENCRYPTION else f"{option.name}={cut!r}"
+        if len(text) <= _SHOWN_MAX:
+            cut = text
+        else:
+            cut = f"{text[:_SHOWN_MAX]}…"
+        if option in ENCRYPTION:
+            shown = option.name
+        else:
+            shown = f"{option.name}={cut!r}"
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 
@@ -181,11 +194,15 @@ def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
 
 
 def _family(uses: tuple[Use, ...]) -> frozenset[str]:
-    return STORES if STORES.issuperset(uses) else OF_FILES
+    if STORES.issuperset(uses):
+        return STORES
+    return OF_FILES
 
 
 def _elsewhere(uses: tuple[Use, ...]) -> dict[str, str]:
-    return STORE_ELSEWHERE if _family(uses) == STORES else ELSEWHERE
+    if _family(uses) == STORES:
+        return STORE_ELSEWHERE
+    return ELSEWHERE
 
 
 def _unknown(key: str, uses: tuple[Use, ...]) -> str:

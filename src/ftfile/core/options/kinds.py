@@ -123,7 +123,9 @@ def _format(text: str) -> str:
     name = text.strip()
     if not _NAME.fullmatch(name):
         raise ValueError(text)
-    return name.lower() if name.lower() in FORMATS else name
+    if name.lower() in FORMATS:
+        return name.lower()
+    return name
 
 
 def _names(text: str) -> tuple[str, ...]:

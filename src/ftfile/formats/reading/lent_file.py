@@ -36,15 +36,21 @@ class LentFile:
     def read(self, size: int = -1) -> bytes:
         with visited(), self._reading:
             # A stored exception would be freed by the thread later.
-            return self._file.read(size) if self.is_lent else b""
+            if self.is_lent:
+                return self._file.read(size)
+            return b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         with visited(), self._reading:
-            return self._file.seek(offset, whence) if self.is_lent else 0
+            if self.is_lent:
+                return self._file.seek(offset, whence)
+            return 0
 
     def tell(self) -> int:
         with visited(), self._reading:
-            return self._file.tell() if self.is_lent else 0
+            if self.is_lent:
+                return self._file.tell()
+            return 0
 
     def close(self) -> None:
         """Leave the file open; its owner closes it."""

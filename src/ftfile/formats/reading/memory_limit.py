@@ -93,7 +93,9 @@ def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> 
             with _memory_limit(bytes_max):
                 batch = next(batches, None)
         except MemoryError as error:
-            within = f"{bytes_max} bytes of memory" if is_worker() else "the memory of this process"
+            within = "the memory of this process"
+            if is_worker():
+                within = f"{bytes_max} bytes of memory"
             expected = f"batches of rows that can be decoded within {within}"
             raise CorruptData(path, expected, f"more: {error}") from error
         if batch is None:

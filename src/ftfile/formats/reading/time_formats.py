@@ -73,4 +73,6 @@ class TimeFormats:
     def _name(self, kind: pa.DataType) -> str:
         if pa.types.is_date(kind):
             return "date"
-        return "timestamp" if kind.tz else "timestamp_ntz"
+        if kind.tz:
+            return "timestamp"
+        return "timestamp_ntz"

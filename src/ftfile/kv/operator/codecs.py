@@ -112,7 +112,9 @@ class _Plain(_Values):
         self.type = self.types[kind]
 
     def make(self, value: Any) -> Any:  # noqa: ANN401
-        return value if type(value) is self.type else super().make(value)
+        if type(value) is self.type:
+            return value
+        return super().make(value)
 
 
 class _Integers(_Values):
@@ -121,7 +123,9 @@ class _Integers(_Values):
         self.end = 1 << kind.bit_width - 1
 
     def make(self, value: Any) -> Any:  # noqa: ANN401
-        return value if type(value) is int and -self.end <= value < self.end else super().make(value)
+        if type(value) is int and -self.end <= value < self.end:
+            return value
+        return super().make(value)
 
 
 class _ShortFloats(_Values):
@@ -136,7 +140,9 @@ class _ShortFloats(_Values):
 
 class _Strings(_Values):
     def make(self, value: Any) -> Any:  # noqa: ANN401
-        return value if type(value) is str and value.isascii() else super().make(value)
+        if type(value) is str and value.isascii():
+            return value
+        return super().make(value)
 
 
 class _Binaries(_Values):
@@ -152,11 +158,16 @@ class _Times(_Values):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
         self.zone = pa.scalar(0, kind).as_py().tzinfo
-        self.usual_zone = None if self.zone is None else timezone.utc
+        if self.zone is None:
+            self.usual_zone = None
+        else:
+            self.usual_zone = timezone.utc
 
     def make(self, value: Any) -> Any:  # noqa: ANN401
         is_usual = type(value) is datetime and value.tzinfo is self.usual_zone
-        return value.replace(tzinfo=self.zone) if is_usual else super().make(value)
+        if is_usual:
+            return value.replace(tzinfo=self.zone)
+        return super().make(value)
 
 
 class _Lists(_Values):
@@ -196,7 +207,9 @@ class _Maps(_Values):
     def make(self, value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
         if value is None:
             return None
-        pairs = value.items() if isinstance(value, Mapping) else value
+        pairs = value
+        if isinstance(value, Mapping):
+            pairs = value.items()
         try:
             entries = [(self.make_key(key), self.make_item(item)) for key, item in pairs]
         except (TypeError, ValueError) as error:

@@ -94,7 +94,10 @@ def open_writer(
     # Final for windows of older processes: their commits need their epoch.
     recorded = recorded_window(recorder.head(), writer)
     files = WalFiles(log.fs, writer, config.hidden_chain, opening.wal_id)
-    windows = [] if opening.is_owner else _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
+    if opening.is_owner:
+        windows = []
+    else:
+        windows = _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
     _require_window(files, expect_window, windows[-1].number if windows else recorded)
     wal = Wal(files, opening.epoch, definition, recorded)
     wal.begin(windows)
@@ -130,7 +133,9 @@ def record_fence(
             )
         epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
         # A writer without an opening has no files: `lost_epoch` above has refused them.
-        wal_epoch = before.wal_epoch if has_windows_to_read and before.epoch > 0 else epoch
+        wal_epoch = epoch
+        if has_windows_to_read and before.epoch > 0:
+            wal_epoch = before.wal_epoch
         opening = Opening(epoch, wal_epoch, before.wal_id or log.ids.unique())
         fences[:] = [_Fence(opening, _definition_after(config, head))]
         return structs.replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))

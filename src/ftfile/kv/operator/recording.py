@@ -123,9 +123,15 @@ def config_of(
         if name.lower() in _REFUSED:
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
     keys = access.key_provider
-    encryption = {} if keys is None else {"encryption": "aes-gcm", "keyProvider": keys}
+    if keys is None:
+        encryption = {}
+    else:
+        encryption = {"encryption": "aes-gcm", "keyProvider": keys}
     least = access.at_least_version
-    freshness = {} if least is None else {"atLeastVersion": str(least)}
+    if least is None:
+        freshness = {}
+    else:
+        freshness = {"atLeastVersion": str(least)}
     settings = {**encryption, **freshness, **options, "path": path}
     # a lost log must not be replaced by a new store
     recorded = recorded_definition(settings, access.context, durable=True)
@@ -151,7 +157,9 @@ def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> l
 
 def _spelled(name: str, names: Collection[str]) -> str:
     """Return the name that equals a name ignoring case; the name itself if there is no match."""
-    return name if name in names else next((other for other in names if other.lower() == name.lower()), name)
+    if name in names:
+        return name
+    return next((other for other in names if other.lower() == name.lower()), name)
 
 
 def check_writer_name(writer: str) -> None:

@@ -132,7 +132,9 @@ class KeyValueStore(WindowReader):
         super().__init__(log, config.path, Pending(config.definition, windows), codec)
         self._begun: int | None = None
         self._is_open = True
-        work = functools.partial(keep_up, log, config) if maintenance != "none" else None
+        work = None
+        if maintenance != "none":
+            work = functools.partial(keep_up, log, config)
         self._upkeep = Upkeep(work, in_background=maintenance == "background")
 
     def __enter__(self) -> KeyValueStore:  # noqa: PYI034 - typing.Self comes with Python 3.11
@@ -295,7 +297,12 @@ class KeyValueStore(WindowReader):
             return
         if self._begun is not None and window not in {None, self._begun}:
             raise WindowOrder(f"commit({window}): window {self._begun} has begun: commit that window")
-        number = self._begun if self._begun is not None else self.last_window + 1 if window is None else window
+        if self._begun is not None:
+            number = self._begun
+        elif window is None:
+            number = self.last_window + 1
+        else:
+            number = window
         if number <= self.last_window:
             raise WindowOrder(f"commit({number}): the number must be greater than the last window, {self.last_window}")
         _require_number(number)
@@ -335,7 +342,9 @@ class KeyValueStore(WindowReader):
                 self.writer,
                 last_window if last_window >= 0 else "none",
             )
-        return last_window if restore is None else restore
+        if restore is None:
+            return last_window
+        return restore
 
     def _in_memory(self) -> list[Window]:
         """Return the windows that a failed commit left: neither durable nor known to be recorded."""

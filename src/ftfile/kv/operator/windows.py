@@ -149,8 +149,12 @@ def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values
     rows: list[Values] = []
     ops: list[int] = []
     for key, change in changes.items():
-        op, change_rows = (SET, [change]) if isinstance(change, tuple) else (change.op, change.rows)
-        change_rows = [nothing, *change_rows] if op == DELETE else change_rows
+        if isinstance(change, tuple):
+            op, change_rows = (SET, [change])
+        else:
+            op, change_rows = (change.op, change.rows)
+        if op == DELETE:
+            change_rows = [nothing, *change_rows]
         keys += [key] * len(change_rows)
         rows += change_rows
         ops += [op, *[MERGE] * (len(change_rows) - 1)]
@@ -160,7 +164,9 @@ def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values
 def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
     if len(fields) == 1:
         return [[value for (value,) in tuples]]
-    return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]
+    if tuples:
+        return [list(part) for part in zip(*tuples, strict=True)]
+    return [[] for _ in fields]
 
 
 class KeyChanges(NamedTuple):
@@ -207,7 +213,10 @@ class Pending:
             if change is not None:
                 rows += [(MERGE, values) for values in reversed(change.rows)]
                 if change.op != MERGE:
-                    base = (SET, change.rows[0]) if change.op == SET else (DELETE, ())
+                    if change.op == SET:
+                        base = (SET, change.rows[0])
+                    else:
+                        base = (DELETE, ())
                     rows[len(rows) - (change.op == SET) :] = [base]
                     return KeyChanges(rows, is_whole=True)
             if overlap(purges, key, key):
@@ -256,7 +265,9 @@ class WindowReader(Reader):
             return super().get(key, default)
         stored = self._to_key(key)
         row = super().get(stored, _NOTHING)
-        return default if row is _NOTHING else self._shown(stored, self._values_of(row))
+        if row is _NOTHING:
+            return default
+        return self._shown(stored, self._values_of(row))
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the committed rows of keys; see `Reader.multi_get`."""
@@ -280,7 +291,9 @@ class WindowReader(Reader):
         if is_whole and all(op == DELETE for op, _ in rows):
             return DELETED
         rows = self._widened(rows)
-        return self._shown(stored, fold_values(rows, stored, self.definition)) if rows else None
+        if rows:
+            return self._shown(stored, fold_values(rows, stored, self.definition))
+        return None
 
     def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
         """Return the row of a key from all changes, committed or not; `default` if there is no row."""
@@ -291,11 +304,17 @@ class WindowReader(Reader):
             row = super().get(self._user_keys.to_user(stored), _NOTHING)
             if row is not _NOTHING:
                 rows = [*rows, (SET, self._values_of(row))]
-        values = fold_values(rows, stored, self.definition) if rows else None
-        return default if values is None else self._shown(stored, values)
+        values = None
+        if rows:
+            values = fold_values(rows, stored, self.definition)
+        if values is None:
+            return default
+        return self._shown(stored, values)
 
     def _values_of(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401
-        return (row,) if len(self.definition.values) == 1 else tuple(row)
+        if len(self.definition.values) == 1:
+            return (row,)
+        return tuple(row)
 
     def _widened(self, rows: Rows) -> Rows:
         """Return changes with the columns of the version that is read: other writers may have appended columns."""
@@ -305,11 +324,15 @@ class WindowReader(Reader):
                 f"the columns of the store changed from {columns} to {stored}: close the store and open it again"
             )
         more = (None,) * (len(stored) - len(columns))
-        return [(op, (*values, *more)) for op, values in rows] if more else rows
+        if more:
+            return [(op, (*values, *more)) for op, values in rows]
+        return rows
 
     def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
         if self._codec is None or values is None:
-            return None if values is None else self.view.row_of(values)
+            if values is None:
+                return None
+            return self.view.row_of(values)
         (data,) = key
         assert isinstance(data, bytes)
         return self._codec.from_key_value(data, values[0])

@@ -137,7 +137,10 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
     for run in sorted(runs, key=lambda run: (run.begins, run.metadata.at)):
         if groups and (end is None or run.begins <= end):
             groups[-1].append(run)
-            end = None if end is None or run.ends is None else max(end, run.ends)
+            if end is None or run.ends is None:
+                end = None
+            else:
+                end = max(end, run.ends)
         else:
             groups.append([run])
             end = run.ends
@@ -169,12 +172,16 @@ class Compaction(NamedTuple):
     @property
     def name(self) -> str:
         """Return the name in records: the id of its oldest run, or of the oldest run of its backoff."""
-        return self.runs[0].add.id if self.backoff is None else self.backoff.run
+        if self.backoff is None:
+            return self.runs[0].add.id
+        return self.backoff.run
 
     @property
     def attempts(self) -> int:
         """Return the number of failed attempts."""
-        return 0 if self.backoff is None else self.backoff.attempts
+        if self.backoff is None:
+            return 0
+        return self.backoff.attempts
 
     def is_held(self, version: int) -> bool:
         """Return True for a retry that is not run at this version of the log."""
@@ -222,7 +229,9 @@ def pick(runs: Iterable[Run], backoffs: Sequence[Backoff], rules: PlanSettings) 
 def _level0_limit(level1: Sequence[Run], rules: PlanSettings) -> int:
     """Return the size of level 0, in bytes, from which its oldest rows descend."""
     half = rules.max_file_bytes // 2
-    return min(half, max(int(size_of(level1) * _LEVEL0_SHARE), rules.flush_bytes)) if level1 else half
+    if level1:
+        return min(half, max(int(size_of(level1) * _LEVEL0_SHARE), rules.flush_bytes))
+    return half
 
 
 def _due_in_level1(level1: Sequence[Run], backoffs: Sequence[Backoff], rules: PlanSettings) -> Iterator[Compaction]:
@@ -231,7 +240,9 @@ def _due_in_level1(level1: Sequence[Run], backoffs: Sequence[Backoff], rules: Pl
         members = sorted_runs(group)
         yield from _retries("level1", members, backoffs)
         is_free = [*_free(members, backoffs)] == [(0, len(members))]
-        chosen = _due_in_group(members, rules) if is_free else None
+        chosen = None
+        if is_free:
+            chosen = _due_in_group(members, rules)
         if chosen is not None:
             yield Compaction("level1", _oldest(chosen.of(members), rules))
         is_small = is_free and chosen is None and is_small_group(group, rules)
@@ -332,7 +343,9 @@ def _due_in_group(members: Sequence[SortedRun], rules: PlanSettings) -> _Places 
     if is_purged or (len(members) > 1 and _has_garbage(members)):
         return _Places(0, len(members))
     tier = _tier_due([member.size for member in members], rules)
-    return _Places(1, len(members)) if tier is None and len(members) > _DEPTH_MAX else tier
+    if tier is None and len(members) > _DEPTH_MAX:
+        return _Places(1, len(members))
+    return tier
 
 
 def _has_garbage(members: Sequence[SortedRun]) -> bool:

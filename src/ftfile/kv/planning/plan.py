@@ -104,7 +104,9 @@ def _greatest_end(runs: Iterable[Run]) -> Key | None:
 
 def _end(run: Run, key: Key) -> Key:
     """Return the end of a run, or the given key if the run is unbounded."""
-    return key if run.ends is None else run.ends
+    if run.ends is None:
+        return key
+    return run.ends
 
 
 class Result(NamedTuple):
@@ -142,7 +144,9 @@ class PlannedCompaction:
     @property
     def purges(self) -> tuple[KeyRange, ...]:
         """Return the purges that results must keep: none if there are no older rows."""
-        return () if self.terms.is_bottommost else tuple(purge for run in self.inputs for purge in run.metadata.purges)
+        if self.terms.is_bottommost:
+            return ()
+        return tuple(purge for run in self.inputs for purge in run.metadata.purges)
 
     def results(self, written: Sequence[Run]) -> list[Result]:
         """Return written runs, by key, with purges; each covers the keys from its start or cut to the next one."""

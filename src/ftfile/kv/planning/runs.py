@@ -110,7 +110,10 @@ class RunMetadata:
         """Build from `to_json()`; raise CorruptData for malformed JSON."""
         with Decoding(layout.LOG, "the metadata of a run"):
             numbers, keys = numbers_of(text), text["keys"]
-            ends = None if keys is None else (decode_key(keys[0]), decode_key(keys[1]))
+            if keys is None:
+                ends = None
+            else:
+                ends = (decode_key(keys[0]), decode_key(keys[1]))
             counts = numbers.ops, numbers.committed_ms, numbers.level, numbers.deletes, numbers.plain_bytes
             return cls(numbers.at, ends, decode_ranges(text["purges"]), *counts)
 
@@ -131,7 +134,9 @@ class Run(NamedTuple):
     @property
     def size(self) -> int:
         """Return the bytes of its rows; 0 for a run without rows."""
-        return self.add.length if self.add.rows else 0
+        if self.add.rows:
+            return self.add.length
+        return 0
 
     @property
     def begins(self) -> Key:
@@ -170,7 +175,9 @@ def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> S
     newest_first = sorted(adds, key=lambda add: numbers_of(add.rolling_stats).at[1], reverse=True)
     with Decoding(layout.LOG, "definitions of runs"):
         texts = [definitions[encoding]["store"] for encoding in dict.fromkeys(add.encoding for add in newest_first)]
-    return joined([StoreDefinition.from_json(text) for text in texts]) if texts else None
+    if texts:
+        return joined([StoreDefinition.from_json(text) for text in texts])
+    return None
 
 
 def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -239,7 +246,10 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
         ConfigError: its encryption key is unknown.
     """
     keys = keys_of(fs)
-    opened = [*adds] if keys is None else [_opened(add, keys) for add in adds]
+    if keys is None:
+        opened = [*adds]
+    else:
+        opened = [_opened(add, keys) for add in adds]
     types = (*kinds,)
     for add in opened:
         metadata, checked_types = _checked.get(add.id, (None, ()))
@@ -257,7 +267,9 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
 def recorded_key_types(head: LogState) -> Sequence[pa.DataType]:
     """Return the types of the key columns of a store; empty before its first rows."""
     text = store_of(head)
-    return [] if text is None else StoreDefinition.from_json(text).key_types
+    if text is None:
+        return []
+    return StoreDefinition.from_json(text).key_types
 
 
 def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> LogState:

@@ -126,14 +126,17 @@ class Bucket:
         purges = [purges for _, purges in levels]
         for window in windows_of([source.sorted() for source in sources], window_bytes):
             rows = fold(window, definition, is_bottommost=True, purges=purges)
-            rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
+            if OP in rows.column_names:
+                rows = rows.filter(bools_from(operations(rows) != DELETE))
             if rows.num_rows:
                 yield batch_of(rows.select(shown))
 
     def _scan_levels(self) -> tuple[Level, ...]:
         """Return the levels that a scan reads: an existing memtable is used, but none is built."""
         is_folded = self.memtable is None or self.memtable.held is not None
-        return self.levels if is_folded else levels_of(self.parts)
+        if is_folded:
+            return self.levels
+        return levels_of(self.parts)
 
     def _folded(
         self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch, *, has_several: bool

@@ -60,7 +60,10 @@ class Opened:
         types = {name: definition.schema.field(name).type for name in definition.values}
         # True if all rows are sets, with the columns and types of the store.
         self.is_plain = kinds == types and [*kinds] == [*types]
-        self._op = stored.index(OP) if OP in stored else None
+        if OP in stored:
+            self._op = stored.index(OP)
+        else:
+            self._op = None
         self._casts = [
             (stored.index(name) if name in kinds else None, kinds.get(name, kind), kind) for name, kind in types.items()
         ]
@@ -73,7 +76,9 @@ class Opened:
 
 
 def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN401
-    return value if value is None or old == new else pa.scalar(value, old).cast(new).as_py()
+    if value is None or old == new:
+        return value
+    return pa.scalar(value, old).cast(new).as_py()
 
 
 class Part(ABC):
@@ -227,7 +232,10 @@ def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
 def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:
     """Return True if a part meets a part of a level; only the last one that begins before its end must be checked."""
     end = part.ends
-    count = len(level) if end is None else bisect_right(level, end, key=lambda other: other.begins)
+    if end is None:
+        count = len(level)
+    else:
+        count = bisect_right(level, end, key=lambda other: other.begins)
     if not count:
         return False
     last = level[count - 1].ends
@@ -244,7 +252,9 @@ def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
         if add.rows >= PAGED_ROWS_MIN or add.logical_length > _SMALL_BYTES or size_bytes > room_bytes:
             break
         start -= 1
-    return Memtable(parts[start:], sources) if len(parts) - start > 1 else None
+    if len(parts) - start > 1:
+        return Memtable(parts[start:], sources)
+    return None
 
 
 def open_parts(parts: Iterable[RunPart | Memtable], sources: Sources) -> None:

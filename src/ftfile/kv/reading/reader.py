@@ -196,7 +196,10 @@ class Reader:
         shown = chosen_columns(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
         numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
-        complete_keys = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
+        if len(numbers) == batch.num_rows:
+            complete_keys = batch
+        else:
+            complete_keys = batch.take(from_numpy(numbers, pa.int64()))
         none = pa.Table.from_batches([], pa.schema([definition.schema.field(name) for name in shown]))
         parts = [(numbers[:0], none), *self._looked_up(view, complete_keys, shown)]
         places = np.concatenate([numbers[indices] for indices, _ in parts])
@@ -351,7 +354,10 @@ class Reader:
 
 def _release(before: View, after: View | None) -> None:
     """Remove the data of parts that only the first view contains from the cache."""
-    live_ids = set() if after is None else {id(part) for part in after.all_parts}
+    if after is None:
+        live_ids = set()
+    else:
+        live_ids = {id(part) for part in after.all_parts}
     for part in before.all_parts:
         if id(part) not in live_ids:
             part.release()
@@ -394,4 +400,6 @@ def open_store(
     reader = Reader(log, normalise(os.fspath(path)), code_of(merge))
     if timestamp is not None:
         version = parsed_version_at(log, timestamp)
-    return reader if version is None else reader.at(version)
+    if version is None:
+        return reader
+    return reader.at(version)

@@ -62,12 +62,17 @@ class View:
         """Return the row of a user's key in the users' form, or a default."""
         stored = self._to_stored(key)
         hashed = self.hash_key(stored)
-        number = hashed & self._bucket_mask if self._is_by_key else self.bucket_of(stored, hashed)
+        if self._is_by_key:
+            number = hashed & self._bucket_mask
+        else:
+            number = self.bucket_of(stored, hashed)
         bucket = self.buckets.get(number)
         if bucket is None:
             return default
         values = find(bucket, stored, hashed)
-        return default if values is None else self.row_of(values)
+        if values is None:
+            return default
+        return self.row_of(values)
 
     def bucket_of(self, key: Key, hashed: int) -> int:
         """Return the number of the bucket of a stored key and its hash."""
@@ -84,7 +89,9 @@ class View:
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
     """Return the view of a version; open parts of the previous view that are still live are reused."""
-    same = before if before is not None and before.definition == sources.definition else None
+    same = None
+    if before is not None and before.definition == sources.definition:
+        same = before
     open_parts = {} if same is None else same.parts
     adds = [*adds]
     new = [add for add in adds if add.id not in open_parts]
@@ -95,7 +102,9 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     for name, runs in runs_by_bucket(part.run for part in parts.values()).items():
         number = bucket_number(name)
         members = [parts[run.add.id] for run in sorted(runs, key=lambda run: run.metadata.at)]
-        old = same.buckets.get(number) if same is not None else None
+        old = None
+        if same is not None:
+            old = same.buckets.get(number)
         if old is None or [*old.parts] != members:
             old = Bucket.of(members, sources, memtable_of(members, sources))
         buckets[number] = old

@@ -79,15 +79,20 @@ def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
     if is_byte_key(kind):
         return Column(kind, "bytes", first, first + 3, 0, ())
     if not pa.types.is_nested(kind):
-        width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
+        if pa.types.is_boolean(kind):
+            width = 1
+        else:
+            width = kind.bit_width // 8
         return Column(kind, "fixed", first, first + 2, width, ())
     if depth == _NESTED_LEVELS_MAX:
         raise SchemaError(f"the schema cannot be stored: its columns are nested more than {_NESTED_LEVELS_MAX} levels")
     is_struct = pa.types.is_struct(kind)
     if pa.types.is_map(kind):
         child_kinds = [pa.struct([kind.key_field, kind.item_field])]
+    elif is_struct:
+        child_kinds = [field.type for field in kind]
     else:
-        child_kinds = [field.type for field in kind] if is_struct else [kind.value_type]
+        child_kinds = [kind.value_type]
     children: list[Column] = []
     end = first + (1 if is_struct else 2)
     for child_kind in child_kinds:
@@ -155,7 +160,9 @@ def _validities(array: pa.Array, bounds: Sequence[tuple[int, int]], *, is_needed
 def _value_bytes(array: pa.Array, width: int) -> memoryview:
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
-    return memoryview(array.buffers()[1] or b"").cast("B")[array.offset * width :] if len(array) else memoryview(b"")
+    if len(array):
+        return memoryview(array.buffers()[1] or b"").cast("B")[array.offset * width :]
+    return memoryview(b"")
 
 
 def _byte_starts(starts: NDArray[np.int32], bounds: Sequence[tuple[int, int]]) -> list[Buffer]:
@@ -218,7 +225,9 @@ def _last_start(block: Block, buffer: int, rows: int) -> int | None:
     if block.bounds[buffer + 1] - at != START_BYTES * (rows + 1):
         return None
     starts = np.frombuffer(block.data, "<u4", rows + 1, at)
-    return None if starts[0] or (starts[1:] < starts[:-1]).any() else int(starts[-1])
+    if starts[0] or (starts[1:] < starts[:-1]).any():
+        return None
+    return int(starts[-1])
 
 
 class RowFinder:
@@ -239,10 +248,14 @@ class RowFinder:
             self.find = self._find_one
 
     def _find_one(self, block: Block, row: int, key: Key) -> Values | None:
-        return (self._value(block, row),) if self._key(block, row) == key[0] else None
+        if self._key(block, row) == key[0]:
+            return (self._value(block, row),)
+        return None
 
     def _find(self, block: Block, row: int, key: Key) -> Values | None:
-        return tuple([read(block, row) for read in self._values]) if self._key(block, row) == key[0] else None
+        if self._key(block, row) == key[0]:
+            return tuple([read(block, row) for read in self._values])
+        return None
 
     def _find_several(self, block: Block, row: int, key: Key) -> Values | None:
         for read, part in zip(self._keys, key, strict=True):
@@ -261,7 +274,9 @@ def _reader(column: Column, *, is_key: bool = False) -> _ArrowValues:
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if is_number or (is_key and column.width in _INTEGERS):
         return _Numbers(column)
-    return _DecimalKeys(column) if is_key else _ArrowValues(column)
+    if is_key:
+        return _DecimalKeys(column)
+    return _ArrowValues(column)
 
 
 _INTEGERS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
@@ -291,7 +306,9 @@ class _ArrowValues:
 class _Numbers(_ArrowValues):
     def __init__(self, column: Column) -> None:
         super().__init__(column)
-        formats = _FLOATS if pa.types.is_floating(column.kind) else _INTEGERS
+        formats = _INTEGERS
+        if pa.types.is_floating(column.kind):
+            formats = _FLOATS
         self.unpack = struct.Struct(formats[column.width]).unpack_from
 
     def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
@@ -327,7 +344,9 @@ class _Strings(_ArrowValues):
         else:
             low, high = _PAIR(data, starts + START_BYTES * row)
         value = data[base + low : base + high]
-        return str(value, "utf-8") if self.is_text else bytes(value)
+        if self.is_text:
+            return str(value, "utf-8")
+        return bytes(value)
 
 
 class _Lists(_ArrowValues):
@@ -346,7 +365,9 @@ class _Lists(_ArrowValues):
         # The last start is the number of all items.
         items = Block(data, bounds, *_ROWS(data, end - START_BYTES))
         values = [self.read_item(items, number) for number in range(low, high)]
-        return [tuple(entry.values()) for entry in values] if pa.types.is_map(self.kind) else values
+        if pa.types.is_map(self.kind):
+            return [tuple(entry.values()) for entry in values]
+        return values
 
 
 class _Structs(_ArrowValues):

@@ -94,7 +94,9 @@ def padded(length: int) -> int:
 
 def encode_index(index: Index, offset: int) -> bytes:
     """Return the bytes of an index at `offset`, which end the run."""
-    first_keys = encode_block(index.first_keys, layout_of(index.first_keys.schema)) if index.blocks else b""
+    first_keys = b""
+    if index.blocks:
+        first_keys = encode_block(index.first_keys, layout_of(index.first_keys.schema))
     schema = spark_schema_json(index.schema).encode()
     parts = (
         index.block_ends.astype("<u8").tobytes(),

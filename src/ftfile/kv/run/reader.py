@@ -161,17 +161,30 @@ class RunReader:
         None stands for the first row, no end, all columns. Reads `read_bytes`, or at least a block, at a time.
         """
         blocks = self._index.blocks
-        first = bisect.bisect_right(self._first_keys, start, 0, blocks) - 1 if start is not None else 0
-        behind = bisect.bisect_left(self._first_keys, end, 0, blocks) if end is not None else blocks
+        first = 0
+        if start is not None:
+            first = bisect.bisect_right(self._first_keys, start, 0, blocks) - 1
+        behind = blocks
+        if end is not None:
+            behind = bisect.bisect_left(self._first_keys, end, 0, blocks)
         names = self.schema.names
-        key_names = names[: self._index.key_columns] if (start, end) != (None, None) else []
-        places = None if columns is None else sorted({names.index(name) for name in (*key_names, *columns)})
+        if (start, end) != (None, None):
+            key_names = names[: self._index.key_columns]
+        else:
+            key_names = []
+        if columns is None:
+            places = None
+        else:
+            places = sorted({names.index(name) for name in (*key_names, *columns)})
         for _, batch in self._windows(range(max(first, 0), behind), places, read_bytes):
             low, high = 0, batch.num_rows
             if key_names:
                 keys = StoredKeys([batch.column(name) for name in key_names])
-                low = bisect.bisect_left(keys, start) if start is not None else 0
-                high = bisect.bisect_left(keys, end) if end is not None else high
+                low = 0
+                if start is not None:
+                    low = bisect.bisect_left(keys, start)
+                if end is not None:
+                    high = bisect.bisect_left(keys, end)
             if low < high:
                 yield (batch if columns is None else batch.select(columns)).slice(low, high - low)
 
@@ -251,7 +264,9 @@ class RunReader:
 
     def _start_of(self, block: int) -> int:
         """Return the start offset of a block."""
-        return self._ends[block - 1] if block else 0
+        if block:
+            return self._ends[block - 1]
+        return 0
 
     def _load_block(self, number: int) -> Block:
         stored = self._read(self._start_of(number), self._ends[number])
@@ -345,7 +360,10 @@ def _cached(
 
 def _first_of(blocks: range, ends: NDArray[np.uint64], size_bytes: int) -> range:
     """Return the first blocks with at most `size_bytes` in total, at least one; `ends` are the ends of all blocks."""
-    before = ends[blocks[0] - 1] if blocks[0] else np.uint64(0)
+    if blocks[0]:
+        before = ends[blocks[0] - 1]
+    else:
+        before = np.uint64(0)
     count = int(np.searchsorted(ends, before + np.uint64(size_bytes), side="right")) - blocks[0]
     return blocks[: max(count, 1)]
 

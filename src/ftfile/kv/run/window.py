@@ -318,6 +318,6 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     if len(batches) == 1:
         return batches[0]
     whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
-    return (
-        whole[0] if whole else pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
-    )
+    if whole:
+        return whole[0]
+    return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)

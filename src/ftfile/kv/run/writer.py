@@ -136,7 +136,10 @@ class _RunWriter:
         self._append(bytes(padded(self._position) - self._position))
         pages_offset, blocks_crc, rows = self._position, self._crc, self._rows
         row_bits = (max(self._block_rows, default=1) - 1).bit_length()
-        shape, page_crcs = self._write_pages(row_bits) if rows >= PAGED_ROWS_MIN else (NO_PAGES, [])
+        if rows >= PAGED_ROWS_MIN:
+            shape, page_crcs = self._write_pages(row_bits)
+        else:
+            shape, page_crcs = (NO_PAGES, [])
         keys = [*self._first_keys, *([] if self._last_key is None else [self._last_key])]
         index = Index(
             schema=self._schema,
@@ -155,7 +158,10 @@ class _RunWriter:
             first_keys=joined(keys, pa.schema([*self._schema][: self._key_columns])),
         )
         self._append(encode_index(index, self._position))
-        first, last = (StoredKeys(batch.columns)[0] for batch in (keys[0], keys[-1])) if keys else ((), ())
+        if keys:
+            first, last = (StoredKeys(batch.columns)[0] for batch in (keys[0], keys[-1]))
+        else:
+            first, last = ((), ())
         return RunSummary(rows, (first, last) if keys else None)
 
     def _write_pages(self, row_bits: int) -> tuple[PageShape, list[int]]:

@@ -112,7 +112,9 @@ def companion_path(version: int, nonce: str) -> str:
 def parse_log_name(path: str) -> LogName | None:
     """Return the parsed name of a file in the directory of records, or None for any other file."""
     match = _LOG_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return LogName(int(match[1]), match[2]) if match else None
+    if match:
+        return LogName(int(match[1]), match[2])
+    return None
 
 
 def log_checkpoint_path(name: CheckpointName) -> str:
@@ -123,7 +125,9 @@ def log_checkpoint_path(name: CheckpointName) -> str:
 def parse_checkpoint_name(path: str) -> CheckpointName | None:
     """Return the parsed name of a file in the directory of checkpoints, or None for any other file."""
     match = _CHECKPOINT_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return CheckpointName(int(match[1]), match[2]) if match else None
+    if match:
+        return CheckpointName(int(match[1]), match[2])
+    return None
 
 
 def columns_path(name: ColumnsName) -> str:
@@ -134,7 +138,9 @@ def columns_path(name: ColumnsName) -> str:
 def parse_columns_name(path: str) -> ColumnsName | None:
     """Return the parsed name of a file in the directory of columns files, or None for any other file."""
     match = _COLUMNS_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return ColumnsName(int(match[1]), match[2]) if match else None
+    if match:
+        return ColumnsName(int(match[1]), match[2])
+    return None
 
 
 def compacted_path(name: CompactedName) -> str:
@@ -166,7 +172,9 @@ def wal_path(writer: str, name: WalName) -> str:
 def parse_wal_name(path: str) -> WalName | None:
     """Return the parsed name of a file in a directory of windows, or None for any other file."""
     match = _WAL_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return WalName(int(match[1]), int(match[2])) if match else None
+    if match:
+        return WalName(int(match[1]), int(match[2]))
+    return None
 
 
 def staged_directory(owner: str, batch: int) -> str:
@@ -193,7 +201,9 @@ def noted_path(note: str, content: bytes) -> str | None:
     """Return the final path in a note, None for a damaged one: outside of `_ftfile`, and named after the note's id."""
     path, note_id = content.decode(errors="surrogateescape"), note.removesuffix(".finalPath").rpartition("-")[2]
     is_sound = paths.shape_fault(path) is None and path and path.partition("/")[0] != META
-    return path if is_sound and _ID.fullmatch(note_id) and unique_part(note_id) in path.rpartition("/")[2] else None
+    if is_sound and _ID.fullmatch(note_id) and unique_part(note_id) in path.rpartition("/")[2]:
+        return path
+    return None
 
 
 def retired_path(add_id: str) -> str:
@@ -212,7 +222,9 @@ def restored_id(add_id: str, version: int) -> str:
 def restored_version(add_id: str) -> int:
     """Return the version that restored an add, by its id; -1 for an add that was never restored."""
     match = _RESTORED.search(add_id)
-    return int(match[1]) if match else -1
+    if match:
+        return int(match[1])
+    return -1
 
 
 def original_id(add_id: str) -> str:
@@ -231,7 +243,9 @@ def restored_paths(parts: Iterable[tuple[str, str]], version: int) -> list[str]:
     for add_id, final_path in parts:
         plain = _path_before(add_id, final_path)
         numbers[plain] += 1
-        number = f"-{numbers[plain]}" if numbers[plain] > 1 else ""
+        number = ""
+        if numbers[plain] > 1:
+            number = f"-{numbers[plain]}"
         directory, slash, name = plain.rpartition("/")
         stem, dot, endings = name.partition(".")
         paths.append(f"{directory}{slash}{stem}.r{version}{number}{dot}{endings}")
@@ -252,7 +266,9 @@ def directory_key(directory: str, stem: str = "") -> str:
 
     Neither has an empty component, so they contain no two slashes.
     """
-    return f"{directory}//{stem}" if stem else directory
+    if stem:
+        return f"{directory}//{stem}"
+    return directory
 
 
 def directory_of(key: str) -> str:
@@ -279,7 +295,9 @@ def dead_letter_filters(path: str) -> tuple[str, ...]:
 def dead_letter_task(path: str) -> DeadLetterTask | None:
     """Return the writer of the dead letters at a path, or None for any other file."""
     match = _DEAD_LETTER_PATH.fullmatch(path)
-    return DeadLetterTask(match[1], int(match[2]), int(match[3])) if match else None
+    if match:
+        return DeadLetterTask(match[1], int(match[2]), int(match[3]))
+    return None
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:

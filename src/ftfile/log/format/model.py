@@ -212,7 +212,9 @@ class Record(Changes, frozen=True):
     @property
     def created_ms(self) -> int:
         """Return the time of creation by the store's clock, within some seconds, as its author knew it."""
-        return self.time_ms if self.store_ms is None else self.store_ms
+        if self.store_ms is None:
+            return self.time_ms
+        return self.store_ms
 
     @property
     def is_change(self) -> bool:

@@ -128,7 +128,9 @@ def encode_record(record: Record) -> EncodedRecord:
 
 
 def _check_transaction(record: Record) -> None:
-    transaction = record.author.transaction if isinstance(record.author, JobAuthor) else None
+    transaction = None
+    if isinstance(record.author, JobAuthor):
+        transaction = record.author.transaction
     if transaction is not None and (type(transaction.version) is not int or abs(transaction.version) > NUMBER_MAX):
         text = (
             f"the version of a transaction is {transaction.version!r}, but must be an int of at most 64 bits: "
@@ -145,7 +147,10 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         check_definitions(header["definitions"])
         check_tables(header["tables"])
         companion = decode_json(lines[0], _Large).companion
-        changes = lines[1] if companion is None else _checked(companion, read_companion(companion.path))
+        if companion is None:
+            changes = lines[1]
+        else:
+            changes = _checked(companion, read_companion(companion.path))
         record = Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
         if unnamed := [add.id for add in record.adds if add.final_path is None and add.kind == "part"]:
             raise ValueError(f"finalPath is missing for a part, {unnamed[0]!r:.80}")
@@ -283,7 +288,10 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
 
 def definition_key(definition: object) -> str:
     """Return the key of a definition in the log, a hash of its content."""
-    text = definition if isinstance(definition, str) else json.dumps(definition, sort_keys=True)
+    if isinstance(definition, str):
+        text = definition
+    else:
+        text = json.dumps(definition, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

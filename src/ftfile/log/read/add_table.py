@@ -35,26 +35,37 @@ class Block:
             return 0
         before = self.count()
         stays = [add_id not in removed for add_id in self.ids]
-        self.chosen = stays if self.chosen is None else list(map(operator.and_, stays, self.chosen))
+        if self.chosen is None:
+            self.chosen = stays
+        else:
+            self.chosen = list(map(operator.and_, stays, self.chosen))
         return before - self.count()
 
     def count(self) -> int:
         """Return the number of adds."""
-        return len(self.ids) if self.chosen is None else sum(self.chosen)
+        if self.chosen is None:
+            return len(self.ids)
+        return sum(self.chosen)
 
     def chosen_ids(self) -> Iterator[str]:
         """Yield the ids of the adds."""
-        return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
+        if self.chosen is None:
+            return iter(self.ids)
+        return itertools.compress(self.ids, self.chosen)
 
     def adds(self) -> Iterator[Add]:
         """Yield the adds, newly decoded."""
         adds = decode_adds(self.ids, self.rest, self.path)
-        return adds if self.chosen is None else itertools.compress(adds, self.chosen)
+        if self.chosen is None:
+            return adds
+        return itertools.compress(adds, self.chosen)
 
     def columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Return fields of the adds by their names in records."""
         columns = decode_columns(len(self.ids), self.rest, self.path, names)
-        return columns if self.chosen is None else [[*itertools.compress(column, self.chosen)] for column in columns]
+        if self.chosen is None:
+            return columns
+        return [[*itertools.compress(column, self.chosen)] for column in columns]
 
 
 class AddTable(Mapping[str, "Add"]):

@@ -52,7 +52,9 @@ def cover(names: Iterable[CompactedName], last: int | None = None, end: int = -1
 
 def reach(chosen: Sequence[CompactedName]) -> int:
     """Return the last version of a cover; -1 for an empty one."""
-    return chosen[-1].last if chosen else -1
+    if chosen:
+        return chosen[-1].last
+    return -1
 
 
 def read_range(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> Range:

@@ -153,8 +153,12 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
 def version_of(record: Record, stored_ms: int | None) -> Version:
     """Return the numbers of a record, given the modification time of its file, or None if unknown."""
     author = record.author
-    stream = author if isinstance(author, StreamAuthor) else None
-    transaction = author.transaction if isinstance(author, JobAuthor) else None
+    stream = None
+    if isinstance(author, StreamAuthor):
+        stream = author
+    transaction = None
+    if isinstance(author, JobAuthor):
+        transaction = author.transaction
     metrics = _metrics_of(record)
     with Decoding(layout.record_path(record.version), "the metrics of a commit"):
         rows, bad_records = _number(record.metrics, "rows"), _number(record.metrics, "badRecords")
@@ -196,7 +200,11 @@ def operation_of(record: Record) -> str:
         return "stream"
     if isinstance(record.author, MaintenanceAuthor):
         return record.author.operation
-    return "overwrite" if record.overwrite else "batch" if record.replaces is None else "replace"
+    if record.overwrite:
+        return "overwrite"
+    if record.replaces is None:
+        return "batch"
+    return "replace"
 
 
 _LAST_COMMIT = ("version", "createSeconds", "publishSeconds")
@@ -206,7 +214,9 @@ def last_commit_of(record: Record) -> LastCommit | None:
     """Return the times of an earlier commit of the same process, or None if the record has none."""
     last = record.metrics.get("lastCommit")
     with Decoding(layout.record_path(record.version), "the metrics of a commit"):
-        return None if last is None else LastCommit(*(_number(last, name) for name in _LAST_COMMIT))
+        if last is None:
+            return None
+        return LastCommit(*(_number(last, name) for name in _LAST_COMMIT))
 
 
 def _number(metrics: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - a count, or seconds

@@ -56,7 +56,9 @@ class Snapshot:
 
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in reverse order; few more are decoded than consumed."""
-        return self.adds.newest_first() if isinstance(self.adds, AddTable) else reversed([*self.adds.values()])
+        if isinstance(self.adds, AddTable):
+            return self.adds.newest_first()
+        return reversed([*self.adds.values()])
 
 
 class SnapshotChanges(NamedTuple):
@@ -113,7 +115,8 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
     With `since`, it also contains adds that were live at that version or since then. CorruptData if the records of an
     older head are not kept any more.
     """
-    version = head.version if version is None else version
+    if version is None:
+        version = head.version
     return _read(log, head, lambda: _Builder(version, version if since is None else since), _Builder.snapshot)
 
 
@@ -127,7 +130,9 @@ def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
 
 def removals(log: CommitLog, head: LogState, since: int, until: int) -> Collection[int]:
     """Return the versions after `since`, up to `until`, that removed adds; see `last_removal`."""
-    return _read(log, head, lambda: _Removals(until, since), _Removals.removals) if until > since else ()
+    if until > since:
+        return _read(log, head, lambda: _Removals(until, since), _Removals.removals)
+    return ()
 
 
 def _read(
@@ -152,8 +157,13 @@ def _read(
 def last_restore(head: LogState) -> int:
     """Return the newest version that is a restore; -1 for none."""
     table = head.tables.get(RESTORES)
-    entry = None if table is None else table.get("last")
-    return -1 if entry is None else int(entry[1])
+    if table is None:
+        entry = None
+    else:
+        entry = table.get("last")
+    if entry is None:
+        return -1
+    return int(entry[1])
 
 
 def moved_since(log: CommitLog, head: LogState, version: int) -> Mapping[str, Add]:
@@ -185,7 +195,10 @@ def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
     """
     head = log.refresh()
     newest = head.version
-    version = head.log_start if limit is None else max(head.log_start, newest + 1 - limit)
+    if limit is None:
+        version = head.log_start
+    else:
+        version = max(head.log_start, newest + 1 - limit)
     while version <= newest:
         for record in parallel(log.fs, log.read_record, range(version, min(version + THREADS_MAX, newest + 1))):
             if record is None:
@@ -257,7 +270,9 @@ class _Builder:
 
     def add_records(self, log: CommitLog, head: LogState) -> None:
         for version in range(self._end + 1, self._version + 1):
-            record = log.read_record(version) if version >= head.log_start else None
+            record = None
+            if version >= head.log_start:
+                record = log.read_record(version)
             if record is None:
                 raise missing_record(version)
             self._add_record(record)
@@ -311,7 +326,8 @@ class _Builder:
             self._add_block(document, versions.ids, chosen)
         self._removed.update(add_id for add_id, version in content.removes.items() if version <= self._since)
         for version, key in content.schemas:
-            self._schema = key if version <= self._version else self._schema
+            if version <= self._version:
+                self._schema = key
         self._definitions.update(content.definitions)
         self._end = content.last
 

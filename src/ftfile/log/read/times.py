@@ -50,12 +50,16 @@ def version_time_ms(log: CommitLog, version: int) -> int | None:
         record = log.read_record(version)
     except CorruptData:
         return stored_ms
-    return stored_ms if record is None else time_of(record.created_ms, stored_ms)
+    if record is None:
+        return stored_ms
+    return time_of(record.created_ms, stored_ms)
 
 
 def time_of(record_ms: int, stored_ms: int | None) -> int:
     """Return the time of a version, given the time in its record and of its file, or None if the file is deleted."""
-    return record_ms if stored_ms is None or stored_ms - record_ms > COPIED_MS else stored_ms
+    if stored_ms is None or stored_ms - record_ms > COPIED_MS:
+        return record_ms
+    return stored_ms
 
 
 def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, int]:
@@ -92,11 +96,9 @@ def version_at(log: CommitLog, time: datetime) -> int:
         return newest
     oldest = bisect_left(versions, x=True, key=lambda version: version_time_ms(log, version) is not None)
     kept_versions = versions[oldest:]
-    oldest_text = (
-        f"version {kept_versions[0]} of {time_text(version_time_ms(log, kept_versions[0]))}"
-        if kept_versions
-        else "none"
-    )
+    oldest_text = "none"
+    if kept_versions:
+        oldest_text = f"version {kept_versions[0]} of {time_text(version_time_ms(log, kept_versions[0]))}"
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {oldest_text}")
 
 
@@ -106,7 +108,10 @@ def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
     Raises:
         ConfigError: it is not a time, or no version is so old.
     """
-    text = time if isinstance(time, str) else time.isoformat()
+    if isinstance(time, str):
+        text = time
+    else:
+        text = time.isoformat()
     try:
         return version_at(log, parse_time(text))
     except ValueError:

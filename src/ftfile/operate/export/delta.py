@@ -94,7 +94,9 @@ class DeltaLog(Table):
             return None
         # In a commit of ftfile, the first action contains the version, and the next actions define the table.
         first = [*islice(self._read(commits[-1]), 3)]
-        info = first[0].get("commitInfo", {}).get("ftfile") if first else None
+        info = None
+        if first:
+            info = first[0].get("commitInfo", {}).get("ftfile")
         if info is not None:
             self._is_redefined = any("metaData" in action for action in first)
             return Exported(commits[-1], **info)
@@ -208,7 +210,10 @@ def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
 def _table_actions(change: Change, maps: Callable[..., object]) -> list[Action]:
     """Return the actions that define a table; Delta uses Spark's JSON of a schema."""
     # A reader that does not support local times must not read them as instants.
-    features = ["timestampNtz"] if '"timestamp_ntz"' in change.columns else []
+    if '"timestamp_ntz"' in change.columns:
+        features = ["timestampNtz"]
+    else:
+        features = []
     protocol: dict[str, Any] = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}
     if features:
         protocol["readerFeatures"] = features
@@ -231,7 +236,9 @@ def _text(value: pa.Scalar) -> str | None:
     if not value.is_valid:
         return None
     (text,) = value_texts(pa.repeat(value, 1), UTC)  # Python does not support dates after the year 9999
-    return f"{text.replace(' ', 'T')}Z" if getattr(value.type, "tz", None) else text
+    if getattr(value.type, "tz", None):
+        return f"{text.replace(' ', 'T')}Z"
+    return text
 
 
 def _numbers(names: Sequence[str], pattern: re.Pattern[str]) -> list[int]:

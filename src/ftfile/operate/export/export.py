@@ -78,10 +78,16 @@ def export(  # noqa: PLR0913 - all by name
     with maintaining("export", path, Access(None, storage, at_least_version, context)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
-            head = _newest(log) if dry_run else catch_up(log, author)[0]
+            if dry_run:
+                head = _newest(log)
+            else:
+                head = catch_up(log, author)[0]
             opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/")
             try:
-                versions = opened.plan() if dry_run else opened.run(progress)
+                if dry_run:
+                    versions = opened.plan()
+                else:
+                    versions = opened.run(progress)
             except AlreadyExists:
                 continue  # another export is running
             last = last_published(head)

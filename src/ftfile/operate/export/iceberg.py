@@ -119,7 +119,10 @@ class IcebergTable(Table):
         before = [manifest for manifest in self._manifests if live(manifest)]
         # Readers look up the columns of all partitions in manifests, also of removed partitions.
         is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
-        old_manifests = [] if is_anew else commit.without(before, change.removes)
+        if is_anew:
+            old_manifests = []
+        else:
+            old_manifests = commit.without(before, change.removes)
         commit.add(change.adds, done)
         manifests = [*commit.manifests, *commit.merged(old_manifests)]
         snapshot = {
@@ -306,7 +309,9 @@ def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[
     if not (change.is_change or any(file.is_change for file in change.adds)):
         operation = "replace"
     elif change.removes:
-        operation = "overwrite" if change.adds else "delete"
+        operation = "delete"
+        if change.adds:
+            operation = "overwrite"
     added, total = sum(file.rows for file in change.adds), _rows(manifests)
     numbers = {
         "added-data-files": len(change.adds),

@@ -194,7 +194,9 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
 def _avro_name(name: str) -> str:
     """Return a name that Avro accepts; readers use the id of a field."""
     sanitized = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):X}", name)
-    return f"_{sanitized}" if sanitized[:1].isdigit() else sanitized
+    if sanitized[:1].isdigit():
+        return f"_{sanitized}"
+    return sanitized
 
 
 class SnapshotManifests:
@@ -209,7 +211,9 @@ class SnapshotManifests:
     def listed(self, manifests: list[Json]) -> str:
         """Write the list of all manifests of the snapshot; return its URL."""
         texts = {"snapshot-id": self.snapshot_id, "sequence-number": self._number, "format-version": 2}
-        parent = self._metadata["current-snapshot-id"] if self._metadata["snapshots"] else None
+        parent = None
+        if self._metadata["snapshots"]:
+            parent = self._metadata["current-snapshot-id"]
         head = {name: str(value) for name, value in texts.items()} | {"parent-snapshot-id": str(parent or "null")}
         path, _ = write_avro(self._fs, f"snap-{self._number}", Content(MANIFESTS, head, manifests))
         return f"{self._url}{path}"
@@ -219,7 +223,9 @@ class SnapshotManifests:
         gone = {f"{self._url}{path}" for path in removes}
         old_manifests: list[Json] = []
         for manifest in manifests:
-            content = read_avro(self._fs, self._url, manifest["manifest_path"]) if gone else None
+            content = None
+            if gone:
+                content = read_avro(self._fs, self._url, manifest["manifest_path"])
             if content is None or not any(_path(entry) in gone for entry in content.records):
                 old_manifests.append(manifest)
                 continue
@@ -227,7 +233,10 @@ class SnapshotManifests:
             for entry in entries:
                 _inherit(entry, manifest)
                 is_gone = _path(entry) in gone
-                entry["status"] = DELETED if is_gone else EXISTING
+                if is_gone:
+                    entry["status"] = DELETED
+                else:
+                    entry["status"] = EXISTING
                 if is_gone:
                     entry["snapshot_id"] = self.snapshot_id
                     gone.discard(_path(entry))

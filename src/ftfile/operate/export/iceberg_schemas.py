@@ -78,7 +78,9 @@ class FieldIds:
     def _type(self, spark: Any, path: Path) -> Any:  # noqa: ANN401 - JSON
         if isinstance(spark, str):
             match = _DECIMAL.fullmatch(spark)
-            return f"decimal({match[1]}, {match[2]})" if match else _TYPES.get(spark, spark)
+            if match:
+                return f"decimal({match[1]}, {match[2]})"
+            return _TYPES.get(spark, spark)
         if spark["type"] == "struct":
             return {"type": "struct", "fields": self._fields(spark["fields"], path)}
         if spark["type"] == "array":
@@ -128,4 +130,6 @@ def raw_value(value: pa.Scalar, kind: str) -> Any:  # noqa: ANN401
     if match := _DECIMAL.fullmatch(kind):
         unscaled = int(format(value.as_py(), "f").replace(".", ""))  # arithmetic would round to 28 digits
         return unscaled.to_bytes(decimal_bytes(int(match[1])), "big", signed=True)
-    return value.value if kind in ("date", "timestamp", "timestamptz") else value.as_py()
+    if kind in ("date", "timestamp", "timestamptz"):
+        return value.value
+    return value.as_py()

@@ -93,7 +93,9 @@ class Limits:
     def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
         """Return the name of an unsupported type within a type, in Spark's JSON; None if all are supported."""
         if isinstance(kind, str):
-            return None if self.types.fullmatch(kind) else kind
+            if self.types.fullmatch(kind):
+                return None
+            return kind
         inner = [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
         inner += [field["type"] for field in kind.get("fields", ())]
         return next((name for part in inner if (name := self._unknown_type(part)) is not None), None)

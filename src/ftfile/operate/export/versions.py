@@ -134,7 +134,9 @@ class Versions:
         if version == self.head.version:
             return self.head.nonce
         record = self.log.read_record(version)
-        return "" if record is None else record.nonce
+        if record is None:
+            return ""
+        return record.nonce
 
     def columns(self, schema: str) -> str:
         """Return the columns of a key as Spark's JSON; raise CorruptData for a schema that ftfile never writes."""
@@ -165,7 +167,9 @@ class Versions:
     def partition_columns(self, snapshot: Snapshot) -> list[str]:
         """Return the partition columns of a version, which are the same for all of its rows."""
         some = next(iter(snapshot.adds.values()), None)
-        key = some.encoding if some is not None else self.head.encoding
+        key = self.head.encoding
+        if some is not None:
+            key = some.encoding
         assert key is not None
         return self.partition_by(key)
 
@@ -241,7 +245,9 @@ class Exporter:
         whole = self._whole(last, 0, "")
         if newest is not None:
             self._table.refuse(whole)
-        return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
+        if newest is None or first < self._versions.head.log_start:
+            return 1
+        return last + 1 - first
 
     def run(self, progress: OnProgress | None = None) -> int:
         """Return the number of exported versions; AlreadyExists if another process exports."""
@@ -373,4 +379,6 @@ def last_published(head: LogState) -> int:
 def _operation(author: Author) -> str:
     if isinstance(author, StreamAuthor):
         return "STREAMING UPDATE"
-    return author.operation.upper() if isinstance(author, MaintenanceAuthor) else "WRITE"
+    if isinstance(author, MaintenanceAuthor):
+        return author.operation.upper()
+    return "WRITE"

@@ -234,7 +234,11 @@ def report_staged_files(files: Files, history: History) -> None:
 def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> None:
     if paths:
         names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
-        actual = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
-        remedy = foreign_files_advice(paths[0]) if len(paths) == 1 else ""
+        actual = names
+        if len(paths) > NAMES_TOLD:
+            actual = f"{len(paths)} files, among them {names}"
+        remedy = ""
+        if len(paths) == 1:
+            remedy = foreign_files_advice(paths[0])
         actions = (Action("move-aside", path) for path in sorted(paths))
         files.findings.append(find(code, "", expected, actual, *actions, remedy=remedy))

@@ -151,7 +151,9 @@ class History:
             except CorruptData as error:
                 self._bad_range(name, error.found)
                 continue
-            record = self._scan.readable(name.last) if name.last >= self._start else None
+            record = None
+            if name.last >= self._start:
+                record = self._scan.readable(name.last)
             if self._scan.contradicts(name.last, record, content.nonce):
                 self._bad_range(name, f"versions to {name.last} of another history")
             elif name.first > self._start or self._start == 0:
@@ -196,7 +198,9 @@ class History:
                 self.removed_staged[path] = remove
         self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
         self.letters |= {letter.final_path or letter.path: letter for letter in record.dead_letters}
-        operation = record.author.operation if isinstance(record.author, MaintenanceAuthor) else ""
+        operation = ""
+        if isinstance(record.author, MaintenanceAuthor):
+            operation = record.author.operation
         if operation == "repair":
             self.given_up |= {remove.id for remove in record.removes}
         self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]

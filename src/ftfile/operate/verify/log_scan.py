@@ -80,7 +80,9 @@ class LogScan:
         record, after, behind = (self.readable(number) for number in range(version, version + 3))
         if record is None or after is not None:
             return record is not None and is_foreign(record, after, behind)
-        before = self.readable(version - 1) if version > 0 else None
+        before = None
+        if version > 0:
+            before = self.readable(version - 1)
         return before is not None and _breaks(before, record)
 
     def contradicts(self, version: int, record: Record | None, nonce: str | None) -> bool:
@@ -244,7 +246,10 @@ def _read_checkpoints(scan: LogScan) -> dict[str, str]:
 def _read_to_end(scan: LogScan) -> None:
     """Read from the newest checkpoint to the end of the log, or to the first unreadable record."""
     newest = max(scan.checkpoints, default=None)
-    scan.state = scan.checkpoints[newest] if newest is not None else LogState()
+    if newest is not None:
+        scan.state = scan.checkpoints[newest]
+    else:
+        scan.state = LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
         scan.broken = min(scan.versions)
         actual = f"no log checkpoint, and the records before version {scan.broken} are missing"
@@ -314,7 +319,9 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
         return
     actual, hint = "something else", read_published(fs)
     if hint is not None:
-        record = scan.readable(hint.version) if hint.version in scan.versions else None
+        record = None
+        if hint.version in scan.versions:
+            record = scan.readable(hint.version)
         if record is None:
             return
         if record.nonce == hint.nonce:
@@ -355,7 +362,10 @@ def _code_at(head: LogState) -> set[tuple[str, str]]:
         with contextlib.suppress(CorruptData), Decoding(layout.LOG, "the settings of a query"):
             named.update(named_code(head.definitions[key]).items())
     with contextlib.suppress(CorruptData), Decoding(layout.LOG, "an encoding"):
-        encoding = head.definitions[head.encoding] if head.encoding is not None else {}
+        if head.encoding is not None:
+            encoding = head.definitions[head.encoding]
+        else:
+            encoding = {}
         if "store" in encoding:
             named.update(("merge", name) for name in code_of(StoreDefinition.from_json(encoding["store"]).merge))
         elif (encoder := encoding.get("format", {}).get("encoder")) is not None:
@@ -371,7 +381,9 @@ def _check_horizon(scan: LogScan) -> Iterable[Finding]:
     record, makes the horizon doubtful. If the store cannot be written to, there is no finding.
     """
     horizon_ms = scan.state.horizon_ms
-    newest_ms = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None
+    newest_ms = None
+    if scan.state.version >= 0:
+        newest_ms = created_ms(scan.log, scan.state.version)
     if horizon_ms <= min(scan.log.clock.now_ms(), newest_ms or 0):
         return
     try:

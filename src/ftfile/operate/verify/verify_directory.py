@@ -66,7 +66,10 @@ class VerifyReport(DirectoryReport):
     def facts(self) -> Iterator[str]:
         """Yield the compared numbers."""
         files = f"{self.files} files, {self.segments} open segments"
-        pieces = files if self.kind == "files" else f"{self.segments} runs"
+        if self.kind == "files":
+            pieces = files
+        else:
+            pieces = f"{self.segments} runs"
         yield f"version {self.version}, {pieces}, {self.rows} rows, content {'read' if self.full else 'not read'}"
 
 
@@ -87,7 +90,8 @@ def verify(
     Raises:
         RolledBack: the readable log ends before `at_least_version`.
     """
-    workers = Threads.of("verify", None, fs.context) if workers is None else workers
+    if workers is None:
+        workers = Threads.of("verify", None, fs.context)
     for _ in range(TRIES - 1):
         report = _verify(fs, workers, progress, on_record, full=full)
         # A concurrent vacuum deletes records that were listed.
@@ -204,7 +208,10 @@ def _compare_content(
     encodings = {add.encoding for add in adds}
     definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
     with Decoding(layout.LOG, "the schema of the newest version"):
-        schema = None if snapshot.schema is None else snapshot.definitions[snapshot.schema]
+        if snapshot.schema is None:
+            schema = None
+        else:
+            schema = snapshot.definitions[snapshot.schema]
     work = Comparing(definitions, schema)
     tracker = Tracker("verify", fs.context.clock, progress, len(adds), sum(map(work.size_of, adds)))
     faults: dict[int, Fault] = {}
@@ -246,7 +253,9 @@ class Comparing(Work[Add, Fault | None]):
         try:
             path = open_add(add, fs.stat).path
             if add.kind == "part" and not has_content(fs, path, add):
-                return Fault(path, "other bytes") if fs.exists(path) else None
+                if fs.exists(path):
+                    return Fault(path, "other bytes")
+                return None
             if is_run(add):
                 check_bytes(add, OpenFiles(fs))
             elif self.schema is not None and isinstance(encoding, dict):
@@ -296,7 +305,9 @@ def _compare_old_files(
 
 
 def _place(add: Add) -> str:
-    return layout.retired_path(add.id) if add.kind == "part" else add.path
+    if add.kind == "part":
+        return layout.retired_path(add.id)
+    return add.path
 
 
 def _old_fault(files: Files, add: Add, *, full: bool) -> str | None:
@@ -319,7 +330,9 @@ def _old_fault(files: Files, add: Add, *, full: bool) -> str | None:
 def _old_segment_fault(fs: FileSystem, add: Add, *, full: bool) -> str | None:
     info = stat_or_none(fs, add.path)
     if info is None or info.size_bytes < add.offset + add.length:
-        return "no such file" if info is None else f"{info.size_bytes} bytes"
+        if info is None:
+            return "no such file"
+        return f"{info.size_bytes} bytes"
     if full:
         try:
             check_bytes(add, OpenFiles(fs, maps=False))

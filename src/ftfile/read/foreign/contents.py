@@ -34,7 +34,9 @@ def codec_in(path: str, read: Read) -> str:
 
 def codec_as_written(codec: str, read: Read) -> str:
     """Return the codec of a file: a `.lz4` file consists of Hadoop's blocks or of frames of the command `lz4`."""
-    return "lz4frame" if codec == "lz4" and read(0, len(_LZ4_FRAME)) == _LZ4_FRAME else codec
+    if codec == "lz4" and read(0, len(_LZ4_FRAME)) == _LZ4_FRAME:
+        return "lz4frame"
+    return codec
 
 
 def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int | None = None) -> int:
@@ -42,11 +44,16 @@ def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int
 
     If the first line is longer than the limit, its end is returned. The separator must not overlap itself.
     """
-    bound = size if limit is None else min(size, start + limit)
+    if limit is None:
+        bound = size
+    else:
+        bound = min(size, start + limit)
     end = last_line_end(read, start, bound, separator)
     if end is None and bound < size:
         end = first_line_end(read, max(start, bound - len(separator) + 1), size, separator)
-    return start if end is None else end
+    if end is None:
+        return start
+    return end
 
 
 def last_line_end(read: Read, start: int, end: int, separator: bytes) -> int | None:
@@ -96,7 +103,10 @@ def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprin
     """
     length = min(position, WINDOW_BYTES)
     head = read(0, length)
-    tail = head if position <= WINDOW_BYTES else read(position - length, length)
+    if position <= WINDOW_BYTES:
+        tail = head
+    else:
+        tail = read(position - length, length)
     if len(head) < length or len(tail) < length:
         return None
     return _fingerprints(head, tail)
@@ -120,7 +130,10 @@ def marks_of(pieces: Iterable[bytes], positions: Iterable[int]) -> tuple[int, di
 def _marks_at(head: bytes, window: bytes, begin: int, position: int) -> Fingerprints:
     """Return the fingerprints at a position; `window` contains the bytes of the content from `begin`."""
     length, end = min(position, WINDOW_BYTES), position - begin
-    tail = head if position <= WINDOW_BYTES else window[end - length : end]
+    if position <= WINDOW_BYTES:
+        tail = head
+    else:
+        tail = window[end - length : end]
     return _fingerprints(head[:length], tail[:length])
 
 

@@ -42,7 +42,11 @@ class Original(NamedTuple):
     @property
     def modified_ms(self) -> int:
         """Return the modification time, by which originals are sorted."""
-        return self.row.modified_ms if self.row is not None else self.file.modified_ms if self.file is not None else 0
+        if self.row is not None:
+            return self.row.modified_ms
+        if self.file is not None:
+            return self.file.modified_ms
+        return 0
 
 
 class Originals:
@@ -131,7 +135,10 @@ def match_content(
         if isinstance(content, Failure) or content.size_bytes < CONTENT_BYTES_MIN:
             continue
         first = _first(content)
-        new = contents.new[first.start] if not match.position else []
+        if not match.position:
+            new = contents.new[first.start]
+        else:
+            new = []
         candidates = _candidates([*starting(first.start), *new], match, content)
         if candidates:
             originals[row.place, codec] = candidates
@@ -182,7 +189,10 @@ def _candidates(originals: Sequence[Original], match: Match, content: Content) -
         if file is not None:
             # If both of two equal files are known, only one of them is the original.
             rank, own_rank = (file.position, file.key), (match.position, match.row.key)
-            is_beyond = file.position > match.position if row is None else rank > own_rank
+            if row is None:
+                is_beyond = file.position > match.position
+            else:
+                is_beyond = rank > own_rank
             if not is_beyond or (is_window and file.position >= WINDOW_BYTES and file.head != head):
                 continue
         candidates[row is None].append(one)
@@ -193,7 +203,9 @@ def _unless_rewritten(first: Answer, second: Answer) -> Answer:
     """Return the second answer about a content; `CHANGED` if the content began differently in the first answer."""
     if isinstance(first, Failure) or isinstance(second, Failure):
         return second
-    return second if second.prints[second.size_bytes].start == _first(first).start else CHANGED
+    if second.prints[second.size_bytes].start == _first(first).start:
+        return second
+    return CHANGED
 
 
 class _Looks:
@@ -223,7 +235,9 @@ def _matched(
     """Return a match after the rules were applied to the contents of its file, stored bytes first."""
     place = match.row.place
     stored = answers.get((place, ""))
-    stored_end = stored.prints.get(match.row.size_bytes) if isinstance(stored, Content) else None
+    stored_end = None
+    if isinstance(stored, Content):
+        stored_end = stored.prints.get(match.row.size_bytes)
     for codec in _codecs(match.row):
         content = answers[place, codec]
         if isinstance(content, Failure):
@@ -275,7 +289,9 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     elif file is not None and content.size_bytes <= row.size_bytes:
         relation = Relation.BEGINNING
     else:
-        relation = Relation.UNREAD if file is None or file.position < row.size_bytes else Relation.BEHIND
+        relation = Relation.BEHIND
+        if file is None or file.position < row.size_bytes:
+            relation = Relation.UNREAD
     return Comparison(original, relation)
 
 
@@ -300,7 +316,9 @@ def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Conten
     """Apply rule 6."""
     failures = [one for one in compared if one.relation in {Relation.FAILED, Relation.MISMATCH}]
     error = next((one.error for one in failures if one.error is not None), None)
-    return replace(match, rule=Rule.UNDECIDED, error=error) if failures else None
+    if failures:
+        return replace(match, rule=Rule.UNDECIDED, error=error)
+    return None
 
 
 def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:

@@ -141,7 +141,9 @@ def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
 
 
 def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    readers = READERS | _MULTI_LINE if decoding.multi_line else READERS
+    readers = READERS
+    if decoding.multi_line:
+        readers = READERS | _MULTI_LINE
     read: Reader = pkgutil.resolve_name(readers[decoding.file_format])  # imported on first use
     planned = content.planned
     if decoding.is_utf_16:
@@ -155,7 +157,10 @@ def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDeco
     rows = read(content, cut, schema, decoding)
     if decoding.file_format == "json":
         return rows  # JSON's parser ends the process if memory runs out; JSON records have separate limits
-    stored_bytes = content.file.size_bytes if planned.whole else min(planned.end, LINE_BYTES_MAX)
+    if planned.whole:
+        stored_bytes = content.file.size_bytes
+    else:
+        stored_bytes = min(planned.end, LINE_BYTES_MAX)
     return bounded(rows, stored_bytes, planned.path)
 
 
@@ -227,7 +232,9 @@ def open_range(
         FileChanged: the file at the path is missing or has other content, and no other file has the content.
     """
     reference = decoding.key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
-    keys = Keys.from_reference(reference) if reference else None
+    keys = None
+    if reference:
+        keys = Keys.from_reference(reference)
     is_gone = True
     for path, filters in locate(fs, planned, elsewhere, by_content=decoding.file_identity == "content"):
         try:
@@ -289,7 +296,10 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
             packed = filters_of_name(info.path)
             if packed and ENCRYPTION_FILTER not in packed and not planned.whole and packed != filters:
                 yield Candidate(info.path, packed)
-    moved = None if planned.identity is None else elsewhere.path_of(planned.identity)
+    if planned.identity is None:
+        moved = None
+    else:
+        moved = elsewhere.path_of(planned.identity)
     if moved is not None:
         yield Candidate(moved, filters)
 

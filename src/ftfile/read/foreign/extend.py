@@ -111,7 +111,9 @@ def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
     """Return an extension that skips a file until it changes; the known position of the file is kept."""
     # An overwritten file that is read as a whole only counts as overwritten once it is read.
     is_overwritten = match.rule is Rule.TRUNCATED and not match.displaces and not settings.reads_lines(match.row.path)
-    file = match.row.known if is_overwritten else match.file
+    file = match.file
+    if is_overwritten:
+        file = match.row.known
     entry = _entry(match, *((file.position, file.fingerprints) if file is not None else (0, NO_PRINTS)))
     return Extension(entry=structs.replace(entry, parked=reason))
 
@@ -124,7 +126,9 @@ def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
     other file only when it is read.
     """
     is_new = match.rule in {Rule.REPLACED, Rule.TRUNCATED} and settings.reads_lines(match.row.path)
-    return _entry(match, match.position, match.before or NO_PRINTS) if match.previous_keys or is_new else None
+    if match.previous_keys or is_new:
+        return _entry(match, match.position, match.before or NO_PRINTS)
+    return None
 
 
 def _entry(match: Match, position: int, prints: Fingerprints) -> FileEntry:
@@ -142,7 +146,9 @@ def _range(match: Match, begin: int, end: int, prints: Fingerprints) -> Range:
 
 def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Extension:
     """Return a range, with an entry if more than the position of the file changes."""
-    entry = _entry(match, end, prints) if match.previous_keys or match.displaces else None
+    entry = None
+    if match.previous_keys or match.displaces:
+        entry = _entry(match, end, prints)
     return Extension(_range(match, begin, end, prints), entry)
 
 
@@ -236,7 +242,9 @@ def _unfinished(
 ) -> Extension | None:
     """Return the extension of a file that cannot be read as a whole yet, or None."""
     is_young = unchanged_s < settings.min_file_age and fs.capabilities.visible_at != "at_close"
-    young = Extension(wait_s=settings.min_file_age - unchanged_s) if is_young else None
+    young = None
+    if is_young:
+        young = Extension(wait_s=settings.min_file_age - unchanged_s)
     if settings.decoding.file_format in _END_MARKS and not filters_of_name(match.row.path):
         length = min(file.size_bytes, 16)
         if _has_end_mark(settings.decoding.file_format, file.read_at(file.size_bytes - length, length)):
@@ -265,7 +273,10 @@ class Draft:
 
     def __init__(self, table: Table, settings: FilesSettings, *, is_limited: bool) -> None:
         self.table = table
-        limits = (settings.max_files_per_trigger, settings.max_bytes_per_trigger) if is_limited else (None, None)
+        if is_limited:
+            limits = (settings.max_files_per_trigger, settings.max_bytes_per_trigger)
+        else:
+            limits = (None, None)
         self.files_left, self._bytes_left = (math.inf if limit is None else limit for limit in limits)
         self.behind: list[int] = []
         self.has_more = False
@@ -329,7 +340,10 @@ class Draft:
         """
         for match in matches:
             place = match.row.place
-            entry = None if place in self._ranges or place in self._entries else unread(self._settings, match)
+            if place in self._ranges or place in self._entries:
+                entry = None
+            else:
+                entry = unread(self._settings, match)
             if entry is not None:
                 self._entries[place] = entry
 
@@ -370,4 +384,6 @@ class Draft:
             last = int(np.partition(times_after, over - 1)[over - 1])
             # Files of the newest time are kept: another file with this time may still appear, and would be late.
             low = max(low, min(last + 1, int(times_after.max())))
-        return max(self.table.known.low, min(low, int(times[self.behind].min()))) if self.behind else low
+        if self.behind:
+            return max(self.table.known.low, min(low, int(times[self.behind].min())))
+        return low

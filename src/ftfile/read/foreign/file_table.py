@@ -199,4 +199,6 @@ class Table:
 def _have_keys(rows: NDArray[Any], keys: Collection[bytes]) -> NDArray[np.bool_]:
     """Return for each row True if the first half of its key equals that of one of the keys."""
     highs = np.frombuffer(b"".join(keys), "<u8")[:: KEY_BYTES // 8]
-    return np.isin(rows["high"], highs) if len(highs) else np.zeros(len(rows), bool)
+    if len(highs):
+        return np.isin(rows["high"], highs)
+    return np.zeros(len(rows), bool)

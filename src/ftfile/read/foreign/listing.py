@@ -168,7 +168,8 @@ def _visit(
     if is_searched:
         with suppress(NotFound, NotADirectory):  # the directory was deleted after it was found
             infos = fs.list(directory)
-    logs = [directory] if _may_have_log(directory, patterns, infos if is_searched else None) else []
+    searched = infos if is_searched else None
+    logs = [directory] if _may_have_log(directory, patterns, searched) else []
     cut = len(directory) + 1 if directory else 0
     files: list[FileInfo] = []
     for pattern in patterns:
@@ -237,7 +238,9 @@ class _Filter(NamedTuple):
         tests = [_Test(re.compile(text), is_included, "/" in text) for text, is_included in texts if text is not None]
         if settings.path_glob_filter is not None:
             tests.append(_Test(glob_pattern(settings.path_glob_filter), is_included=True))
-        return cls(parse(settings.root).path.rstrip("/"), tests) if tests else None
+        if tests:
+            return cls(parse(settings.root).path.rstrip("/"), tests)
+        return None
 
     def accepts(self, path: str) -> bool:
         """Return True for the path of a file that is read."""

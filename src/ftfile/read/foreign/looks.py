@@ -106,7 +106,10 @@ class Looks:
         answers: Answers | None = None
         while True:
             try:
-                looks = next(steps) if answers is None else steps.send(answers)
+                if answers is None:
+                    looks = next(steps)
+                else:
+                    looks = steps.send(answers)
             except StopIteration as end:
                 result: Result = end.value
                 return result
@@ -123,7 +126,9 @@ def answer_to(fs: FileSystem, look: Look) -> Answer:
         with open_listed(fs, look.row) as file:
             if file is None:
                 return CHANGED
-            return _decoded(fs, file, look) if look.codec else _stored(file, look)
+            if look.codec:
+                return _decoded(fs, file, look)
+            return _stored(file, look)
     except NotFound:
         return CHANGED
     except StorageError as error:
@@ -137,7 +142,9 @@ def _stored(file: InputFile, look: Look) -> Answer:
     # twice.
     first, second = ({at: fingerprints(file.read_at, at) for at in positions if at <= size_bytes} for _ in range(2))
     prints = {position: one for position, one in first.items() if one is not None}
-    return Content(prints, size_bytes, file.size_bytes) if first == second == prints else CHANGED
+    if first == second == prints:
+        return Content(prints, size_bytes, file.size_bytes)
+    return CHANGED
 
 
 def _decoded(fs: FileSystem, file: InputFile, look: Look) -> Answer:
@@ -149,7 +156,9 @@ def _decoded(fs: FileSystem, file: InputFile, look: Look) -> Answer:
         size, prints = marks_of(pieces if look.positions else _first_window(pieces), look.positions)
     except CorruptData as error:
         # A file that changed during the look cannot be decoded either.
-        return Failure(error) if fs.stat(look.row.path).modified_ms == look.row.modified_ms else CHANGED
+        if fs.stat(look.row.path).modified_ms == look.row.modified_ms:
+            return Failure(error)
+        return CHANGED
     return Content(prints, size, file.size_bytes, codec)
 
 

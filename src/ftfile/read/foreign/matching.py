@@ -105,12 +105,16 @@ class Match:
     @property
     def position(self) -> int:
         """Return the position at which reading starts."""
-        return 0 if self.file is None else self.file.position
+        if self.file is None:
+            return 0
+        return self.file.position
 
     @property
     def before(self) -> Fingerprints | None:
         """Return the fingerprints of the content before the position; None at the start."""
-        return Fingerprints(self.file.head, self.file.tail) if self.file is not None and self.file.position else None
+        if self.file is not None and self.file.position:
+            return Fingerprints(self.file.head, self.file.tail)
+        return None
 
 
 def match_unchanged(row: Row) -> Match:
@@ -135,7 +139,10 @@ def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Ans
     """
     answers: dict[int, Answer] = {}
     for row in rows:
-        at_path = [row.known] if row.known is not None and row.known.identity == row.identity_hash else []
+        if row.known is not None and row.known.identity == row.identity_hash:
+            at_path = [row.known]
+        else:
+            at_path = []
         files = [*at_path, *known.get(row.identity_hash, ())]
         prints = {file.position: file.fingerprints for file in reversed(files) if file.position <= row.size_bytes}
         answers[row.place] = Content(prints, row.size_bytes, row.size_bytes)

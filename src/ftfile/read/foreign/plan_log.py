@@ -125,7 +125,9 @@ def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: 
     if start <= state.log_start or any(log.checkpoints.read(name) is None for name in names):
         return None
     sizes = [(info.size_bytes if (info := stat_or_none(log.fs, file.path)) else -1) for file in (older, newest)]
-    return start if sizes == [older.size_bytes, newest.size_bytes] else None
+    if sizes == [older.size_bytes, newest.size_bytes]:
+        return start
+    return None
 
 
 def trim(fs: FileSystem, state: LogState) -> int:
@@ -171,7 +173,10 @@ class PlanLog:
     def __init__(self, fs: FileSystem, log_id: str, run_id: str, options: Mapping[str, str] | None = None) -> None:
         self.id = log_id
         self._run_id = run_id
-        self._options = {definition_key(options): dict(options)} if options else {}
+        if options:
+            self._options = {definition_key(options): dict(options)}
+        else:
+            self._options = {}
         self._log = CommitLog(fs, layout_line=PLANS_LAYOUT)
         # The records that were read to find the head are needed again for the files known at the head.
         self._log.recent.is_kept = True
@@ -184,12 +189,17 @@ class PlanLog:
     @property
     def head(self) -> PlanPosition | None:
         """Return the newest plan that was read; None if the log was not read yet."""
-        return None if self._head is None else PlanPosition(self.id, self._head.version, self._head.nonce)
+        if self._head is None:
+            return None
+        return PlanPosition(self.id, self._head.version, self._head.nonce)
 
     @property
     def options(self) -> dict[str, str]:
         """Return the options of the stream that created the newest plan that was read; empty if they are unknown."""
-        state = None if self._head is None else self._head.queries.get(self.id)
+        if self._head is None:
+            state = None
+        else:
+            state = self._head.queries.get(self.id)
         if self._head is None or state is None or state.settings is None:
             return {}
         options = self._head.definitions.get(state.settings, {})
@@ -206,13 +216,17 @@ class PlanLog:
         """
         head = self._apply_records_since()
         if position.plan > head.version:
-            newest = f"the newest plan is {head.version}" if head.version >= 0 else "there is no plan"
+            newest = "there is no plan"
+            if head.version >= 0:
+                newest = f"the newest plan is {head.version}"
             raise StateLost(f"the query has read plan {position.plan} of {self._told()}, and {newest}. {_ANEW}")
         if position.plan == head.version:
             self._require_same(position, head.nonce)
             return None
         number = position.plan + 1
-        record = self._log.read_record(number) if number >= head.log_start else None
+        record = None
+        if number >= head.log_start:
+            record = self._log.read_record(number)
         # The log may have been trimmed during the read, so that the record at a trimmed version is not a valid plan.
         oldest = self._apply_records_since().log_start
         if number < oldest:
@@ -261,7 +275,9 @@ class PlanLog:
         """
         record = self._record(position.plan)
         if record is None or record.nonce != position.nonce:
-            found = "is missing" if record is None else "is another plan"
+            found = "is another plan"
+            if record is None:
+                found = "is missing"
             raise StateLost(f"plan {position.plan} of {self._told()}, which the query must read, {found}. {_ANEW}")
         begins = PlanPosition(self.id, position.plan - 1, record.previous_nonce or "")
         if begins != (start or PlanPosition(self.id, -1, "")):
@@ -288,7 +304,10 @@ class PlanLog:
                     raise
             else:
                 kept = self._log.recent.records
-                self._log.recent.records = {head.version: kept[head.version]} if head.version in kept else {}
+                if head.version in kept:
+                    self._log.recent.records = {head.version: kept[head.version]}
+                else:
+                    self._log.recent.records = {}
                 return self._known[1]
         raise StorageError("read", layout.COLUMNS, "the state changed faster than it could be read")
 
@@ -334,7 +353,9 @@ class PlanLog:
 
     def _record(self, number: int) -> Record | None:
         found = self._log.recent.records.get(number)
-        return found if found is not None else self._log.read_record(number)
+        if found is not None:
+            return found
+        return self._log.read_record(number)
 
     def _fold(self, head: LogState) -> KnownFiles:
         """Return the files known at the head, from the last known files or a columns file, and the plans after it."""

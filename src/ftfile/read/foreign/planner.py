@@ -143,7 +143,9 @@ class Planner:
             "oldestUnread": int(listing.times[behind].min()) if len(behind) else None,
         }
         has_new_refusals = self._log_refusals(refused)
-        return plan if is_start or has_new_refusals or not plan.is_empty else None
+        if is_start or has_new_refusals or not plan.is_empty:
+            return plan
+        return None
 
     def report(self) -> dict[str, Any]:
         """Return counts of the last plan: known, parked, refused and late files, and the unread content after it.
@@ -156,7 +158,9 @@ class Planner:
     def _current(self) -> Listing | None:
         if self._schedule.is_due():
             return self.list()
-        return self._listing if self._schedule.has_more else None
+        if self._schedule.has_more:
+            return self._listing
+        return None
 
     def _match(self, table: Table) -> dict[int, Match]:
         """Return the matches of files that may not be the known files at their paths, by place in the listing."""
@@ -177,7 +181,9 @@ class Planner:
         `decisions` contains the matches of `match_known` by place. The matches of all other examined files are added.
         """
         is_by_content = self._settings.file_identity == "content" and look is extend
-        originals = Originals(draft.table, dict(decisions), self._cut_off) if is_by_content else None
+        originals = None
+        if is_by_content:
+            originals = Originals(draft.table, dict(decisions), self._cut_off)
         contents = Contents()
         places = draft.table.places.tolist()
         threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
@@ -297,7 +303,9 @@ class Planner:
     def _wait_s(self, row: Row) -> float | None:
         """Return the seconds until the next look at a file can have a new result; None if it can now."""
         wait_s = self._memory(row).until_s - self._clock.monotonic_s()
-        return wait_s if wait_s > 0 else None
+        if wait_s > 0:
+            return wait_s
+        return None
 
     def _unchanged_s(self, row: Row) -> float:
         """Return the seconds for which a file has certainly not changed, by this process and the newest plan.

@@ -168,7 +168,9 @@ def default_schema(decoding: FileDecoding) -> pa.Schema | None:
     if decoding.file_format == "text":
         return pa.schema([("value", pa.string())])
     if decoding.file_format == "binary":
-        return _WHOLE_FILE if decoding.framing is None else pa.schema([("value", pa.binary())])
+        if decoding.framing is None:
+            return _WHOLE_FILE
+        return pa.schema([("value", pa.binary())])
     return None
 
 
@@ -203,7 +205,10 @@ def require_columns(
     """
     problems = list(_problems(schema, decoding, may_be_in_paths=may_be_in_paths))
     if problems:
-        which = "" if path is None else f" of {path!r}, without the columns that its directories name"
+        if path is None:
+            which = ""
+        else:
+            which = f" of {path!r}, without the columns that its directories name"
         raise ConfigError(
             f"fileFormat={decoding.file_format} cannot be read with this schema{which}:\n  " + "\n  ".join(problems)
         )
@@ -314,7 +319,10 @@ class FilesSettings:
         root, pattern = split_path(parsed["path"])
         file_format = parsed["fileFormat"]
         grows = file_format in _GROWING and not parsed["multiLine"]
-        tail = grows if parsed["tail"] is None else parsed["tail"]
+        if parsed["tail"] is None:
+            tail = grows
+        else:
+            tail = parsed["tail"]
         if tail and not grows:
             raise ConfigError(
                 f"tail=true is only for {', '.join(_GROWING)} without multiLine: other files are read as a whole"
@@ -344,7 +352,10 @@ def split_path(path: str | None) -> tuple[str, str]:
     if path is None:
         raise ConfigError("the option `path` is missing, as in spark.readStream.format('ftfile').load('/data/in')")
     url = parse(path)
-    names = url.path.strip("/").split("/") if url.path != "/" else []
+    if url.path != "/":
+        names = url.path.strip("/").split("/")
+    else:
+        names = []
     literal = next((place for place, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
     for pattern in alternatives("/".join(names[literal:])):
         for name in pattern.split("/"):

@@ -116,7 +116,9 @@ def status_of(
     config = FilesConfig.from_options(parse_options(options, "files"), "{}")
     settings = config.settings
     if settings not in listings:
-        storage = config.storage if parse(root).scheme == parse(store).scheme else None
+        storage = None
+        if parse(root).scheme == parse(store).scheme:
+            storage = config.storage
         listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]
     unread = _unread(listing, known, keeps_truncated=settings.file_identity == "content")
@@ -151,7 +153,10 @@ def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> ND
 
 def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
     """Return the listed files that a plan names as refused."""
-    paths = set(listing.paths) if plan.refused else set()
+    if plan.refused:
+        paths = set(listing.paths)
+    else:
+        paths = set()
     return tuple(file for file in plan.refused if file.path in paths)
 
 

@@ -105,12 +105,20 @@ class FileStream:
             ConfigError: `start` does not belong to a source of files, or new files cannot have the requested columns.
             StateLost: the plans after `start` are missing or belong to another query.
         """
-        begin = self._position if start is None else position_of(start)
+        if start is None:
+            begin = self._position
+        else:
+            begin = position_of(start)
         plans = self._plans_of(begin)
-        position = begin if begin is not None else PlanPosition(plans.id, -1, "")
+        if begin is not None:
+            position = begin
+        else:
+            position = PlanPosition(plans.id, -1, "")
         # While there is no new content, the state is not read: `add` finds plans of other drivers, and `known` may find
         # them.
-        known = plans.known() if plans.head == position else None
+        known = None
+        if plans.head == position:
+            known = plans.known()
         while known is None or plans.head != position:
             if (found := plans.after(position)) is not None:
                 return to_offset(found)
@@ -150,8 +158,12 @@ class FileStream:
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest plan, and counts of known files and unread content; None before the first plan."""
-        head = self._plans.head if self._plans is not None else None
-        return None if head is None else {"plan": head.plan, **self._planner.report()}
+        head = None
+        if self._plans is not None:
+            head = self._plans.head
+        if head is None:
+            return None
+        return {"plan": head.plan, **self._planner.report()}
 
     def _require_columns(self, plan: Plan) -> None:
         columns = arrow_schema(self._config.schema_json)
@@ -159,7 +171,9 @@ class FileStream:
 
     def _plans_of(self, position: PlanPosition | None) -> PlanLog:
         """Return the log of a position; for the start, a log of this process with a new name."""
-        log_id = position.log_id if position is not None else None
+        log_id = None
+        if position is not None:
+            log_id = position.log_id
         if self._plans is None or log_id not in {None, self._plans.id}:
             log_id = log_id or self._context.ids.unique()
             config = self._config
@@ -288,7 +302,10 @@ def open_cleaner(
         )
     common = posixpath.commonpath([source.path, target.path])
     fs = open_filesystem(Url(source.scheme, source.authority, common).url, context, storage)
-    above = "" if source.path == common else posixpath.relpath(source.path, common)
+    if source.path == common:
+        above = ""
+    else:
+        above = posixpath.relpath(source.path, common)
     return Cleaner(fs, above, posixpath.relpath(target.path, common))
 
 

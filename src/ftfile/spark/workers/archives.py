@@ -48,8 +48,12 @@ def _is_installed(archive: str) -> bool:
 def _home(package: str) -> Path | None:
     """Return the folder of an installed package."""
     spec = importlib.util.find_spec(package)
-    locations = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(locations))) if locations else None
+    locations = None
+    if spec is not None:
+        locations = spec.submodule_search_locations
+    if locations:
+        return Path(next(iter(locations)))
+    return None
 
 
 def _has_same_bytes(path: Path, info: zipfile.ZipInfo) -> bool:
@@ -75,7 +79,9 @@ def main(archives: str, cache: str, key: str) -> int:
     if key:
         with contextlib.suppress(OSError):  # such as a home that cannot be written: the next process compares again
             _append(Path(cache), f"{key}{'same' if is_same else 'different'}\n")
-    return 0 if is_same else 1
+    if is_same:
+        return 0
+    return 1
 
 
 def _append(cache: Path, result: str) -> None:

@@ -52,4 +52,6 @@ def _linked(program: str) -> str | None:
         is_linked = os.readlink(link) == program
     except OSError:  # such as a home that cannot be written
         return None
-    return link if is_linked else None
+    if is_linked:
+        return link
+    return None

@@ -369,4 +369,6 @@ class HadoopFileSystem(FileSystem):
 
     def _full(self, operation: str, path: str) -> str:
         check_hdfs_name(operation, path)
-        return f"{self._prefix}/{path}" if path else self.root
+        if path:
+            return f"{self._prefix}/{path}"
+        return self.root

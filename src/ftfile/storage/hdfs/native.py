@@ -147,7 +147,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
 
     def _settle(self, path: str) -> None:
         """Wait until a hint of this process is closed, or cannot be closed."""
-        client, closing = self._hints.pop((os.getpid(), path), (None, None)) if self._hints else (None, None)
+        if self._hints:
+            client, closing = self._hints.pop((os.getpid(), path), (None, None))
+        else:
+            client, closing = (None, None)
         if client is not None and closing is not None:
             with contextlib.suppress(StorageError), native_errors("put", path, self.where):
                 self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
@@ -255,7 +258,10 @@ class NativeStream(OutputStream):
     def _send_all(self, data: bytes | bytearray) -> None:
         self._run("write", lambda file: file.writer.write(data), len(data))
         if self._sent is not None:
-            self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data
+            if len(self._sent) + len(data) > KEPT_BYTES:
+                self._sent = None
+            else:
+                self._sent = self._sent + data
 
     def _run(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int = 0) -> None:
         file = self._file
@@ -327,7 +333,9 @@ def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing
 def open_location(location: Location) -> FileSystem:
     """Open the `hdfs` URL of a NameNode or name service; raises `ConfigError`, also if the library is missing."""
     settings = HadoopSettings.of(location)
-    url = f"hdfs://{location.authority}" if location.authority else ""
+    url = ""
+    if location.authority:
+        url = f"hdfs://{location.authority}"
     return NativeHdfsFileSystem(url, location.path, settings, location.context)
 
 

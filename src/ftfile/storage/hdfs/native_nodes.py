@@ -159,7 +159,9 @@ class NameNodes:
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
         except OSError as error:
-            web = next(filter(_is_web_server, self._addresses.values()), None) if _HUNG_UP.search(str(error)) else None
+            web = None
+            if _HUNG_UP.search(str(error)):
+                web = next(filter(_is_web_server, self._addresses.values()), None)
             if web is None:
                 raise
             raise WebPortError(
@@ -254,7 +256,9 @@ class NameNodes:
             return f"no connection: {error}"
         except BaseException as error:
             # The waiting call gets all other errors as well.
-            return STANDBY if "StandbyException" in str(error) else ACTIVE
+            if "StandbyException" in str(error):
+                return STANDBY
+            return ACTIVE
         return ACTIVE
 
     def _describe(self) -> str:
@@ -304,11 +308,20 @@ def _open_nodes(key: _Key) -> NameNodes:
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
     # The library compares services as texts: it uses a token only for the address in the token.
-    token = None if service.members else find_token(service.name, [*addresses], native=True)
-    address = url if token is None or token.service.count(":") > 1 else f"hdfs://{token.service}"
+    if service.members:
+        token = None
+    else:
+        token = find_token(service.name, [*addresses], native=True)
+    if token is None or token.service.count(":") > 1:
+        address = url
+    else:
+        address = f"hdfs://{token.service}"
 
     def connect(names: Sequence[str]) -> hdfs_native.Client:
-        order = {service.members_property: ",".join(names)} if names and service.members else {}
+        if names and service.members:
+            order = {service.members_property: ",".join(names)}
+        else:
+            order = {}
         return _connect(address, {**dict(handed), **order, **_CONFIGURATION})
 
     connect([*addresses])  # raises errors of the configuration

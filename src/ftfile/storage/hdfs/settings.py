@@ -63,7 +63,9 @@ class HadoopSettings:
     def of_files(self) -> tuple[int | None, int | None, int] | None:
         """Return replication, block size and permissions for new files, or None if none of them is set."""
         asked = self.replication, self.block_size, self.file_mode
-        return None if asked == (None, None, _FILE_MODE) else asked
+        if asked == (None, None, _FILE_MODE):
+            return None
+        return asked
 
     @classmethod
     def of(cls, location: Location) -> HadoopSettings:
@@ -118,7 +120,10 @@ def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
         if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
     }
     # With Kerberos, the ticket or the token names the user.
-    user = None if is_kerberos(configuration) else current_user()
+    if is_kerberos(configuration):
+        user = None
+    else:
+        user = current_user()
     return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(FILE_VARIABLE))])}
 
 
@@ -198,7 +203,9 @@ class NameService:
     def _addresses(self, property_name: str) -> dict[str, str]:
         if not self.members:
             host, _, port = self.name.rpartition(":")
-            return {self.name: self.name} if host and port.isdigit() else {}
+            if host and port.isdigit():
+                return {self.name: self.name}
+            return {}
         addresses = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
         return {name: address for name, address in addresses.items() if address}
 
@@ -206,7 +213,10 @@ class NameService:
 def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
     """Return the name service of a URL's authority; raises `ConfigError` for several hosts, or a name with a port."""
     service = NameService(authority, configuration)
-    written = f"{scheme}://{authority}" if authority else f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
+    if authority:
+        written = f"{scheme}://{authority}"
+    else:
+        written = f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
     host, _, port = service.name.rpartition(":")
     if "," in service.name:
         raise ConfigError(
@@ -259,7 +269,10 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False, nea
     if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
         return None  # there may be a ticket
     tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
-    exact = {*addresses} if native else {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
+    if native:
+        exact = {*addresses}
+    else:
+        exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
     exact_token = next((token for token in tokens if token.service in exact), None)
     if exact_token is not None or not tokens:
         return exact_token
@@ -269,7 +282,9 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False, nea
         return exact_token
     hosts = {host for host, _ in places}
     of_other_ports = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
-    return of_other_ports[0] if len({token.service for token in of_other_ports}) == 1 else None
+    if len({token.service for token in of_other_ports}) == 1:
+        return of_other_ports[0]
+    return None
 
 
 def has_tokens() -> bool:

@@ -136,7 +136,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
         def upload() -> tuple[Upload, str]:
             first_word_s = self._client.nodes.first_word_s()
-            target = self.temporary_name(full) if first_word_s else full
+            target = full
+            if first_word_s:
+                target = self.temporary_name(full)
             return self.upload(target, overwrite=True, first_word_s=first_word_s), target
 
         return status, *self.do(operation, path, upload)
@@ -175,7 +177,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
         """Start to write a file, which exists and is empty, before the upload is finished; see `Upload`."""
         # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the response.
-        flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
+        flags = "CREATE,SYNC_BLOCK"
+        if overwrite:
+            flags = "CREATE,OVERWRITE,SYNC_BLOCK"
         parameters = {
             "overwrite": str(overwrite).lower(),
             "createflag": flags,

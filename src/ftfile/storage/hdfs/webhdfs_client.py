@@ -74,7 +74,10 @@ class _Session(requests.Session):
         try:
             response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
         except requests.RequestException as error:
-            asked_url = url if error.request is None else str(error.request.url)
+            if error.request is None:
+                asked_url = url
+            else:
+                asked_url = str(error.request.url)
             check_tls(asked_url, error)
             # The text and the cause of this error contain the URL with the token.
             text = redacted(str(error))
@@ -280,8 +283,13 @@ class WebClient:
 
     def content(self, path: str, offset: int, length: int | None, bytes_max: int | None = None) -> bytes:
         """Return the bytes of a file from `offset`: `length` existing ones, or all, but at most `bytes_max` + 1."""
-        length_max = bytes_max + 1 if bytes_max is not None else length
-        more = {} if length_max is None else {"length": length_max}
+        length_max = length
+        if bytes_max is not None:
+            length_max = bytes_max + 1
+        if length_max is None:
+            more = {}
+        else:
+            more = {"length": length_max}
         data: bytes = self._fetch("OPEN", path, offset=offset, **more).content
         if length is not None and len(data) != length:
             raise _ShortError(f"{len(data)} bytes were received from position {offset} instead of {length}")
@@ -346,7 +354,9 @@ def web_errors(operation: str, path: str, where: str) -> Iterator[None]:
 
 def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
     if isinstance(error, NoTicketError):
-        say = expired if "expired" in str(error) else no_ticket
+        say = no_ticket
+        if "expired" in str(error):
+            say = expired
         return PermissionDenied(operation, path, say(where, str(error)))
     if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
         return PermissionDenied(operation, path, no_ticket(where, "401, Authentication required"))
@@ -362,4 +372,6 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
 
 def _boolean(response: requests.Response) -> bool:
     """Return the answer of the server; an empty one means success."""
-    return bool(response.json()["boolean"]) if response.content else True
+    if response.content:
+        return bool(response.json()["boolean"])
+    return True

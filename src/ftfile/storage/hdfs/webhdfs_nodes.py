@@ -233,7 +233,10 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     """Return the name of the service, and the RPC address of each NameNode, if known, by the URL of its web server."""
     service = find_service(scheme, authority, configuration)
     tls = scheme == "swebhdfs"
-    rpc_addresses = service.rpc_addresses() if service.members else {}
+    if service.members:
+        rpc_addresses = service.rpc_addresses()
+    else:
+        rpc_addresses = {}
     addresses = {
         f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
         for name, address in service.web_addresses(tls=tls).items()

@@ -86,7 +86,10 @@ class S3Bucket:
         except StorageError as error:
             if doubt is None:
                 raise
-            last = "" if isinstance(error, Unavailable) else f"; a retry was refused: {error.detail}"
+            if isinstance(error, Unavailable):
+                last = ""
+            else:
+                last = f"; a retry was refused: {error.detail}"
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def resolve_outcome(
@@ -189,7 +192,9 @@ class S3Bucket:
     def directory_key(self, operation: str, path: str) -> str:
         """Return the prefix of the keys in a directory."""
         key = self.key(operation, path)
-        return f"{key}/" if key else ""
+        if key:
+            return f"{key}/"
+        return ""
 
     def delete(self, operation: str, path: str) -> None:
         """Delete an object if it exists."""

@@ -91,7 +91,10 @@ def meaning_of_answer(
     """Return class and detail of the interface's error for a failed request; `code` can be the status."""
     named = bool(code) and not code.isdecimal()
     # A conflict with an unknown name can be permanent, so it is not retried.
-    meaning = _MEANINGS.get(str(status)) if status != _CONFLICTING or not named else (StorageError, "")
+    if status != _CONFLICTING or not named:
+        meaning = _MEANINGS.get(str(status))
+    else:
+        meaning = (StorageError, "")
     kind, advice = _MEANINGS.get(code) or meaning or (None, "")
     if code == "InvalidRequest" and "maximum allowable size" in message:
         kind, advice = TooLargeToCopy, "it is larger than one request allows"
@@ -265,7 +268,9 @@ class S3Client:
         line = CancellableConnection(self._timeout_s)
         answer = self.send(operation, path, where, "get_object", line=line, **parameters)
         size_bytes = answer.get("ContentLength", 0)
-        amount = bytes_max + 1 if bytes_max is not None and size_bytes > bytes_max else None
+        amount = None
+        if bytes_max is not None and size_bytes > bytes_max:
+            amount = bytes_max + 1
         timeout_s = limit_s(self._timeout_s, size_bytes if amount is None else amount)
         try:
             # No `with` block: it bypasses the checks of the library, and waits for a read that hangs.
@@ -312,7 +317,9 @@ class S3Client:
     def _check_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
         """Raise `IncompleteReadError` for a truncated answer; the library checks bodies that are read later."""
         verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
-        came = len(body) if isinstance(body, bytes) and verb != "HEAD" else None
+        came = None
+        if isinstance(body, bytes) and verb != "HEAD":
+            came = len(body)
         promised = headers.get("content-length")
         if promised is not None:
             is_whole = came in {None, int(promised)}
@@ -327,7 +334,9 @@ class S3Client:
 
     def _is_refused_header(self, error: Exception) -> bool:
         """Return True if no request was sent, because the credentials are not valid text for a header."""
-        cause = error.kwargs.get("error") if isinstance(error, self._errors.HTTPClientError) else None
+        cause = None
+        if isinstance(error, self._errors.HTTPClientError):
+            cause = error.kwargs.get("error")
         return isinstance(cause, UnicodeEncodeError) or (
             isinstance(cause, ValueError) and str(cause).startswith("Invalid header value")
         )

@@ -247,7 +247,9 @@ class _S3Stream(CopyingStream):
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         """Copy parts, after filling the buffer: only the last part of a file can be short."""
-        missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0
+        missing = 0
+        if self._buffer:
+            missing = max(0, PART_BYTES_MIN - len(self._buffer))
         if length - missing < PART_BYTES_MIN:
             missing = length
         if missing:
@@ -296,7 +298,10 @@ class S3Upload:
         self._path = path
         self._named = {"Key": bucket.key(operation, path)}
         self._identity = identity
-        metadata = {ID: identity} if identity is not None else {}
+        if identity is not None:
+            metadata = {ID: identity}
+        else:
+            metadata = {}
         # A second attempt leaves an unknown upload; docs/object-stores.md describes how stores remove them.
         self._named["UploadId"] = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
         self._parts: list[Future[str]] = []

@@ -283,7 +283,10 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
             return {info.path for info in self.second_client(filesystem).list(path)}
 
         make_directory(filesystem, "a/b")
-        inside = {"a/b/file"} if filesystem.capabilities.implied_directories else set()
+        if filesystem.capabilities.implied_directories:
+            inside = {"a/b/file"}
+        else:
+            inside = set()
         assert (names(""), names("a"), names("a/b")) == ({"a"}, {"a/b"}, inside)
         write(filesystem, "a/one", b"data")
         filesystem.create_exclusive("a/two", b"data")

@@ -243,7 +243,9 @@ class FilterContract:
         return other.with_keys(getattr(byte_filter, "keys", None))
 
     def _identity(self, byte_filter: Filter) -> str:
-        return "" if byte_filter.joins else "a@0"
+        if byte_filter.joins:
+            return ""
+        return "a@0"
 
     def _decoder(self, byte_filter: Filter) -> Stream:
         return byte_filter.decoder(self._identity(byte_filter))

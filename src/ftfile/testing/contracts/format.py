@@ -75,7 +75,9 @@ class FormatContract(SegmentContract):
         row = self.rows(file_format).slice(0, 1)
         texts = [place for place, kind in enumerate(row.schema.types) if pa.types.is_string(kind)]
         bad = pa.array([b"\xff"], pa.binary()).view(pa.string())
-        return row.set_column(texts[0], row.schema.field(texts[0]), bad) if texts else None
+        if texts:
+            return row.set_column(texts[0], row.schema.field(texts[0]), bad)
+        return None
 
     def test_formats_are_values(self, file_format: Format) -> None:
         copy = pickle.loads(pickle.dumps(file_format))  # noqa: S301 - pickled here
@@ -158,7 +160,9 @@ class FormatContract(SegmentContract):
             assert self.read(file_format, data, rows.schema) == rows.slice(0, taken).to_pylist()
             if isinstance(file_format, LineFormat):
                 assert encoder.size_bytes == len(data)
-                before = written(file_format, rows.slice(0, taken - 1)) if taken > 1 else b""
+                before = b""
+                if taken > 1:
+                    before = written(file_format, rows.slice(0, taken - 1))
                 assert len(before) < limit_bytes, "the file should have ended a row before"
             else:
                 assert len(data) <= 2 * limit_bytes + self.least_bytes

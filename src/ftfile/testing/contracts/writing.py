@@ -27,7 +27,10 @@ class WritingContract(ContractSupport):
 
     def test_os1_create_shows_an_empty_file_at_once(self, filesystem: FileSystem) -> None:
         with filesystem.create("file"):
-            expected = {0} if filesystem.capabilities.visible_at == "at_create" else set()
+            if filesystem.capabilities.visible_at == "at_create":
+                expected = {0}
+            else:
+                expected = set()
             assert self.seen_lengths(filesystem, "file") == expected
         assert self.seen_lengths(filesystem, "file") == {0}
 
@@ -209,7 +212,10 @@ class WritingContract(ContractSupport):
     ) -> None:
         stream = filesystem.create("file")
         stream.write(b"da")
-        do = partial(stream.write, b"ta") if waiting == "write" else getattr(stream, waiting)
+        if waiting == "write":
+            do = partial(stream.write, b"ta")
+        else:
+            do = getattr(stream, waiting)
         is_offered = waiting == "write" or stream.has_capability(waiting)
         order: list[str] = []
         entered, closing = threading.Event(), threading.Event()

@@ -173,7 +173,9 @@ def crash_states(
     """
     ids = SeededIds()
     for point, notes, replay in file_system.states():
-        step = file_system.journal[point - 1] if point else None
+        step = None
+        if point:
+            step = file_system.journal[point - 1]
         for disk, loss in _outcomes(replay, limit_per_point, ids):
             if seen is not None:
                 key = (disk.digest(), notes)

@@ -90,7 +90,9 @@ class Operation:
     inode: Inode | None = None  # the file after a `create`, `write` or `put`
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.path} -> {self.target}" if self.target else f"{self.kind} {self.path}"
+        if self.target:
+            return f"{self.kind} {self.path} -> {self.target}"
+        return f"{self.kind} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,9 @@ class _Change:
     @property
     def dooms(self) -> frozenset[str]:
         """The directories whose later changes are lost if this change is lost."""
-        return self.ordered if self.enables is None else self.ordered | {self.enables}
+        if self.enables is None:
+            return self.ordered
+        return self.ordered | {self.enables}
 
 
 def _change_of(operation: Operation) -> _Change | None:
@@ -225,7 +229,9 @@ class Replay:
             yield self._outcome(tree, lost, contents)
 
     def _loose_in(self, tree: Tree) -> list[int]:
-        return sorted({number for _, number in tree.walk() if number in self._loose}) if self._loose else []
+        if self._loose:
+            return sorted({number for _, number in tree.walk() if number in self._loose})
+        return []
 
     def _outcome(self, tree: Tree, lost: list[Operation], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
         inodes = self._inodes.copy()

@@ -123,7 +123,10 @@ class SweepRun(Generic[Result]):
     result: Result | None  # returned by a scenario that survived the fault
 
     def __str__(self) -> str:
-        outcome = "survived" if self.error is None else f"raised {self.error!r}"
+        if self.error is None:
+            outcome = "survived"
+        else:
+            outcome = f"raised {self.error!r}"
         where = f"{self.call.operation} {self.call.path!r}, call {self.fault.at}"
         return f"{self.fault.error.__name__} {self.fault.effect} {where}: {outcome}"
 

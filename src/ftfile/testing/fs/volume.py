@@ -42,7 +42,9 @@ class Volume:
     def do(self, operation: Operation) -> None:
         """Execute one step, and add it to the journal."""
         with self.lock:
-            nameless = self.live.tree.find(operation.path) if operation.kind == "unlink" else None
+            nameless = None
+            if operation.kind == "unlink":
+                nameless = self.live.tree.find(operation.path)
             apply(self.live, operation)
             if self._journals:
                 self.journal.append(operation)
@@ -218,7 +220,9 @@ class VolumeFileSystem(FileSystem):
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
         with self._volume.lock:
             content = self._volume.content_of("open", path)
-            return content if bytes_max is None else content[: bytes_max + 1]
+            if bytes_max is None:
+                return content
+            return content[: bytes_max + 1]
 
     def stat(self, path: str) -> FileInfo:
         with self._volume.lock:
@@ -341,6 +345,14 @@ class VolumeFileSystem(FileSystem):
         if number == DIRECTORY:
             return FileInfo(path, 0, 0, is_directory=True)
         inode = self._volume.live.inodes[number]
-        identity = inode.identity if self._store == "s3" else number if self._store in _NUMBERING else None
-        identity_text = None if identity is None else str(identity)
+        if self._store == "s3":
+            identity = inode.identity
+        elif self._store in _NUMBERING:
+            identity = number
+        else:
+            identity = None
+        if identity is None:
+            identity_text = None
+        else:
+            identity_text = str(identity)
         return FileInfo(path, len(inode.content), inode.modified_ms, identity=identity_text)

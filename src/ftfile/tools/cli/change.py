@@ -91,11 +91,16 @@ class Change:
         asked = self._arguments.get("where")
         where = getattr(plan, "where", None) or asked
         if announcement:
-            condition = "" if where == asked else f", where {where}"
+            if where == asked:
+                condition = ""
+            else:
+                condition = f", where {where}"
             say(f"This {announcement}{condition}")
             if question:
                 options.ask(question)
-        return self._call(dry_run=False) if where is None else self._call(dry_run=False, where=where)
+        if where is None:
+            return self._call(dry_run=False)
+        return self._call(dry_run=False, where=where)
 
     def _require_log(self) -> None:
         if self._requires_log:
@@ -109,7 +114,9 @@ class Change:
 
 def print_result(report: Report, verb: str, past: str, result: str) -> None:
     """Print the changes, or the changes that a dry run plans: "Merged 3 files", "Would merge 3 files"."""
-    begin = f"Would {verb}" if report.dry_run else past
+    begin = past
+    if report.dry_run:
+        begin = f"Would {verb}"
     put(f"{begin} {result}")
 
 

@@ -72,8 +72,12 @@ def _print_verified(report: "VerifyReport", path: str) -> None:
     from ftfile.storage.registry import normalise
 
     is_files = report.kind == "files"
-    count = report.files if is_files else report.segments
-    content = "content read" if report.full else "content not read: --full"
+    count = report.segments
+    if is_files:
+        count = report.files
+    content = "content not read: --full"
+    if report.full:
+        content = "content read"
     unrecorded = None
     if report.unrecorded_files:
         size = bytes_text(report.unrecorded_bytes)
@@ -228,7 +232,9 @@ def _print_sources(sources: "Sequence[SourceStatus]") -> None:
 
 def _print_source(status: "SourceStatus", now_ms: int) -> None:
     behind = f"{count_text(status.files_behind, 'file')}, {bytes_text(status.bytes_behind)}"
-    oldest = f", the oldest changed {ago(status.oldest_unread_ms, now_ms)}" if status.oldest_unread_ms else ""
+    oldest = ""
+    if status.oldest_unread_ms:
+        oldest = f", the oldest changed {ago(status.oldest_unread_ms, now_ms)}"
     print_fields(
         [
             ("source", status.id),
@@ -266,7 +272,9 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
 
 
 def _versions(oldest: int, newest: int) -> str:
-    return f"{oldest:,} to {newest:,}" if newest >= 0 else "no readable version"
+    if newest >= 0:
+        return f"{oldest:,} to {newest:,}"
+    return "no readable version"
 
 
 def _result(report: "VerifyReport") -> str:
@@ -274,4 +282,6 @@ def _result(report: "VerifyReport") -> str:
         return "the log cannot be read to its end, so files were not compared with it"
     if not report.ok:
         return count_text(len(report.findings), "difference")
-    return f"whole, with {count_text(len(report.findings), 'remark')}" if report.findings else "whole"
+    if report.findings:
+        return f"whole, with {count_text(len(report.findings), 'remark')}"
+    return "whole"

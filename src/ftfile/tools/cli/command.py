@@ -45,7 +45,9 @@ def epilog_of(examples: tuple[str, ...]) -> str:
 
 def _marked_up(line: str) -> str:
     text, hash_sign, comment = line.replace("[", r"\[").partition("  #")
-    return f"  {text}[dim]  #{comment}[/dim]" if hash_sign else f"  {text}"
+    if hash_sign:
+        return f"  {text}[dim]  #{comment}[/dim]"
+    return f"  {text}"
 
 
 def _without_groups(function: Callable[..., None]) -> Callable[..., None]:

@@ -92,7 +92,8 @@ def ls(
 def _list_runs(place: Place, version: int | None, limit: int | None, output: Output) -> None:
     """Print the runs of a store, oldest first."""
     runs = runs_of(place, version)
-    runs = runs[max(0, len(runs) - limit) :] if limit is not None else runs
+    if limit is not None:
+        runs = runs[max(0, len(runs) - limit) :]
     columns = [
         Column("file", lambda run: run.path, folds=True),
         Column("offset", lambda run: run.offset, COUNT, keep=4),
@@ -239,7 +240,9 @@ def _print_summary(status: "DirectoryStatus", path: str) -> None:
         ("store" if status.kind == "store" else "directory", status.path),
     ]
     if status.time_ms is None:
-        none = "no readable version" if status.findings else "none: nothing has been committed yet"
+        none = "none: nothing has been committed yet"
+        if status.findings:
+            none = "no readable version"
         print_fields([*fields, ("version", none)])
         return
     age = ago(status.time_ms, status.made_ms)
@@ -263,7 +266,9 @@ def _print_summary(status: "DirectoryStatus", path: str) -> None:
 
 
 def _part(count: int, state: str) -> str:
-    return f", {count:,} of them {state}" if count else ""
+    if count:
+        return f", {count:,} of them {state}"
+    return ""
 
 
 def _unneeded(status: "DirectoryStatus") -> str | None:
@@ -332,9 +337,15 @@ def _print_changed_files(details: "VersionDetails", *, is_store: bool) -> None:
 
 def _print_file(file: "FileDetails") -> None:
     batches = file.batches
-    time = f" of {time_text(file.time_ms)} UTC" if file.time_ms else ""
-    by = f", by {file.operation}" if file.operation else ""
-    plain = f", {bytes_text(file.plain_bytes)} before filters" if file.filters else ""
+    time = ""
+    if file.time_ms:
+        time = f" of {time_text(file.time_ms)} UTC"
+    by = ""
+    if file.operation:
+        by = f", by {file.operation}"
+    plain = ""
+    if file.filters:
+        plain = f", {bytes_text(file.plain_bytes)} before filters"
     print_fields(
         [
             ("file", file.path),
@@ -370,12 +381,16 @@ def _print_ranges(ranges: "Sequence[OffsetRange] | None") -> None:
 
 
 def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first} to {last}"
+    if first == last:
+        return str(first)
+    return f"{first} to {last}"
 
 
 def _offsets(offsets: list[Any] | None) -> str | None:
     """Return Spark's offsets as JSON, one for each source."""
-    return None if offsets is None else " ".join(map(_offset, offsets))
+    if offsets is None:
+        return None
+    return " ".join(map(_offset, offsets))
 
 
 def _offset(offset: Any) -> str:  # noqa: ANN401 - any JSON
@@ -394,4 +409,6 @@ def _seconds_of(metrics: "VersionMetrics") -> float:
 
 
 def _transaction(version: "RecordedVersion") -> str | None:
-    return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
+    if version.txn_app_id is None:
+        return None
+    return f"{version.txn_app_id} {version.txn_version}"

@@ -97,7 +97,9 @@ def _print_flush(report: Report) -> None:
 
 def _finished(report: Report) -> str:
     files = f"{count_text(report.files, 'file')} of {count_text(report.rows, 'row')}"
-    return f"about {files}" if report.dry_run else f"{files}; the newest version is {report.version}"
+    if report.dry_run:
+        return f"about {files}"
+    return f"{files}; the newest version is {report.version}"
 
 
 def _size_bytes(text: str) -> int:
@@ -188,7 +190,9 @@ def repair(
     report = plan = change.plan()
     if plan.steps:
         loses_data = bool(give_up) or accept_lost_records
-        question = "Rows or records are lost permanently. Continue?" if loses_data else ""
+        question = ""
+        if loses_data:
+            question = "Rows or records are lost permanently. Continue?"
         report = change.complete(plan, f"takes {_list_steps(plan)}", options, question)
 
     def print_text(report: Report) -> None:

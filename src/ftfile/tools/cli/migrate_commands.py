@@ -169,7 +169,10 @@ def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", option
 
 def _summary(report: "MigrateReport", begins: str) -> str:
     files = f"{count_text(report.files, 'file')} of {report.file_format} with {count_text(report.rows, 'row')}"
-    written = "" if report.source == "files" else f", written by {report.source}"
+    if report.source == "files":
+        written = ""
+    else:
+        written = f", written by {report.source}"
     summary = f"{files}, {bytes_text(report.size_bytes)}{written}"
     if report.already_migrated:
         return f"Already migrated, as version {report.version}: {summary}. Nothing is recorded again"
@@ -190,7 +193,10 @@ def _print_report(report: "MigrateReport") -> None:
     would = _summary(report, "Would record")
     is_unchanged = report.dry_run or report.already_migrated
     put(would if is_unchanged else f"{_summary(report, 'Recorded')}, as version {report.version}")
-    query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
+    if report.query_id is None:
+        query = None
+    else:
+        query = f"{report.query_id}, after batch {report.last_batch}"
     in_files, in_paths = _columns(report)
     fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
     print_fields([*fields, ("query continues", query)])

@@ -60,7 +60,9 @@ class Output:
 
     def limit_to_read(self, limit: int | None) -> int | None:
         """Return the number of items to read: on a terminal one more than it shows, to detect further items."""
-        return SHOWN + 1 if limit is None and not self.json and is_terminal() else limit
+        if limit is None and not self.json and is_terminal():
+            return SHOWN + 1
+        return limit
 
 
 def print_document(document: object, path: str | None = None) -> None:
@@ -68,7 +70,9 @@ def print_document(document: object, path: str | None = None) -> None:
 
     def plain(value: object) -> object:
         encoded = _plain(value)
-        return {**encoded, **_command_for(value, path or PATH)} if isinstance(encoded, dict) else encoded
+        if isinstance(encoded, dict):
+            return {**encoded, **_command_for(value, path or PATH)}
+        return encoded
 
     indent = 2 if is_terminal() else None
     print(printable_json(json.dumps(document, default=plain, ensure_ascii=False, indent=indent)))

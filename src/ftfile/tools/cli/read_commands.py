@@ -170,7 +170,10 @@ def diff(
     output: Output,
 ) -> None:
     """Show the changes between two versions: files, rows and columns. No file is read."""
-    newest = None if new is None else _version_or_time(new)
+    if new is None:
+        newest = None
+    else:
+        newest = _version_or_time(new)
     output.show(place.open().diff(_version_or_time(old), newest), _print_diff)
 
 
@@ -199,7 +202,9 @@ def _print_diff(changes: "Changes") -> None:
 
 
 def _version_or_time(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+    if text.isdecimal():
+        return int(text)
+    return text
 
 
 def _files(files: "Sequence[AddedFile]") -> str:

@@ -73,7 +73,9 @@ def expire(
 
 def _delete_files(change: Change, options: Confirmed, output: Output) -> None:
     plan = change.plan()
-    announcement = f"deletes {_deleted(plan)}" if plan.files else ""
+    announcement = ""
+    if plan.files:
+        announcement = f"deletes {_deleted(plan)}"
     output.show(change.complete(plan, announcement, options, "Delete them?"), _print_vacuum)
 
 
@@ -177,7 +179,9 @@ def delete(
 
 def _remove_rows(change: Change, options: Confirmed, output: Output) -> None:
     plan = change.plan()
-    announcement = f"removes {_removed(plan)}" if plan.files_removed else ""
+    announcement = ""
+    if plan.files_removed:
+        announcement = f"removes {_removed(plan)}"
     output.show(change.complete(plan, announcement, options, "Remove them?"), _print_removed)
 
 
@@ -195,7 +199,9 @@ def _removed(report: Report) -> str:
     if report.files_written:
         files, rows = count_text(report.files_written, "new file"), count_text(report.rows, "row")
         removed += f"; {rows} of these files are kept, in {files}"
-    return removed if report.dry_run else f"{removed}, in version {report.version}"
+    if report.dry_run:
+        return removed
+    return f"{removed}, in version {report.version}"
 
 
 @command(
@@ -242,7 +248,9 @@ def _restore_rows(change: Change, options: Confirmed, output: Output, verbs: tup
     report = change.plan()
     now, later, past = verbs
     if not report.missing:
-        announcement = f"{now} {_restored(report)}" if _has_restored(report) else ""
+        announcement = ""
+        if _has_restored(report):
+            announcement = f"{now} {_restored(report)}"
         report = change.complete(report, announcement, options, "Do it?")
 
     def print_text(report: Report) -> None:
@@ -263,8 +271,13 @@ def _has_restored(report: Report) -> bool:
 
 
 def _restored(report: Report) -> str:
-    number = report.restored_version if report.undone_version is None else report.undone_version
-    version = "" if report.dry_run else f" as version {report.version}"
+    number = report.undone_version
+    if report.undone_version is None:
+        number = report.restored_version
+    if report.dry_run:
+        version = ""
+    else:
+        version = f" as version {report.version}"
     return (
         f"version {number}{version}: {_rows_of(report.restored)} are restored, {_rows_of(report.removed)} are removed"
     )

@@ -33,7 +33,9 @@ class RowPrinter:
 
     def __init__(self, schema: "pa.Schema", row_format: RowFormat | None, *, json: bool) -> None:
         self._schema = schema
-        self._format: RowFormat = "json" if json else row_format or ("table" if is_terminal() else "csv")
+        self._format: RowFormat = row_format or ("table" if is_terminal() else "csv")
+        if json:
+            self._format = "json"
         self._begun = False
         if self._format == "text":
             _check_one_text(schema)
@@ -62,7 +64,10 @@ class RowPrinter:
             schema = _flat(schema)
         # RFC 4180, which other programs than Spark follow, doubles quotes.
         csv = {"header": True, "escape": '"'}
-        options = csv if self._format == "csv" else {"ignoreNullFields": False}
+        if self._format == "csv":
+            options = csv
+        else:
+            options = {"ignoreNullFields": False}
         lines: Any = format_from_options(self._format, options)
         if not self._begun:
             write_bytes(lines.head(schema))
@@ -105,7 +110,9 @@ def _check_one_text(schema: "pa.Schema") -> None:
     texts = [field.name for field in schema if _is_text(field.type)]
     if len(schema) == 1 and texts:
         return
-    choice = f"select one with --columns: {', '.join(texts)}; or" if texts else "this version has no such column:"
+    choice = "this version has no such column:"
+    if texts:
+        choice = f"select one with --columns: {', '.join(texts)}; or"
     raise ConfigError(f"--format text prints one column of strings or binary values: {choice} use table, json or csv")
 
 
@@ -130,7 +137,9 @@ def _as_text(value: Any) -> Any:  # noqa: ANN401 - of any column
         return value.decode(errors="backslashreplace")
     if isinstance(value, dict):
         return {name: _as_text(item) for name, item in value.items()}
-    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_as_text(item) for item in value]
+    return value
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - of any column
@@ -157,11 +166,15 @@ def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch"
         column if column.type == field.type else pa.array(map(_text_or_null, column.to_pylist()), pa.string())
         for column, field in zip(batch.columns, schema, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema) if batch.schema != schema else batch
+    if batch.schema != schema:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch
 
 
 def _text_or_null(value: Any) -> str | None:  # noqa: ANN401 - of any column
-    return None if value is None else _shown(value)
+    if value is None:
+        return None
+    return _shown(value)
 
 
 def _is_text(kind: "pa.DataType") -> bool:

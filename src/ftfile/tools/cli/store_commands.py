@@ -146,7 +146,9 @@ def verify(place: Place, *, version: Version = None, threads: Threads = None, ou
 
 
 def _print_verified(report: "StoreReport") -> None:
-    damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
+    damaged = "whole"
+    if report.damaged:
+        damaged = count_text(len(report.damaged), "damaged run")
     runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
     put(f"Version {report.version}: {runs}, {damaged}")
     for name in report.not_asked:
@@ -210,7 +212,10 @@ def _scanned(
 
     batches = reader.scan(start, end, columns)  # raises an error for unknown columns
     schema = reader.definition.schema
-    shown = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    if columns is None:
+        shown = schema
+    else:
+        shown = pa.schema([schema.field(name) for name in columns])
     return pa.RecordBatchReader.from_batches(shown, batches)
 
 
@@ -254,7 +259,9 @@ def _merged_by(name: str) -> str:
     """Return the name of a merge function, without importing code of users."""
     from ftfile.kv.definition import code_of
 
-    return f"{name}, not loaded" if code_of({"": name}) else name
+    if code_of({"": name}):
+        return f"{name}, not loaded"
+    return name
 
 
 @contextlib.contextmanager
@@ -269,7 +276,10 @@ def _opened(place: Place, version: int | None, merge: str | None = None) -> "Ite
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
     """Return the values of a key or of its first columns; `ConfigError` for a wrong number or type of values."""
     fields = reader.definition.key_fields
-    parts = [text] if len(fields) == 1 else _parts_of(text)
+    if len(fields) == 1:
+        parts = [text]
+    else:
+        parts = _parts_of(text)
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
         names = ", ".join(field.name for field in fields)
         raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")

@@ -194,10 +194,18 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         task = bar.add_task(printable(what), total=None, far="")
 
         def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
-            remaining = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
-            size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}" if now.total_bytes else ""
+            if now.left_s is None:
+                remaining = ""
+            else:
+                remaining = f", {duration_text(now.left_s)} left"
+            size = ""
+            if now.total_bytes:
+                size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}"
             far = f"{now.done:,} of {now.total:,} {now.unit}{size}{remaining}"
-            done, total = (now.done_bytes, now.total_bytes) if now.total_bytes else (now.done, now.total)
+            if now.total_bytes:
+                done, total = (now.done_bytes, now.total_bytes)
+            else:
+                done, total = (now.done, now.total)
             bar.update(task, description=now.operation, total=max(total, 1), completed=done, far=far)
 
         yield show

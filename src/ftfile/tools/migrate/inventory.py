@@ -75,7 +75,10 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
         raise ConfigError(f"this is not a directory: {error.detail}. Give the directory of the files") from error
     files: dict[str, FileInfo] = {}
     root = stat_or_none(fs, "")
-    passed = set() if root is None else {root.identity}
+    if root is None:
+        passed = set()
+    else:
+        passed = {root.identity}
     while entries:
         for info in entries:
             if info.is_link and not info.is_directory:
@@ -347,7 +350,9 @@ def apex_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
                 inventory.files.append(info)
             continue
         is_published = match["name"] in files
-        why = f"an older copy of {match['name']!r}" if is_published else _BY_WINDOW
+        why = _BY_WINDOW
+        if is_published:
+            why = f"an older copy of {match['name']!r}"
         left_out = LeftOut(path, info.size_bytes, why, not is_hidden(path))
         (inventory.left_out if is_published else inventory.unfinished).append(left_out)
     return inventory

@@ -253,7 +253,10 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) 
 def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> MigrateReport:
     """Complete an interrupted migration, if necessary, and return the recorded migration."""
     migration = migration_of(head)
-    name = None if migration is None else migration["log"]
+    if migration is None:
+        name = None
+    else:
+        name = migration["log"]
     is_in_place = name is not None and is_foreign(log.fs, name)
     if migration is None:
         raise ConfigError(

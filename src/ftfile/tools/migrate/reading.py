@@ -72,7 +72,10 @@ def given_schema(schema: object) -> str:
     elif isinstance(schema, pa.Schema):
         text = spark_schema_json(_as_spark(schema, frozenset()))
     elif isinstance(schema, str):
-        text = schema if schema.lstrip().startswith("{") else _parsed(schema)
+        if schema.lstrip().startswith("{"):
+            text = schema
+        else:
+            text = _parsed(schema)
     elif hasattr(schema, "json"):
         text = str(schema.json())  # a StructType
     else:
@@ -183,7 +186,9 @@ def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
 
 
 def _instant(kind: pa.DataType) -> pa.DataType:
-    return _UTC if pa.types.is_timestamp(kind) else _leaf(kind)
+    if pa.types.is_timestamp(kind):
+        return _UTC
+    return _leaf(kind)
 
 
 def _leaf(kind: pa.DataType) -> pa.DataType:
@@ -191,7 +196,9 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _leaf(kind.value_type)
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us") if kind.tz is None else _UTC
+        if kind.tz is None:
+            return pa.timestamp("us")
+        return _UTC
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
@@ -232,7 +239,10 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
                 )
             merged[name] = kind
             columns[name.lower()] = name, texts[name], repr(path)
-    text = user_schema if user_schema is not None else spark_schema_json(pa.schema(list(merged.items())))
+    if user_schema is not None:
+        text = user_schema
+    else:
+        text = spark_schema_json(pa.schema(list(merged.items())))
     return as_nullable(text)
 
 

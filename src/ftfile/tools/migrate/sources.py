@@ -136,7 +136,9 @@ def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
         if match is not None:
             checkpoints.setdefault((int(match[1]), int(match[3] or 1)), []).append(info.path)
     whole = [key for key, paths in checkpoints.items() if len(paths) == key[1] and key[0] <= newest]
-    return (max(whole)[0], checkpoints[max(whole)]) if whole else (-1, [])
+    if whole:
+        return (max(whole)[0], checkpoints[max(whole)])
+    return (-1, [])
 
 
 def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
@@ -198,7 +200,10 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
         )
     info = files.get(path)
     if info is None or info.size_bytes != add["size"]:
-        actual = "is missing" if info is None else f"has {info.size_bytes} bytes here"
+        if info is None:
+            actual = "is missing"
+        else:
+            actual = f"has {info.size_bytes} bytes here"
         raise ConfigError(
             f"{path!r}, with {add['size']} bytes in {DELTA_LOG!r}, {actual}: restore it from a copy. Nothing was "
             "changed"
@@ -284,7 +289,9 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     inventory.files.sort()
     if not inventory.files:
         hidden = [path for path in files if is_hidden(path)]
-        but = f" ({names_text(hidden)}: names that begin with _ or . are ignored)" if hidden else ""
+        but = ""
+        if hidden:
+            but = f" ({names_text(hidden)}: names that begin with _ or . are ignored)"
         raise ConfigError(f"path={url!r} has no files of rows{but}. Is it the right directory?")
     _leave_out_unfinished(inventory, leave=leave_unfinished)
     return inventory

@@ -100,8 +100,14 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     if columns:
         settings["partitionBy"] = columns_text(columns)
     _check_paths({layout.parent(info.path) for info in inventory.files}, in_paths)
-    config = None if in_files is None else SinkConfig.from_options(settings, joined(in_files, in_paths))
-    definition = {"name": name} if config is None else config.encoding["format"]
+    if in_files is None:
+        config = None
+    else:
+        config = SinkConfig.from_options(settings, joined(in_files, in_paths))
+    if config is None:
+        definition = {"name": name}
+    else:
+        definition = config.encoding["format"]
     facts = _read_all(fs, inventory.files, Reading(definition, in_files), request)
     file_schemas = {fact.schema: without_columns(fact.schema, columns) for fact in facts}
     first: dict[str, str] = {}  # one file for each schema
@@ -155,7 +161,9 @@ def _plain_ending(path: str) -> str:
     pieces = path.rpartition("/")[2].lower().split(".")[1:]
     if pieces and filters_of_name(path):
         pieces.pop()
-    return pieces[-1] if pieces else ""
+    if pieces:
+        return pieces[-1]
+    return ""
 
 
 def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
@@ -180,13 +188,17 @@ def _typed_columns(
     """Return the schema of the columns in paths; None without columns. `ConfigError` if types do not match them."""
     if inventory.partition_by is not None and inventory.schema is not None:
         table_schema = arrow_schema(inventory.schema)
-        return spark_schema_json(partition_schema(table_schema, columns)) if columns else None
+        if columns:
+            return spark_schema_json(partition_schema(table_schema, columns))
+        return None
     types = dict(partition_by or {})
     if inventory.source == "kafka-connect" and columns == ("partition",):
         types = {"partition": "int"} | types
     if list(types) != list(columns) and {*types} != {*columns}:
         raise _partition_by_error(columns, inventory.files[0].path, types)
-    return given_schema({column: types[column] for column in columns}) if columns else None
+    if columns:
+        return given_schema({column: types[column] for column in columns})
+    return None
 
 
 def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, str]) -> ConfigError:
@@ -200,7 +212,9 @@ def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, s
         )
     proposal = {column: types.get(column, "string") for column in columns}
     unknown = [name for name in types if name not in columns]
-    but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them" if unknown else ""
+    but = ""
+    if unknown:
+        but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them"
     return ConfigError(
         Advice(
             f"paths such as {path!r} have columns{but}: give the type of each, such as ",
@@ -300,7 +314,9 @@ def _add(info: FileInfo, facts: FileFacts, encoding: str, origin: Origin, unique
     unique.
     """
     uuids = _UUID.findall(info.path.rpartition("/")[2])
-    add_id = uuids[-1] + unique[len(uuids[-1]) :] if uuids else unique
+    add_id = unique
+    if uuids:
+        add_id = uuids[-1] + unique[len(uuids[-1]) :]
     return Add(
         id=add_id,
         kind="part",

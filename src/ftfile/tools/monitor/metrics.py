@@ -38,7 +38,10 @@ class Metric(NamedTuple):
     @property
     def dotted_name(self) -> str:
         """Return the name in OpenTelemetry's form, without the unit."""
-        name = self.base_name if self.unit == "1" else self.base_name.rpartition("_")[0]
+        if self.unit == "1":
+            name = self.base_name
+        else:
+            name = self.base_name.rpartition("_")[0]
         return name.replace("_", ".", 1)
 
 

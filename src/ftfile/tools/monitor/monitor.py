@@ -111,7 +111,9 @@ class Follower:
     def last_batch(self, query_id: str) -> int:
         """Return the newest batch of a query in the log at the last `look`; -1 if there is no batch."""
         query = self._head.queries.get(query_id)
-        return -1 if query is None else query.last_batch
+        if query is None:
+            return -1
+        return query.last_batch
 
     def _look(self) -> None:
         log = self._opened
@@ -128,7 +130,10 @@ class Follower:
                 self._tally.set("ftfile_version", (self.url,), -1)
                 return
             head = log.refresh()
-            self._next = 0 if self._is_new else head.version + 1
+            if self._is_new:
+                self._next = 0
+            else:
+                self._next = head.version + 1
             self._opened = log
         # A refresh decodes each record. The decoded records are kept, so that `_records` need not read them again.
         log.recent.is_kept = True
@@ -146,7 +151,9 @@ class Follower:
     def _records(self, log: CommitLog, head: LogState) -> Iterator[Record]:
         """Yield the kept records that are not counted yet."""
         # If the directory was deleted and created again, its newest version can be older than the last counted version.
-        first = self._next if self._next <= head.version + 1 else 0
+        first = 0
+        if self._next <= head.version + 1:
+            first = self._next
         for version in range(max(first, head.log_start), head.version + 1):
             record = log.recent.records.get(version) or log.read_record(version)
             if record is not None:
@@ -216,7 +223,9 @@ class Follower:
 
 def _created_s(log: CommitLog, version: int) -> float | None:
     time_ms = version_time_ms(log, version)
-    return None if time_ms is None else time_ms / 1000
+    if time_ms is None:
+        return None
+    return time_ms / 1000
 
 
 # The maximum number of directories with series. Beyond it, a directory without a running query is removed.
@@ -253,7 +262,10 @@ class Monitor:
             from ftfile.tools.monitor.publishers import PrometheusServer  # noqa: PLC0415 - an extra
 
             self._server = PrometheusServer(self.tally, prometheus_port, address)
-        self.url = None if self._server is None else self._server.url
+        if self._server is None:
+            self.url = None
+        else:
+            self.url = self._server.url
 
     @checked
     def watch(
@@ -364,7 +376,10 @@ def monitor(  # noqa: PLR0913 - all by name
 
 def _checked_interval_s(interval: str | timedelta) -> float:
     try:
-        seconds = interval.total_seconds() if isinstance(interval, timedelta) else parse_duration_s(interval)
+        if isinstance(interval, timedelta):
+            seconds = interval.total_seconds()
+        else:
+            seconds = parse_duration_s(interval)
     except ValueError:
         seconds = 0.0
     if seconds <= 0:

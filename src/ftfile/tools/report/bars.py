@@ -57,7 +57,10 @@ def size_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     noun = "Runs" if is_store else "Files"
     # frexp returns n + 1 for 2**n.
     powers = np.maximum(np.frexp(files.sizes.astype(float))[1] - 1, _SMALLEST_POWER - 1)
-    low, high = (int(powers.min()), int(powers.max())) if len(powers) else (0, -1)
+    if len(powers):
+        low, high = (int(powers.min()), int(powers.max()))
+    else:
+        low, high = (0, -1)
     step = max(1, -(-(high + 1 - low) // _SIZES_SHOWN))
     counts = np.bincount((powers - low) // step)
     totals = np.bincount((powers - low) // step, files.sizes)
@@ -93,7 +96,10 @@ def operation_bars(commits: Commits) -> Bars:
 
 def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     """Return the largest directories, or buckets of a store."""
-    nouns, noun = ("buckets", "runs") if is_store else ("directories", "files")
+    if is_store:
+        nouns, noun = ("buckets", "runs")
+    else:
+        nouns, noun = ("directories", "files")
     ordered = sorted(files.directories.items(), key=lambda item: (-item[1].size_bytes, item[0]))
     shown, others = ordered[:DIRECTORIES_SHOWN], ordered[DIRECTORIES_SHOWN:]
     most = max((sums.size_bytes for _, sums in shown), default=0) or 1
@@ -111,7 +117,10 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
         files_left = sum(sums.files for _, sums in others)
         size = bytes_text(sum(sums.size_bytes for _, sums in others))
         rest = f"Not shown: {count_text(len(others))} smaller ones with {size} in {count_text(files_left)} {noun}."
-    about = f"The largest of {count_text(len(ordered))} {nouns}." if others else f"All {nouns} with {noun}."
+    if others:
+        about = f"The largest of {count_text(len(ordered))} {nouns}."
+    else:
+        about = f"All {nouns} with {noun}."
     heads = ("bucket" if is_store else "directory", "bytes", noun, "rows")
     return Bars(nouns.capitalize(), about, heads, rows, rest)
 

@@ -40,7 +40,9 @@ def _count_text(value: float) -> str:
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
-    return f"{value:,.0f}" if value >= _TWO_DIGITS or value == int(value) else f"{value:.1f}"
+    if value >= _TWO_DIGITS or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}"
 
 
 def _seconds_text(value: float) -> str:
@@ -48,8 +50,13 @@ def _seconds_text(value: float) -> str:
         return "0 s"
     if value >= 1:
         return duration_text(value)
-    shown, unit = (value * 1000, "ms") if value >= _MS else (value * 1e6, "µs")
-    return f"{shown:.0f} {unit}" if shown >= _TWO_DIGITS else f"{shown:.2g} {unit}"
+    if value >= _MS:
+        shown, unit = (value * 1000, "ms")
+    else:
+        shown, unit = (value * 1e6, "µs")
+    if shown >= _TWO_DIGITS:
+        return f"{shown:.0f} {unit}"
+    return f"{shown:.2g} {unit}"
 
 
 COUNT = Kind(_count_text, 10, 1)
@@ -108,7 +115,9 @@ def _step(kind: Kind, most: float) -> float:
         return next(unit * step for step in _BINARY_STEPS if unit * step >= least)
     unit = 10.0 ** math.floor(math.log10(least))
     step = next(unit * step for step in _STEPS if unit * step >= least * (1 - 1e-9))
-    return max(step, 1.0) if kind is COUNT else step
+    if kind is COUNT:
+        return max(step, 1.0)
+    return step
 
 
 # Maximum number of groups of versions, for which a wide screen has room with three charts in a row.
@@ -205,7 +214,9 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
     """Return the charts; with `is_store`, without the charts that only apply to directories of files."""
     columns, starts = commits.columns, starts_of(len(commits))
     group = int(np.diff(starts, append=len(columns)).max(initial=0))
-    brought = "finished and open files" if not is_store else "its runs"
+    brought = "its runs"
+    if not is_store:
+        brought = "finished and open files"
     figures = [
         ("rows", "Rows per version", f"Rows added by each commit, in {brought}.", COUNT, columns["rows"]),
         ("bytes", "Bytes per version", f"Bytes added on storage by each commit, in {brought}.", BYTES,
@@ -244,7 +255,10 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
 def _labels(columns: np.ndarray, starts: np.ndarray) -> Iterator[tuple[str, str]]:
     ends = np.append(starts[1:], len(columns)) - 1
     for first, last in zip(columns[starts].tolist(), columns[ends].tolist(), strict=True) if len(starts) else ():
-        versions = f"{first[0]:,}" if first[0] == last[0] else f"{first[0]:,}\u2013{last[0]:,}"
+        if first[0] == last[0]:
+            versions = f"{first[0]:,}"
+        else:
+            versions = f"{first[0]:,}\u2013{last[0]:,}"
         yield versions, time_text(first[1])
 
 
@@ -252,8 +266,15 @@ def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
     count = len(columns)
     marks = min(_X_TICKS, count)
     # The part of `time_text` that differs between the versions.
-    span_ms = int(np.ptp(columns["time_ms"])) if count else 0
-    shown = slice(11, 19) if span_ms < _DAY_MS else slice(5, 16) if span_ms < 300 * _DAY_MS else slice(0, 10)
+    span_ms = 0
+    if count:
+        span_ms = int(np.ptp(columns["time_ms"]))
+    if span_ms < _DAY_MS:
+        shown = slice(11, 19)
+    elif span_ms < 300 * _DAY_MS:
+        shown = slice(5, 16)
+    else:
+        shown = slice(0, 10)
     for number in range(marks):
         at = number * (count - 1) // max(marks - 1, 1)
         row = columns[at]
@@ -277,7 +298,7 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
         is_logarithmic=scale.is_logarithmic,
         band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",
         line=_line(tops),
-        area="" if is_grouped else _band([None if top is None else HEIGHT for top in tops], tops),
+        area="" if is_grouped else _band(_bottoms(tops), tops),
     )
 
 
@@ -293,13 +314,20 @@ def _summary(kind: Kind, values: Binned) -> str:
 
 
 def _text(kind: Kind, value: float) -> str:
-    return _NONE if np.isnan(value) else kind.text(float(value))
+    if np.isnan(value):
+        return _NONE
+    return kind.text(float(value))
 
 
 def _heights(scale: Scale, values: np.ndarray) -> list[int | None]:
     """Return distances from the top of the drawing; None for NaN."""
     places = HEIGHT - scale.places(values) * HEIGHT
     return [None if place != place else round(place) for place in places.tolist()]  # noqa: PLR0124 - NaN
+
+
+def _bottoms(tops: Sequence[int | None]) -> list[int | None]:
+    """Return the bottom of the chart for each existing top."""
+    return [HEIGHT if top is not None else None for top in tops]
 
 
 def _band(bottoms: Sequence[int | None], tops: Sequence[int | None]) -> str:

@@ -119,7 +119,9 @@ def report(
     head, url = log.refresh(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
     columns = CommitColumns()
-    verify_report = compare(log.fs, on_record=columns.add) if verify else None
+    verify_report = None
+    if verify:
+        verify_report = compare(log.fs, on_record=columns.add)
     contents = Contents(
         path=parse(url).path if is_local(url) else redacted(url),
         made_ms=place.context.clock.now_ms(),
@@ -295,8 +297,11 @@ def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
         names = names_text([finding.path for finding in (first, *others) if finding.path])
         # Findings without a path, about the whole directory, differ only in the text `actual`.
         actual = "; ".join([first.actual, *(finding.actual for finding in others if not finding.path)])
-        text = f"expected {first.expected}, found {actual}" if first.expected else actual
-        text = f"{count_text(len(others) + 1, 'finding')}: {names}: {text}" if names else text
+        text = actual
+        if first.expected:
+            text = f"expected {first.expected}, found {actual}"
+        if names:
+            text = f"{count_text(len(others) + 1, 'finding')}: {names}: {text}"
         rows.append((first.severity, first.title, in_commands(text, path), in_commands(first.remedy, path)))
     return rows
 
@@ -304,19 +309,29 @@ def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
 def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
     counts = {noun: sum(_NOUNS[severity] == noun for severity, *_ in attention) for noun in _NOUNS.values()}
     texts = [count_text(count, noun) for noun, count in counts.items() if count]
-    return ", ".join(texts) if texts else "nothing needs attention"
+    if texts:
+        return ", ".join(texts)
+    return "nothing needs attention"
 
 
 def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     """Yield names, values and explanations."""
     commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
     nothing = "nothing has been committed yet"
-    age = nothing if status.time_ms is None else ago(status.time_ms, contents.made_ms)
+    if status.time_ms is None:
+        age = nothing
+    else:
+        age = ago(status.time_ms, contents.made_ms)
     yield "Newest version", "none" if status.version < 0 else f"{status.version:,}", age
     yield "Versions kept", f"{len(commits) + commits.unreadable:,}", f"from {status.oldest_version:,} on"
-    noun, home = ("runs", ("bucket", "buckets")) if is_store else ("files", ("directory", "directories"))
+    if is_store:
+        noun, home = ("runs", ("bucket", "buckets"))
+    else:
+        noun, home = ("files", ("directory", "directories"))
     open_rows = sum(file.rows for file in status.open)
-    in_open = f", {open_rows:,} of them in open files" if open_rows else ""
+    in_open = ""
+    if open_rows:
+        in_open = f", {open_rows:,} of them in open files"
     yield "Rows", f"{files.rows + open_rows:,}", f"in live {noun}" if is_store else f"committed{in_open}"
     yield f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.directories), *home)}"
     mean = bytes_text(files.size_bytes // max(len(files.sizes), 1))

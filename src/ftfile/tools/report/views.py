@@ -54,7 +54,9 @@ class Column:
     def text(self, item: Any) -> str:  # noqa: ANN401 - of any table
         """Return the value of an item as text for people."""
         value = self.value(item)
-        return "" if value is None else self.kind.for_people(value)
+        if value is None:
+            return ""
+        return self.kind.for_people(value)
 
 
 def used_columns(columns: Sequence[Column], items: Sequence[Any]) -> list[Column]:
@@ -186,9 +188,10 @@ def _under_way(query: QueryStatus, now_ms: int) -> str | None:
         return None
     if checkpoint.planned_batch is None or checkpoint.planned_batch <= query.last_batch:
         return "no batch"
-    since = (
-        "" if checkpoint.planned_ms is None else f", for {duration_text(max(0, now_ms - checkpoint.planned_ms) / 1000)}"
-    )
+    if checkpoint.planned_ms is None:
+        since = ""
+    else:
+        since = f", for {duration_text(max(0, now_ms - checkpoint.planned_ms) / 1000)}"
     return f"{checkpoint.planned_batch}{since}"
 
 
@@ -198,7 +201,10 @@ def _backlog(source: SourceLag, now_ms: int) -> str:
         return "not known"
     if source.versions_behind is not None:
         return count_text(source.versions_behind, "version")
-    oldest = "" if source.oldest_unread_ms is None else f", the oldest changed {ago(source.oldest_unread_ms, now_ms)}"
+    if source.oldest_unread_ms is None:
+        oldest = ""
+    else:
+        oldest = f", the oldest changed {ago(source.oldest_unread_ms, now_ms)}"
     counts = ((source.parked, "parked"), (source.refused, "refused"), (source.late, "too late"))
     excluded = [f"{count:,} {word}" for count, word in counts if count]
     files = f"{count_text(source.files_behind or 0, 'file')} of {bytes_text(source.bytes_behind or 0)}"
@@ -208,4 +214,6 @@ def _backlog(source: SourceLag, now_ms: int) -> str:
 def _due(file: OpenFile, now_ms: int) -> str:
     if file.reason:
         return f"now ({file.reason})"
-    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
+    if file.deadline_ms is None:
+        return "no deadline"
+    return ago(file.deadline_ms, now_ms)

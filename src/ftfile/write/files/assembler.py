@@ -172,7 +172,9 @@ class Assembler:
         self, job: AssemblyTask, file_format: Format, keys: Keys | None, *, copies: bool
     ) -> deque[SegmentReader]:
         store = self._fs.capabilities
-        copied_from = store.copy_bytes_min if copies and "copy" in store.stream_capabilities else None
+        copied_from = None
+        if copies and "copy" in store.stream_capabilities:
+            copied_from = store.copy_bytes_min
         chains = {names: Chain.for_reading(names, keys) for names in {segment.filters for segment in job.inputs}}
         return deque(
             SegmentReader(self._fs, segment, file_format, chains[segment.filters], copied_from)
@@ -301,4 +303,6 @@ def _rest_id(segment_id: str, offset: int, skipped: int) -> str:
     """Return the id of the rest of a segment. The id contains the start of the rest, so ids of all rests differ."""
     rest_id, restored = f"{segment_id.partition('.')[0]}.{offset}.{skipped}", restored_version(segment_id)
     # A restored segment can produce the same rest a second time.
-    return rest_id if restored < 0 else restored_id(rest_id, restored)
+    if restored < 0:
+        return rest_id
+    return restored_id(rest_id, restored)

@@ -151,7 +151,9 @@ class UserAssigner(DirectoryAssigner):
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.combine_chunks()
         kind = getattr(keys, "type", None)
-        value_type = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+        value_type = kind
+        if isinstance(kind, pa.DictionaryType):
+            value_type = kind.value_type
         if not isinstance(keys, pa.Array) or value_type not in {pa.string(), pa.large_string()}:
             raise UserCodeError(f"{self._option} returned {kind or type(keys)}, but must return strings")
         if len(keys) != batch.num_rows:
@@ -192,7 +194,9 @@ def _texts_of(values: pa.Array) -> list[str | bytes | None]:
 
 def _text(data: bytes | None) -> str | bytes | None:
     try:
-        return None if data is None else data.decode()
+        if data is None:
+            return None
+        return data.decode()
     except UnicodeDecodeError:
         return data
 

@@ -58,8 +58,12 @@ class DirectoryPattern:
         A column without time, or an invalid directory name, raises a ConfigError.
         """
         name, colon, pattern_text = text.rpartition(":")
-        column = resolve_column(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
-        kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
+        column = None
+        if colon:
+            column = resolve_column(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE)
+        kind = _DATE
+        if column is None or pa.types.is_timestamp(schema.field(column).type):
+            kind = _CLOCK
         pattern = TimePattern.parse(_OPTION, pattern_text, kind)
         example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
         fault = path_fault(example[0].as_py())
@@ -160,7 +164,10 @@ class _ColumnTime(DirectoryAssigner):
 
     def _words(self, values: pa.Array) -> list[str]:
         is_date = pa.types.is_date(values.type)
-        unit = "days" if is_date else str(values.type.unit)
+        if is_date:
+            unit = "days"
+        else:
+            unit = str(values.type.unit)
         numbers = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
         return ["null" if value is None else f"{value} {unit} since 1970" for value in numbers]
 
@@ -204,9 +211,14 @@ class DirectorySettings:
             )
         file_columns = [name for name in schema.names if name not in partition_by and name != file_name]
         if not file_columns:
-            names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
+            names = "partitionBy names"
+            if file_name:
+                names = "partitionBy and fileNameColumn name"
             raise SchemaError(f"{names} every column: at least one column must remain for the files")
-        time = None if pattern is None else DirectoryPattern.parse(pattern, schema, time_zone)
+        if pattern is None:
+            time = None
+        else:
+            time = DirectoryPattern.parse(pattern, schema, time_zone)
         columns = [*partition_by, *([time.column] if time is not None and time.column is not None else [])]
         return cls(
             partition_by=partition_by,
@@ -221,7 +233,10 @@ class DirectorySettings:
 
     def in_zone(self, time_zone: str) -> DirectorySettings:
         """Return the settings with this time zone for names."""
-        pattern = None if self.pattern is None else replace(self.pattern, time_zone=time_zone)
+        if self.pattern is None:
+            pattern = None
+        else:
+            pattern = replace(self.pattern, time_zone=time_zone)
         return replace(self, pattern=pattern, time_zone=time_zone, takes_zone=False)
 
     def has_instants(self, schema: pa.Schema) -> bool:
@@ -231,7 +246,9 @@ class DirectorySettings:
     @property
     def leaving(self) -> tuple[str, ...]:
         """Return the columns that the files do not contain, because directory names contain their values."""
-        return (*self.partition_by, self.file_name) if self.file_name else self.partition_by
+        if self.file_name:
+            return (*self.partition_by, self.file_name)
+        return self.partition_by
 
     @property
     def is_single(self) -> bool:
@@ -261,7 +278,9 @@ class DirectorySettings:
         if self.pattern is None or self.leaving or self.user_class is not None:
             return ""
         only = self.pattern.at(planned_ms).only
-        return "" if only is None else only.directory
+        if only is None:
+            return ""
+        return only.directory
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
         """Return the router for the rows of one task, for a batch with this planning time; see `Router`."""
@@ -297,7 +316,9 @@ def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
             UserAssigner(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
             raise ConfigError(f"in a test with no rows, {error}") from error
-    return None if name is None else str(name)
+    if name is None:
+        return None
+    return str(name)
 
 
 def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:

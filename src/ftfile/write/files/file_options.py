@@ -110,7 +110,10 @@ class SinkConfig(WriteConfig):
             return self
         directories = self.directories.in_zone(time_zone)
         encoding = {**self.encoding, **directories.definition()}
-        replacement = None if self.replacement is None else replace(self.replacement, time_zone=time_zone)
+        if self.replacement is None:
+            replacement = None
+        else:
+            replacement = replace(self.replacement, time_zone=time_zone)
         return replace(
             self,
             directories=directories,
@@ -194,7 +197,9 @@ def _format(parsed: ParsedOptions, encryption: Encryption | None, time_zone: str
     name = parsed["fileFormat"]
     file_format = format_from_options(name, {"timeZone": time_zone, **_format_options(parsed, name)})
     TimeFormats.from_options({"timeZone": time_zone})
-    return file_format if encryption is None else encryption.format_of(file_format)
+    if encryption is None:
+        return file_format
+    return encryption.format_of(file_format)
 
 
 def _encoding(
@@ -235,7 +240,9 @@ _NOTHING_STAYS_OPEN = (
 
 def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
     """Return the filters. For a format with built-in compression, the compression options are not used."""
-    envelope = encryption.around_parts if encryption is not None else None
+    envelope = None
+    if encryption is not None:
+        envelope = encryption.around_parts
     if encryption is not None and envelope is None and parsed["filters"]:
         raise ConfigError(
             "encryption=parquet with filters: the filters would be applied to encrypted files, and other readers of "
@@ -259,7 +266,9 @@ def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
         raise ConfigError(
             f"encoder.{next(iter(encoder_options))} is an option for your class, but the option encoder names no class"
         )
-    return {**options, **formats_own, "encoder.": encoder_options} if encoder_options else options | formats_own
+    if encoder_options:
+        return {**options, **formats_own, "encoder.": encoder_options}
+    return options | formats_own
 
 
 def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings) -> RollingSettings | None:
@@ -267,7 +276,9 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySet
     if settings is None:
         return None
     files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
-    elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files" if leaving else ""
+    elsewhere = ""
+    if leaving:
+        elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files"
     if final is not None:
         final = resolve_column("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
         if len(files) == 1:
@@ -296,7 +307,9 @@ class Replacement:
     @property
     def recorded(self) -> str:
         """Return the text for the log."""
-        return BY_ROWS if self.where is None else self.where
+        if self.where is None:
+            return BY_ROWS
+        return self.where
 
     def with_clock_values(self, planned_ms: int) -> Replacement:
         """Return a copy whose condition has clock values for this planning time, in milliseconds since 1970 UTC.
@@ -345,7 +358,12 @@ def replacement_from_options(
         ConfigError: the options contradict each other or the kind of write.
     """
     mode, where = parsed["partitionOverwriteMode"], parsed[_OPTION]
-    asked = _OPTION if where is not None else "partitionOverwriteMode=dynamic" if mode == "dynamic" else None
+    if where is not None:
+        asked = _OPTION
+    elif mode == "dynamic":
+        asked = "partitionOverwriteMode=dynamic"
+    else:
+        asked = None
     if asked is None:
         return mode, None
     if not overwrite:

@@ -93,7 +93,10 @@ class Namer:
                 refused.append(Refused(rewrite, error))
         adds = round_.named(adds)
         remembers = self.naming.uses_numbers and round_.numbers
-        tables = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}} if remembers else {}
+        if remembers:
+            tables = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}}
+        else:
+            tables = {}
         return Named(adds, tuple(named), tuple(refused), tables)
 
 
@@ -184,7 +187,9 @@ def rewritten_path(
     fault = store.fault_of(path)
     if fault is None:
         return path
-    separator = "~" if least_name is not None and least_name < name else "-"
+    separator = "-"
+    if least_name is not None and least_name < name:
+        separator = "~"
     for length in range(len(stem) - 1, 0, -1):
         path = join(directory, f"{stem[:length]}{separator}{place}-{unique}{extension}")
         if store.fault_of(path) is None:

@@ -73,9 +73,9 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
     if forbidden is not None:
         return f"has the character {forbidden[0]!r}, which some stores do not accept"
     size_bytes = len(name.encode())
-    return (
-        f"has a part of {size_bytes} bytes, but a part may have at most {bytes_max}" if size_bytes > bytes_max else None
-    )
+    if size_bytes > bytes_max:
+        return f"has a part of {size_bytes} bytes, but a part may have at most {bytes_max}"
+    return None
 
 
 def check_extension(extension: str, chain: Chain) -> None:
@@ -283,7 +283,9 @@ class Naming:
     @property
     def more_bytes(self) -> int:
         """Return the number of bytes by which later names can be longer than the first name of a directory."""
-        return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
+        if any(map(self.template.uses, ("batch", "index", "number"))):
+            return MORE_DIGITS
+        return 0
 
     def stem_bytes_max(self, extension: str) -> int:
         """Return the maximum size of a stem from rows in bytes. With a function, it is the maximum size of a name."""
@@ -321,7 +323,9 @@ class Naming:
         if part.extension and name.endswith(part.extension):
             return f"{name.removesuffix(part.extension)}-{part.unique}{part.extension}"
         stem, dot, ending = name.rpartition(".")
-        return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
+        if dot:
+            return f"{stem}-{part.unique}{dot}{ending}"
+        return f"{name}-{part.unique}"
 
     def examples(self, extension: str, directory: str = "directory") -> list[str]:
         """Return example names with and without a stem from rows. Invalid names raise a ConfigError."""
@@ -358,7 +362,9 @@ class PathCheck:
             more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
         path = join(directory, name)
         fault = self._store.fault_of(path, more_bytes)
-        return None if fault is None else f"would be written to a file such as {_shown(path)}, which {fault}"
+        if fault is None:
+            return None
+        return f"would be written to a file such as {_shown(path)}, which {fault}"
 
     @functools.cached_property
     def _example(self) -> tuple[str, int]:
@@ -366,7 +372,9 @@ class PathCheck:
 
     def check(self, directory: str) -> None:
         """Raise a ConfigError if the store does not support the names of examples in a directory."""
-        more_bytes = self._naming.more_bytes if self._naming.function is None else 0
+        more_bytes = 0
+        if self._naming.function is None:
+            more_bytes = self._naming.more_bytes
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)
             if fault := self._store.fault_of(path, more_bytes):
@@ -374,7 +382,9 @@ class PathCheck:
 
 
 def _shown(path: str) -> str:
-    return repr(path) if len(path) <= NAME_BYTES_MAX else f"{path[:80]!r}...{path[-80:]!r}"
+    if len(path) <= NAME_BYTES_MAX:
+        return repr(path)
+    return f"{path[:80]!r}...{path[-80:]!r}"
 
 
 def _refusal(name: str, part: PartFacts, fault: str) -> str:

@@ -63,7 +63,10 @@ def unencodable_rows(file_format: Format, rows: pa.RecordBatch) -> dict[int, str
     """Return the index and the fault of each row that cannot be encoded, in order. Rows are found by bisection."""
     faults: dict[int, str] = {}
     # A stack of ranges to encode; the first range is on top.
-    waiting = [(0, rows.num_rows)] if rows.num_rows else []
+    if rows.num_rows:
+        waiting = [(0, rows.num_rows)]
+    else:
+        waiting = []
     while waiting:
         start, count = waiting.pop()
         try:
@@ -105,7 +108,10 @@ def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> st
             break  # a user's class may require whole rows
         except EncodingError as of_column:
             text = str(row_to_json(alone)[name])
-            shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+            if len(text) <= SHOWN:
+                shown = text
+            else:
+                shown = f"{text[:SHOWN]}..."
             return f"{of_column}. The value is {shown!r}"
     return str(error)
 
@@ -317,7 +323,9 @@ class PartWriter:
         offset = 0
         while offset < batch.num_rows:
             part = self._part(directory_key)
-            room = limit_rows - part.rows if limit_rows else batch.num_rows
+            room = batch.num_rows
+            if limit_rows:
+                room = limit_rows - part.rows
             held = part.buffered_bytes
             try:
                 offset += part.write(batch.slice(offset, room), limit_bytes)

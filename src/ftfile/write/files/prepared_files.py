@@ -131,7 +131,9 @@ def session_zone(schema: pa.Schema) -> str:
 
 
 def _partition_by(columns: Sequence[str]) -> str:
-    return f"with partitionBy={columns_text(columns)}" if columns else "without partitionBy"
+    if columns:
+        return f"with partitionBy={columns_text(columns)}"
+    return "without partitionBy"
 
 
 def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:
@@ -201,12 +203,21 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
         segments = segments_of(messages, key, Moment(self.committed_ms, head.version + 1).stats())
         adds = (*named.adds, *segments, *accepted.adds)
-        replacement = (
-            None if config.replacement is None else config.replacement.with_clock_values(messages[0].planned_ms)
-        )
-        replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
-        success = config.publishing.success if is_stream else None
-        marks = {} if success is None else success.mark(log, head, adds, config.directories.end_ms)
+        if config.replacement is None:
+            replacement = None
+        else:
+            replacement = config.replacement.with_clock_values(messages[0].planned_ms)
+        if config.overwrite:
+            replaced = _replaced(replacement, (*named.adds, *segments), snapshot())
+        else:
+            replaced = []
+        success = None
+        if is_stream:
+            success = config.publishing.success
+        if success is None:
+            marks = {}
+        else:
+            marks = success.mark(log, head, adds, config.directories.end_ms)
         place = checkpoint_table_change(head, self.author, config.common.checkpoint)
         body = Body(
             adds=adds,
@@ -277,7 +288,9 @@ def _namer(config: SinkConfig, message: TaskCommit, extensions: dict[str, str]) 
 
 def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
     live = list(snapshot.adds.values())
-    return live if replacement is None else replacement.replaced(written, live, snapshot.definitions)
+    if replacement is None:
+        return live
+    return replacement.replaced(written, live, snapshot.definitions)
 
 
 def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:

@@ -97,7 +97,9 @@ class SuccessFile:
             is_over = end is None or end + self.delay_ms <= now_ms
             if is_over and directory not in busy | open_directories | waiting and self._mark(log.fs, directory, head):
                 marked.append(directory)
-        return {UNMARKED: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
+        if busy or marked:
+            return {UNMARKED: {"set": dict.fromkeys(sorted(busy)), "drop": marked}}
+        return {}
 
     def _mark(self, fs: FileSystem, directory: str, head: LogState) -> bool:
         try:

@@ -168,7 +168,10 @@ class _Group:
             if reason is not None:
                 self.over, self._since = (self.newest, reason), GroupTotals(self.totals.directory)
         self.totals = self.totals_with([segment])
-        self._since = self.totals if self.over is None else self._since.plus(segment, is_other_batch=is_later)
+        if self.over is None:
+            self._since = self.totals
+        else:
+            self._since = self._since.plus(segment, is_other_batch=is_later)
         self._batches.add(batch)
         self.newest = batch
         self.segments[segment.id] = segment
@@ -336,4 +339,8 @@ class GroupIndex:
 
 
 def _pick(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else choose(one, other)
+    if one is None:
+        return other
+    if other is None:
+        return one
+    return choose(one, other)

@@ -60,8 +60,12 @@ def limits_of(job: AssemblyTask) -> Limits:
 def files_of(job: AssemblyTask) -> int:
     """Return the estimated number of files that a job creates."""
     limits = limits_of(job)
-    of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
-    of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows) if limits.max_rows else 1
+    of_bytes = 1
+    if limits.max_bytes:
+        of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes)
+    of_rows = 1
+    if limits.max_rows:
+        of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows)
     return max(of_bytes, of_rows, 1)
 
 
@@ -92,9 +96,12 @@ def jobs_of(
     if chunks and len(chunks[-1].segments) + len(tail) <= settings.max_segments:
         last = chunks.pop()
         tail = last.segments + tail
-        chunks, tail = (chunks, tail) if ends_all else ([*chunks, _Chunk(tail, last.is_full)], [])
+        if not ends_all:
+            chunks, tail = ([*chunks, _Chunk(tail, last.is_full)], [])
     for inputs, is_full in chunks:
-        code = reason if ends_all or is_full else _SEGMENTS
+        code = _SEGMENTS
+        if ends_all or is_full:
+            code = reason
         yield _job(inputs, code, settings, ids, keep_tail=is_full and settings.finalize_column is None)
     if tail and ends_all:
         yield _job(tail, reason, settings, ids, keep_tail=False)
@@ -111,7 +118,9 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
     """Return chunks of segments, and the last segments, which do not fill a chunk."""
 
     def full_parts(size_bytes: int, rows: int) -> int:
-        of_bytes = size_bytes // settings.max_bytes if settings.max_bytes else 0
+        of_bytes = 0
+        if settings.max_bytes:
+            of_bytes = size_bytes // settings.max_bytes
         return max(of_bytes, rows // settings.max_rows if settings.max_rows else 0)
 
     all_bytes = sum(map(size_of, segments))
@@ -201,7 +210,9 @@ class RollingPlanner:
         ended = {remove.id for remove in record.removes}
         foreign_jobs = [job for job in jobs_left if not self._is_own(job) and _is_awaited(job, head)]
         jobs = self._again([job for job in jobs_left if self._is_own(job)], head, failed, ended)
-        batch = author.batch_id if isinstance(author, StreamAuthor) else -1
+        batch = -1
+        if isinstance(author, StreamAuthor):
+            batch = author.batch_id
         opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
         busy = ended | {add.id for job in jobs for add in job.inputs}
         freed = (add for job in head.assembly_tasks if self._is_own(job) for add in job.inputs if add.id not in busy)
@@ -277,7 +288,10 @@ class RollingPlanner:
                 yield job
         over = frozenset(planned)
         for key, segments in new.items():
-            more = segments if key in over else [*older.get(key, ()), *segments]
+            if key in over:
+                more = segments
+            else:
+                more = [*older.get(key, ()), *segments]
             candidate = index.candidate(key, more, busy, afresh=key in over)
             for job in self._ending(candidate, moment, tasks):
                 planned.add(key)
@@ -296,7 +310,9 @@ class RollingPlanner:
         self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True
     ) -> Iterator[AssemblyTask]:
         """Yield the jobs of a due group, or of its segments whose file had ended before later segments arrived."""
-        reason = self._reason(candidate, moment) if candidate.totals.segments else None
+        reason = None
+        if candidate.totals.segments:
+            reason = self._reason(candidate, moment)
         if reason and (at_limits or reason not in LIMITS):
             yield from jobs_of(candidate.segments, reason, self._settings, self._ids, tasks)
         elif candidate.over is not None:
@@ -309,7 +325,9 @@ class RollingPlanner:
 
     def _deadline(self, candidate: Candidate) -> Deadline:
         is_over = candidate.key[1] != self._encoding or candidate.over is not None
-        return AT_ONCE if is_over else deadline_of(self._settings, candidate.totals)
+        if is_over:
+            return AT_ONCE
+        return deadline_of(self._settings, candidate.totals)
 
     def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyTask]) -> int:
         new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}

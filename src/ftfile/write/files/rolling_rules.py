@@ -100,7 +100,9 @@ def _settings_of(parsed: ParsedOptions, time_zone: str) -> RollingSettings:
 
 
 def _ms(duration_s: float | None) -> int | None:
-    return None if duration_s is None else round(duration_s * 1000)
+    if duration_s is None:
+        return None
+    return round(duration_s * 1000)
 
 
 # For a query without open files: files that it left open with earlier options end.
@@ -192,7 +194,9 @@ def _has_passed(interval_ms: int | None, since_ms: int, moment: Moment) -> bool:
 
 
 def _after(since_ms: int, interval_ms: int | None) -> int | None:
-    return None if interval_ms is None else since_ms + interval_ms
+    if interval_ms is None:
+        return None
+    return since_ms + interval_ms
 
 
 def _has_ticked(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
@@ -204,7 +208,9 @@ def _has_ticked(settings: RollingSettings, totals: GroupTotals, moment: Moment) 
 
 def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
     period_ms = settings.clock_ms
-    return None if period_ms is None else _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
+    if period_ms is None:
+        return None
+    return _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
 
 
 # The first rule that is due ends the file. Each rule needs a field of `RollingSettings`.
@@ -272,7 +278,9 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment
     for rule in RULES:
         if rule.is_due is not None and rule.is_due(settings, totals, moment):
             return rule.reason
-    return _asked(settings.policy, "reason_to_end", str, totals, moment.now_ms) if settings.policy else None
+    if settings.policy:
+        return _asked(settings.policy, "reason_to_end", str, totals, moment.now_ms)
+    return None
 
 
 def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
@@ -315,7 +323,9 @@ def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: 
     """
     if settings.inactivity_ms is not None and abs(next_ms - totals.last_ms) >= settings.inactivity_ms:
         return _INACTIVITY
-    return _asked(settings.policy, "reason_to_end", str, totals, next_ms) if settings.policy else None
+    if settings.policy:
+        return _asked(settings.policy, "reason_to_end", str, totals, next_ms)
+    return None
 
 
 @functools.lru_cache(maxsize=16)

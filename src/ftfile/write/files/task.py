@@ -60,7 +60,9 @@ def write_rows(
     for batch in rows:
         target.write(bad.split_oversized(batch))
     target.finish()
-    return target.segments if isinstance(target, SpoolWriter) else ()
+    if isinstance(target, SpoolWriter):
+        return target.segments
+    return ()
 
 
 def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> AssemblyResults:
@@ -133,7 +135,10 @@ class SpoolWriter:
         self._collector = RowCollector(router, self._spool_routed, config.common.max_open_bytes // 2)
         self._parts = PartWriter(config, router, stage, encodable)
         # Rules that depend on single rows need every row in the spool.
-        self._large_bytes = None if settings.needs_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
+        if settings.needs_spool:
+            self._large_bytes = None
+        else:
+            self._large_bytes = max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
         self._spooled_bytes: dict[str, int] = {}
         self.segments: list[StagedSegment] = []
 

@@ -50,7 +50,10 @@ class Misfits:
         """Add the rows of the values that are bad; `rows` has the row of each value."""
         for place in np.flatnonzero(bad):
             value = array[int(place)].as_py()
-            shown = value.hex() if isinstance(value, bytes) else str(value)
+            if isinstance(value, bytes):
+                shown = value.hex()
+            else:
+                shown = str(value)
             self.reasons.setdefault(int(rows[place]), f"{where} cannot hold {shown[:_SHOWN_CHARS]}")
 
 
@@ -280,7 +283,9 @@ class Conversions:
 
     def _first_micros(self, target: pa.DataType) -> int:
         is_refused = self.is_julian and target == _INSTANT
-        return avro_values.FIRST_MODERN_MICROS if is_refused else avro_values.FIRST_MICROS
+        if is_refused:
+            return avro_values.FIRST_MODERN_MICROS
+        return avro_values.FIRST_MICROS
 
     def _limits(self, described: str, avro: AvroType, target: pa.DataType) -> str:
         if avro.kind == "long" and self.is_julian and target == _INSTANT:
@@ -310,7 +315,9 @@ def _of_bytes(avro: AvroType, target: pa.DataType) -> Values | None:
         return None
     # As in Spark, digits after the point are rounded, and digits before it are kept.
     fits = avro.precision - avro.scale <= target.precision - target.scale
-    return avro_values.Decimals(avro.precision, avro.scale, target) if fits else None
+    if fits:
+        return avro_values.Decimals(avro.precision, avro.scale, target)
+    return None
 
 
 def _plain_members(parts: Sequence[Conversion]) -> pa.DataType:
@@ -330,7 +337,9 @@ def place_of(name: str, record: AvroType, prefix: str, path: str) -> int | None:
             f"{path!r}: column `{prefix}{name}` is one of several fields of the file whose names differ only in case: "
             f"{spellings}. Omit the column, or have the writer rename the fields"
         )
-    return places[0] if places else None
+    if places:
+        return places[0]
+    return None
 
 
 def _described(where: str, target: pa.DataType) -> str:

@@ -55,7 +55,9 @@ class AvroType:
             return f"decimal({self.precision},{self.scale})"
         if self.kind == "union":
             return f"[{', '.join(part.kind for part in self.parts)}]"
-        return f"{self.kind} ({self.logical})" if self.logical else self.kind
+        if self.logical:
+            return f"{self.kind} ({self.logical})"
+        return self.kind
 
 
 def avro_type(schema: Any) -> AvroType:  # noqa: ANN401 - JSON
@@ -70,9 +72,13 @@ def _parsed(schema: Any, namespace: str, named: dict[str, AvroType]) -> AvroType
     if isinstance(schema, list):
         return AvroType("union", parts=[_parsed(branch, namespace, named) for branch in schema])
     if isinstance(schema, str):
-        return AvroType(schema) if schema in _PRIMITIVE else _known(schema, namespace, named)
+        if schema in _PRIMITIVE:
+            return AvroType(schema)
+        return _known(schema, namespace, named)
     kind = schema["type"]
-    items = _ITEMS.get(kind) if isinstance(kind, str) else None
+    items = None
+    if isinstance(kind, str):
+        items = _ITEMS.get(kind)
     if items is not None:
         return AvroType(kind, parts=[_parsed(schema[items], namespace, named)])
     if kind in ("record", "error", "enum", "fixed"):  # not a set: a schema cannot be hashed
@@ -118,7 +124,9 @@ def _set_logical(parsed: AvroType, schema: Mapping[str, Any]) -> None:
 
 
 def _full_name(name: str, namespace: str) -> str:
-    return f"{namespace}.{name}" if namespace and "." not in name else name
+    if namespace and "." not in name:
+        return f"{namespace}.{name}"
+    return name
 
 
 def plain_schema(avro: AvroType) -> Any:  # noqa: ANN401 - JSON
@@ -189,7 +197,9 @@ def shown(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as
     read = _SHOWN.get(avro.kind)
     if read is not None:
         return read(value, avro)
-    return value.hex() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
 
 
 def _shown_record(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
@@ -218,7 +228,9 @@ def _shown_text(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many ty
 
 
 def _shown_symbol(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
-    return avro.symbols[value] if 0 <= value < len(avro.symbols) else value
+    if 0 <= value < len(avro.symbols):
+        return avro.symbols[value]
+    return value
 
 
 def _text(value: bytes) -> str:

@@ -141,7 +141,9 @@ class Midnights(NamedTuple):
 
 def _days(array: pa.Array, *, julian: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     days, bad = _outside(array, *_INT)
-    return (_from_julian(days), bad) if julian else (days, bad)
+    if julian:
+        return (_from_julian(days), bad)
+    return (days, bad)
 
 
 def _from_julian(days: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -173,7 +175,9 @@ class Timestamps(NamedTuple):
             micros = times * _MICROS_PER_MILLI
         else:
             times, bad = _outside(array, *_LONG)
-            micros = times // _NANOS_PER_MICRO if self.unit == "nanos" else times
+            micros = times
+            if self.unit == "nanos":
+                micros = times // _NANOS_PER_MICRO
         bad |= is_valid(array) & (micros < self.first_micros)
         return from_numpy(micros, self.target, is_valid(array) & ~bad), bad
 

@@ -155,10 +155,16 @@ _NAMES = {
 def _name(kind: pa.DataType) -> str:
     """Return the name of a type in the table; for unsupported types, a name that the table does not contain."""
     if pa.types.is_decimal(kind):
-        return _WHOLE if kind.scale == 0 else _DECIMAL
+        if kind.scale == 0:
+            return _WHOLE
+        return _DECIMAL
     if pa.types.is_timestamp(kind):
-        clock = _WALL_CLOCK if kind.tz is None else _INSTANT
-        return f"{clock} in {_NANOSECONDS}" if kind.unit == "ns" else clock
+        clock = _INSTANT
+        if kind.tz is None:
+            clock = _WALL_CLOCK
+        if kind.unit == "ns":
+            return f"{clock} in {_NANOSECONDS}"
+        return clock
     if pa.types.is_fixed_size_binary(kind):
         return "fixed-size binary"
     return _NAMES.get(kind, str(kind))
@@ -168,7 +174,10 @@ def convert_of(file_format: str, stored: pa.DataType, target: pa.DataType) -> Co
     """Return the conversion of a type that is not nested; None if it would change values."""
     if pa.types.is_null(stored) and not pa.types.is_nested(target):
         return _cast
-    name = _DECIMAL if pa.types.is_decimal(target) else _name(target)
+    if pa.types.is_decimal(target):
+        name = _DECIMAL
+    else:
+        name = _name(target)
     return _CONVERTS.get((file_format, _name(stored), name))
 
 
@@ -243,11 +252,15 @@ class ColumnCast:
     def __call__(self, array: pa.Array) -> pa.Array:
         """Return the values of a column; raises `MISFIT` if a value does not fit."""
         values = rebuild(self.as_plain(array), self.spelled, self._leaf)
-        return values if self.spelled == self.target else values.view(self.target)
+        if self.spelled == self.target:
+            return values
+        return values.view(self.target)
 
     def as_plain(self, array: pa.Array) -> pa.Array:
         """Return the values of the file in their plain type."""
-        return array if array.type == self.plain else array.cast(self.plain)
+        if array.type == self.plain:
+            return array
+        return array.cast(self.plain)
 
     def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         array = self.times.converted(array, target)

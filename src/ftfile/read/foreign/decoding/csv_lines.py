@@ -84,7 +84,10 @@ def multi_line_csv(
     names = own_columns(schema, decoding).names
     if decoding.header:
         header = next((record for record in records if has_fields(record, decoding)), "")
-        names = _names(header, decoding, content.planned.path) if header else []
+        if header:
+            names = _names(header, decoding, content.planned.path)
+        else:
+            names = []
     reader = CsvRows(schema, names, decoding)
     for part in in_parts(records):
         lines = joined_lines([record.encode() for record in part])
@@ -232,7 +235,9 @@ class CsvRows:
             parsed, wrong = self._parsed(data, {})
         for number, width in wrong.items():
             rows.bad[int(numbers[number])] = self._wrong_width(width)
-        right = np.delete(numbers, [*wrong]) if wrong else numbers
+        right = numbers
+        if wrong:
+            right = np.delete(numbers, [*wrong])
         columns = [column.combine_chunks() for column in parsed.columns]
         self._take(rows, columns, right)
 
@@ -301,7 +306,9 @@ class CsvRows:
             texts = pc.if_else(is_null, None, texts)
         if self._stand_in:
             texts = pc.replace_substring(texts, self._stand_in, "\n")
-        return texts.view(kind) if pa.types.is_binary(kind) else read_texts(texts, kind, self._decoding.times)
+        if pa.types.is_binary(kind):
+            return texts.view(kind)
+        return read_texts(texts, kind, self._decoding.times)
 
 
 def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:

@@ -66,8 +66,12 @@ def _parquet_calendar(metadata: Mapping[bytes, bytes], first_gregorian: bytes, l
     if version is None or (version >= first_gregorian and legacy not in metadata):
         return "gregorian"
     # Spark converts times with the zone offsets of Java's older classes, which Python does not have.
-    return "hybrid" if metadata.get(_SPARK_ZONE, b"").decode() in UTC_NAMES else "unknown"
+    if metadata.get(_SPARK_ZONE, b"").decode() in UTC_NAMES:
+        return "hybrid"
+    return "unknown"
 
 
 def _name(zone: str) -> str:
-    return "UTC" if zone in UTC_NAMES else zone
+    if zone in UTC_NAMES:
+        return "UTC"
+    return zone

@@ -135,7 +135,9 @@ def _typed(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many t
     if pa.types.is_string(kind):
         return _text(value)
     if isinstance(parsed, str):
-        return _number(parsed, kind) if isinstance(parsed, _Number) else _of_string(value, kind)
+        if isinstance(parsed, _Number):
+            return _number(parsed, kind)
+        return _of_string(value, kind)
     if isinstance(parsed, bool) and pa.types.is_boolean(kind):
         return parsed
     raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")

@@ -67,7 +67,10 @@ def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
     for part in (part for block in blocks for part in _parts(block, decoding.separator)):
         text = as_utf_8(part, decoding)
         lines = lines_of(text, decoding.line_sep.encode())
-        undecoded = [] if _is_as_stored(text, part, decoding) else _undecoded(part, decoding.separator)
+        if _is_as_stored(text, part, decoding):
+            undecoded = []
+        else:
+            undecoded = _undecoded(part, decoding.separator)
         yield from finished_rows(reader.rows(lines, undecoded), lines, schema, decoding, content.planned.path)
 
 
@@ -96,7 +99,9 @@ def multi_line_json(
     encoded = as_utf_8(stored, decoding)
     text = encoded.decode().removeprefix("\ufeff")
     bounds = array.array("q")  # start and end of each value
-    problem = "" if _is_as_stored(encoded, stored, decoding) else _NOT_UTF_8
+    problem = _NOT_UTF_8
+    if _is_as_stored(encoded, stored, decoding):
+        problem = ""
     try:
         for start_and_end in _values(text):
             bounds.extend(start_and_end)
@@ -158,7 +163,10 @@ def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(block):
         place = block.find(separator, start + _PART_BYTES)
-        end = len(block) if place < 0 else place + len(separator)
+        if place < 0:
+            end = len(block)
+        else:
+            end = place + len(separator)
         yield block[start:end]
         start = end
 
@@ -181,7 +189,10 @@ class JsonRows:
         if not refused:
             return self._bounded_rows(lines)
         bounded = np.setdiff1d(np.arange(len(lines)), list(refused))
-        rows = self._bounded_rows(Lines(lines.joined(bounded), lines.stand_in)) if len(bounded) else Rows()
+        if len(bounded):
+            rows = self._bounded_rows(Lines(lines.joined(bounded), lines.stand_in))
+        else:
+            rows = Rows()
         bad = {int(bounded[number]): reason for number, reason in rows.bad.items()}
         return Rows([(batch, bounded[of_line]) for batch, of_line in rows.pieces], bad | refused)
 
@@ -273,7 +284,9 @@ def _with_digit(kind: pa.DataType) -> pa.DataType:
     """Return decimals with an additional digit, with which they are rounded: arro3 cuts off all later digits."""
     if not pa.types.is_decimal(kind):
         return kind
-    make = pa.decimal128 if kind.precision < _DECIMAL128_DIGITS else pa.decimal256
+    make = pa.decimal256
+    if kind.precision < _DECIMAL128_DIGITS:
+        make = pa.decimal128
     return make(kind.precision + 1, kind.scale + 1)
 
 

@@ -50,7 +50,9 @@ def filters_of_range(planned: Range) -> tuple[str, ...]:
     """Return the filters of the file of a range. A file that is read in cuts has no filters."""
     if planned.compression:
         return (planned.compression,)
-    return filters_of_name(planned.path) if planned.whole else ()
+    if planned.whole:
+        return filters_of_name(planned.path)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,9 @@ class RangeContent:
     def _decoded(self) -> Iterator[bytes]:
         stored = self.stored_pieces(0, self.file.size_bytes)
         with stream_errors(self.planned.path):
-            filters = (codec_as_written(*self.filters, self.file.read_at),) if len(self.filters) == 1 else self.filters
+            filters = self.filters
+            if len(self.filters) == 1:
+                filters = (codec_as_written(*self.filters, self.file.read_at),)
             # The sink bound an encrypted file to the id in its name.
             decoder = Chain.for_reading(filters, self.keys).decoder(storage_identity("part", self.planned.path))
         yield from plain_pieces(stored, decoder, self.planned.path)
@@ -188,10 +192,15 @@ def line_blocks(
     start, end = max(cut.start, skip_until), sys.maxsize if planned.whole else cut.end
     # A line that begins before the cut belongs to the previous cut: the first line starts after the first separator.
     is_at_line = start in {planned.start, skip_until}
-    begin = start if is_at_line else max(planned.start, start - len(separator))
+    if is_at_line:
+        begin = start
+    else:
+        begin = max(planned.start, start - len(separator))
     blocks = _whole_lines(content.pieces(begin, end), separator, planned.path, bytes_max)
     blocks = _lines_between(blocks, begin, start, end, separator)
-    return blocks if start else _without_mark(blocks)
+    if start:
+        return blocks
+    return _without_mark(blocks)
 
 
 def first_lines(content: RangeContent, separator: bytes) -> Iterator[bytes]:
@@ -205,7 +214,9 @@ def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, se
     If `begin` is before `start`, the first line starts after the first separator.
     """
     for block in blocks:
-        first = block.find(separator) + len(separator) if begin < start else 0
+        first = 0
+        if begin < start:
+            first = block.find(separator) + len(separator)
         if begin + len(block) >= end:
             if begin + first < end:
                 last = block.find(separator, max(0, end - len(separator) - begin)) + len(separator)
@@ -216,7 +227,8 @@ def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, se
 
 
 def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str, bytes_max: int | None = None) -> Iterator[bytes]:
-    bytes_max = LINE_BYTES_MAX if bytes_max is None else bytes_max
+    if bytes_max is None:
+        bytes_max = LINE_BYTES_MAX
     held: list[bytes] = []
     held_bytes, more = 0, len(separator) - 1
     for piece in pieces:
@@ -268,7 +280,10 @@ _NEWLINE = ord("\n")
 def text_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the lines of a cut without their ends. A binary column contains the unchanged bytes."""
     is_raw = bool(len(schema)) and pa.types.is_binary(schema.types[0])
-    separator = decoding.separator if is_raw else decoding.line_sep.encode()
+    if is_raw:
+        separator = decoding.separator
+    else:
+        separator = decoding.line_sep.encode()
     for block in line_blocks(content, cut, decoding.separator):
         lines = _split(block if is_raw else as_utf_8(block, decoding), separator)
         columns = [lines.view(kind) for kind in schema.types]
@@ -293,7 +308,10 @@ def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
     if decoding.framing is None:
         yield _whole_file(content, schema)
         return
-    end = b"" if decoding.length_prefix else decoding.delimiter or b""
+    if decoding.length_prefix:
+        end = b""
+    else:
+        end = decoding.delimiter or b""
     file = cast("BinaryIO", _Pieces(content.pieces(), content.planned.path, end))
     yield from BinaryRecords(decoding.framing).decode(file, schema)
 
@@ -330,8 +348,13 @@ class _Pieces:
         """Return the next piece of any size; empty at the end."""
         for piece in self._pieces:
             if piece:
-                self._last = (self._last + piece)[-len(self._end) :] if self._end else b""
+                if self._end:
+                    self._last = (self._last + piece)[-len(self._end) :]
+                else:
+                    self._last = b""
                 return piece
-        missing = self._end if self._last not in {b"", self._end} else b""
+        missing = b""
+        if self._last not in {b"", self._end}:
+            missing = self._end
         self._last = b""
         return missing

@@ -186,7 +186,9 @@ class Lines:
     def text(self, number: int) -> str:
         """Return a line without its end."""
         line = str(memoryview(self.block)[self.starts[number] : self.ends[number] - 1], "utf-8").removesuffix("\r")
-        return line.replace(self.stand_in, "\n") if self.stand_in else line
+        if self.stand_in:
+            return line.replace(self.stand_in, "\n")
+        return line
 
     def joined(self, numbers: NDArray[np.integer]) -> bytes:
         """Return the bytes of some lines, whose numbers are sorted."""
@@ -240,10 +242,18 @@ def with_line_feeds(text: str, path: str) -> str:
 def records_of(text: str, decoding: FileDecoding) -> Iterator[str]:
     """Yield records without their ends. A line end in a quoted field is part of the field."""
     quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
-    escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
-    other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
+    if quote == escape:
+        escaped = f"{quote}{quote}"
+    else:
+        escaped = f"{escape}."
+    if quote == escape:
+        other = f"[^{quote}]"
+    else:
+        other = f"[^{quote}{escape}]"
     field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n]|\r\n)|[^{sep}\n]*)"
-    comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|" if decoding.comment else ""
+    comment = ""
+    if decoding.comment:
+        comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|"
     if text and not text.endswith("\n"):
         text += "\n"
     for match in re.finditer(rf"{comment}{field}(?:{sep}{field})*\r?\n", text, re.DOTALL):

@@ -70,10 +70,15 @@ def _is_text_with_mark(first: bytes, decoding: FileDecoding) -> bool:
 
 def _error_handler(encoding: str, decoding: FileDecoding) -> str:
     """Register the handler of malformed text, and return its name."""
-    line_end = "" if decoding.multi_line else decoding.line_sep[0]
+    if decoding.multi_line:
+        line_end = ""
+    else:
+        line_end = decoding.line_sep[0]
     # Spark replaces malformed text, except in a JSON line, which is a bad record.
     is_bad_record = decoding.file_format == "json" and not decoding.multi_line
-    replacement = _CONTROL_CHARACTER if is_bad_record else _REPLACEMENT
+    replacement = _REPLACEMENT
+    if is_bad_record:
+        replacement = _CONTROL_CHARACTER
     name = f"ftfile.{encoding}.{line_end!r}.{replacement!r}"
     codecs.register_error(name, partial(_replaced, line_end.encode(encoding), replacement))
     return name

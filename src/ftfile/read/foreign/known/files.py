@@ -62,9 +62,17 @@ class KnownFiles:
 
     def get(self, key: bytes) -> KnownFile | None:
         """Return the file with a key, or None."""
-        row = self._pending[key] if key in self._pending else _find_one(self._rows, key)
-        file = None if row is None else KnownFile.unpacked(row)
-        return file if file is not None and file.modified_ms >= self.low else None
+        if key in self._pending:
+            row = self._pending[key]
+        else:
+            row = _find_one(self._rows, key)
+        if row is None:
+            file = None
+        else:
+            file = KnownFile.unpacked(row)
+        if file is not None and file.modified_ms >= self.low:
+            return file
+        return None
 
     def parked_keys(self) -> set[bytes]:
         """Return the keys of the files that are skipped until they change."""
@@ -91,7 +99,9 @@ class KnownFiles:
         changes: dict[bytes, bytes | None] = {bytes.fromhex(key): None for key in keys}
         displaced: dict[bytes, KnownFile] = {}  # by the key of the path
         for entry in plan.files:
-            file = self.get(key_of(plan.root, entry.path)) if entry.displaces else None
+            file = None
+            if entry.displaces:
+                file = self.get(key_of(plan.root, entry.path))
             if file is not None and file.key not in changes:
                 displaced[file.key] = file.displaced()
                 changes |= {file.key: None, displaced[file.key].key: displaced[file.key].packed()}
@@ -157,7 +167,9 @@ def _advanced(file: KnownFile, planned: Range) -> KnownFile:
 
 def _young(rows: NDArray[Any], low: int) -> NDArray[Any]:
     is_young = rows["modified"] >= low
-    return rows if is_young.all() else rows[is_young]
+    if is_young.all():
+        return rows
+    return rows[is_young]
 
 
 def _find(rows: NDArray[Any], highs: NDArray[np.uint64], lows: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -42,13 +42,18 @@ NO_IDENTITY = bytes(8)
 
 def key_of(root: str, path: str) -> bytes:
     """Return the 128-bit key of a path below the URL of a root; the key depends only on the full URL of the file."""
-    text = root + path if root.endswith("/") else f"{root}/{path}"
+    if root.endswith("/"):
+        text = root + path
+    else:
+        text = f"{root}/{path}"
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=KEY_BYTES).digest()
 
 
 def identity_hash(identity: str | None) -> bytes:
     """Return 64 bits for the identity of a file in the store; zeros if the store has no identities."""
-    return NO_IDENTITY if identity is None else hashlib.blake2b(identity.encode(), digest_size=8).digest()
+    if identity is None:
+        return NO_IDENTITY
+    return hashlib.blake2b(identity.encode(), digest_size=8).digest()
 
 
 def is_parked(rows: NDArray[Any]) -> NDArray[np.bool_]:

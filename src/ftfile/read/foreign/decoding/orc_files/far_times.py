@@ -72,7 +72,9 @@ def schema_with_far_times(tail: OrcTail, schema: pa.Schema, columns: Collection[
             if not tail.is_decompressed():
                 _check_bounds(name, statistics.get(number, b""))
             are_read = tail.is_decompressed()
-    return pa.schema([field.with_type(_in_micros(field.type)) for field in schema]) if are_read else None
+    if are_read:
+        return pa.schema([field.with_type(_in_micros(field.type)) for field in schema])
+    return None
 
 
 def _may_have_far_times(statistics: bytes) -> bool:
@@ -121,7 +123,9 @@ def far_rows(file: BinaryIO, tail: OrcTail, schema: pa.Schema, zone: str) -> Ite
             opened = orc.ORCFile(_as_numbers(file, tail))
             in_file = opened.schema.names
             # pyarrow reads a name with a dot as the field of a struct.
-            names = None if any("." in name for name in in_file) else schema.names
+            names = schema.names
+            if any("." in name for name in in_file):
+                names = None
             leaves = [_leaf_columns(tail, in_file.index(name)) for name in schema.names]
             for number, stripe in enumerate(tail.stripes(file)):
                 rows = opened.read_stripe(number, columns=names)
@@ -159,7 +163,9 @@ class _StripeDecoder:
 
         def leaf(values: pa.Array, target: pa.DataType) -> pa.Array:
             number = next(remaining)
-            return self._times(values, number, target) if pa.types.is_timestamp(target) else values
+            if pa.types.is_timestamp(target):
+                return self._times(values, number, target)
+            return values
 
         return rebuild(array, kind, leaf)
 
@@ -171,7 +177,9 @@ class _StripeDecoder:
         zone = "UTC" if kind.tz else self.zone
         micros[valid] = _micros_of(stored[valid], nanos, _first_second(zone))
         instants = from_numpy(micros, _INSTANT, valid)
-        return instants if kind.tz else clocks_of(instants, zone)
+        if kind.tz:
+            return instants
+        return clocks_of(instants, zone)
 
     def _nanos(self, number: int, count: int) -> NDArray[np.int64]:
         if not count:
@@ -181,7 +189,9 @@ class _StripeDecoder:
         encoding = self.stripe.encodings[number]
         if encoding not in (_VERSION_1, _VERSION_2):
             raise ValueError(f"the encoding {encoding} of column {number}")
-        read_numbers = first_run_numbers if encoding == _VERSION_1 else second_run_numbers
+        read_numbers = second_run_numbers
+        if encoding == _VERSION_1:
+            read_numbers = first_run_numbers
         numbers = read_numbers(data, count)
         digits = numbers >> np.uint64(3)
         nanos: NDArray[np.uint64] = np.minimum(digits, _LAST_NANO + 1) * _POWERS[numbers & np.uint64(7)]
@@ -206,7 +216,9 @@ def _first_second(zone: str) -> int:
 
 
 def _zone_name(zone: str) -> str:
-    return "UTC" if zone in UTC_NAMES else zone
+    if zone in UTC_NAMES:
+        return "UTC"
+    return zone
 
 
 def _as_numbers(file: BinaryIO, tail: OrcTail) -> BinaryIO:

@@ -128,9 +128,13 @@ def first_values(message: bytes) -> dict[int, int | bytes]:
 
 def bytes_of(value: int | bytes | None) -> bytes:
     """Return a field that is a text or a message; empty if it is missing."""
-    return value if isinstance(value, bytes) else b""
+    if isinstance(value, bytes):
+        return value
+    return b""
 
 
 def number_of(value: int | bytes | None) -> int:
     """Return a field that is a number; 0 if it is missing."""
-    return value if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return value
+    return 0
