@@ -56,7 +56,7 @@ def test_nothing_stays_stuck_and_nothing_goes_missing(place: int, first_seed: in
             least = shrink(failed)
             pytest.fail(
                 f"{failed}\nrepeat with: FTFILE_HISTORIES=1 pytest tests/histories --seed={seed}\n"
-                f"the least that fails alike: {least}\n{least.history}"
+                f"the shortest history with the same failure: {least}\n{least.history}"
             )
 
 
