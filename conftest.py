@@ -1,4 +1,4 @@
-"""Shared by all tests: the seed, Hypothesis profiles, and a check that a run leaves nothing in the checkout."""
+"""Hooks and fixtures of all tests: the seed, Hypothesis profiles, and a check that a run leaves the checkout clean."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LEFT_BY_TOOLS = {
     "__pycache__",
 }
 
-# No deadlines: the machine may be busy. `ci` repeats the same examples in every run, and so does `few`, for runs
-# that repeat tests elsewhere; `thorough` is for `make long`.
+# No deadlines: the machine may be busy. `ci` and `few` repeat the same examples in every run; `few` is for runs that
+# repeat tests elsewhere. `thorough` is for `make long`.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 DEFAULT = hypothesis.settings.get_profile("default")
 hypothesis.settings.register_profile("ci", parent=DEFAULT, derandomize=True, max_examples=30)
@@ -48,9 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without", choices=choices, help="delete such files before each step; either: what is drawn")
 
 
-@pytest.hookimpl(trylast=True)  # after the marks have chosen
+@pytest.hookimpl(trylast=True)  # after the marks have selected the tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to a slow unit test a share of its cases, at least one, as the seed draws, and what mistakes name."""
+    """Keep a share of the cases of each slow unit test, drawn by the seed, and the cases that mutants name.
+
+    At least one case of each test is kept.
+    """
     if config.option.cases >= 1:
         return
     from tests.mutants.mutant import mutants
@@ -70,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Have garbage looked for in what tests make, and no more in modules and thousands of tests, and seldom."""
+    """Exclude the loaded modules and thousands of collected tests from garbage collection, and collect seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -94,7 +97,7 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Leave no report of a run that did not come to its end: when it runs again, all of it does."""
+    """Delete the report of an interrupted run, so that the next run repeats all tests."""
     config = session.config
     if exitstatus > pytest.ExitCode.TESTS_FAILED and not hasattr(config, "workerinput") and config.option.xmlpath:
         Path(config.option.xmlpath).unlink(missing_ok=True)
@@ -104,7 +107,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Repeat tests of `short_limits` that failed while the machine stood still."""
+    """Repeat tests of `short_limits` that failed while the machine was stalled."""
     if pyfuncitem.get_closest_marker("short_limits") is None:
         return None
     from tests.kit.stalls import run_in_peace
@@ -120,7 +123,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new directory. Pytest's own fixture looks at those of all earlier tests each time, to find the next number."""
+    """A new directory. Pytest's fixture lists the directories of all earlier tests each time to find a number."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     path = tmp_path_factory.getbasetemp() / f"{next(_NUMBERS)}-{name}"
     path.mkdir(mode=0o700)
@@ -129,17 +132,17 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The seed of this run, for every generator that a test makes: `random.Random(seed)`."""
+    """The seed of this run, for every generator that a test creates: `random.Random(seed)`."""
     number: int = request.config.option.seed
     return number
 
 
 @pytest.fixture(scope="session", autouse=True)
 def checkout_stays_clean() -> Iterator[None]:
-    """Fail a run that leaves something in the checkout: tests write below `tmp_path` only."""
+    """Fail a run that leaves a file in the checkout: tests write only below `tmp_path`."""
     before = set(ROOT.iterdir())
     yield
-    # Meanwhile other targets may have made their environments.
+    # Other make targets may have created their environments meanwhile.
     new = {path.name for path in set(ROOT.iterdir()) - before if not path.name.startswith(".venv")}
     left = new - LEFT_BY_TOOLS
     assert not left, f"the tests left {sorted(left)} in the checkout"

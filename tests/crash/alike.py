@@ -1,7 +1,7 @@
-"""Disks that are alike in all that the log tells: of those, the suite tries the first one and a share, `make long` all.
+"""Selects disks to try: the suite tries the first of each group of similar disks and a share of the rest.
 
-Most of what a power cut leaves in one way or another is named nowhere: a temporary file, what an attempt staged before
-there was a record of it. Nobody opens such a file, and only vacuum looks for it.
+Disks are similar if the log leads to the same files in both. `make long` tries all disks. Most files that differ after
+a power cut are named nowhere: temporary files, or files of an attempt without a record. Only vacuum reads such files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def told(disk: Disk) -> int:
-    """Return a number that is equal, in this process, for disks alike: staged files count if the log has their names.
+    """Return a number that is equal, in this process, for similar disks.
 
-    In a log that is encrypted, names cannot be seen: all but temporary files count.
+    Staged files count only if the log contains their names. In an encrypted log names are not visible: all files except
+    temporary ones count.
     """
     contents = {
         path: None if number == DIRECTORY else disk.inodes[number].content
@@ -45,11 +46,11 @@ def told(disk: Disk) -> int:
 
 
 class Alike:
-    """Tells which states to try: the first of those that are alike, and of the others a share that the seed draws.
+    """Decides which states to try: the first of each group of similar states, and a drawn share of the rest.
 
     Args:
         seed: of the share.
-        every: all are to be tried.
+        every: try all states.
     """
 
     def __init__(self, seed: int, *, every: bool = THOROUGH) -> None:
@@ -59,7 +60,7 @@ class Alike:
         self._told: set[tuple[int, tuple[str, ...]]] = set()
 
     def is_tried(self, state: CrashState) -> bool:
-        """Return True if the state is to be tried."""
+        """Return True if the state must be tried."""
         known = len(self._told)
         self._told.add((told(state.disk), state.notes))
         is_tried = self._every or len(self._told) > known or self._rng.random() < SHARE

@@ -1,4 +1,4 @@
-"""Keeps decoded records and checkpoints, and what follows from settings: thousands of recoveries take a minute."""
+"""Caches decoded records, checkpoints and parsed settings: with them, thousands of recoveries take a minute."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _decoded(content: bytes, path: str) -> Record:
 
 
 def _decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
-    """Decode as ever what has a companion, which may be missing."""
+    """Decode a record, without the cache if it has a companion, because the companion may be missing."""
     return decode_record(content, path, read_companion) if b'"companion"' in content else _decoded(content, path)
 
 
-# Not for the session: other tests of this process may ask for the same settings in other surroundings.
+# Not session-wide: other tests of this process may need the same settings in another environment.
 @pytest.fixture(autouse=True, scope="module")
 def made_once() -> Iterator[None]:
     from ftfile.testing import log_check

@@ -1,4 +1,4 @@
-"""The faults that are tried at every call."""
+"""The faults that are injected at every call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A random history of one log: two committers, vacuums and readers with pauses, deaths, lost files, and restores.
+"""A random history of one log: two committers, vacuums and readers with pauses, kills, lost files and restores.
 
-The oracle is plain: the live adds after each version, by the records in the order of their creation.
+The oracle is simple: the live adds after each version, derived from the records in the order of their creation.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CHECK_EVERY = 20
 
 @dataclass
 class Oracle:
-    """What records say: by version, the ids of the live adds, and whether the version ended some."""
+    """The content of the records: by version, the ids of the live adds, and whether the version ended adds."""
 
-    live: list[frozenset[str]] = field(default_factory=lambda: [frozenset()])  # after each version, from -1 on
+    live: list[frozenset[str]] = field(default_factory=lambda: [frozenset()])  # after each version, from -1
     ended: list[bool] = field(default_factory=list)
     start: int = 0
 
@@ -49,10 +49,10 @@ class Oracle:
         return len(self.ended) - 1
 
     def apply(self, record: Record) -> None:
-        """Take in a record that was created."""
+        """Apply a created record."""
         if record.version <= self.head:
             assert record.version < self.start, "a version was created twice"
-            return  # a committer that was left behind wrote into an emptied place
+            return  # a committer that was overtaken wrote to a position that vacuum has emptied
         assert record.version == self.head + 1
         removed = {remove.id for remove in record.removes}
         assert removed <= self.live[-1]
@@ -61,12 +61,12 @@ class Oracle:
         self.start = max(self.start, record.log_start or 0)
 
     def copy(self) -> Oracle:
-        """Return the same, which further records do not change."""
+        """Return a copy that later records do not change."""
         return Oracle(list(self.live), list(self.ended), self.start)
 
 
 class LogHistory:
-    """One history, the same for the same seed."""
+    """One history, which is the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -83,10 +83,10 @@ class LogHistory:
         self.counts: Counter[str] = Counter()
 
     def play(self, steps: int) -> None:
-        """Play a number of steps, and compare what readers see with the oracle every few steps.
+        """Play a number of steps, and compare the rows of readers with the oracle every few steps.
 
         Raises:
-            AssertionError: a version reads as its records do not say.
+            AssertionError: a version differs from its records.
         """
         with self._limits():
             for self._step in range(steps):
@@ -100,7 +100,7 @@ class LogHistory:
 
     @contextlib.contextmanager
     def _limits(self) -> Iterator[None]:
-        """Have limits of a few within the block; all processes have the same block size."""
+        """Set small limits within the block. All processes have the same block size."""
         limits: list[tuple[object, str, tuple[int, ...]]] = [
             (publish, "RANGE_EVERY", (1, 2, 4, 4, 4, 8)),
             (publish, "RANGE_BYTES", (800, 3000, 1 << 20)),
@@ -118,7 +118,7 @@ class LogHistory:
         if len(self._processes) < PROCESSES_MAX and draw < 0.3:
             self._begin_process()
         elif draw < 0.32:
-            # A vacuum that has read ranges and checkpoints, and has not said so yet, relies on them.
+            # A vacuum that has read ranges and checkpoints, but has not yet written its record, relies on them.
             if not any(process.kind == "vacuum" for process in self._processes):
                 self._draw.choice((self._lose_ranges, self._damage_ranges, self._lose_checkpoints))()
         elif draw < 0.325:
@@ -141,7 +141,7 @@ class LogHistory:
         self._processes.append(process)
 
     def _take_turns(self) -> None:
-        """Let a process run a short way or a long one; some stand still for long, and some die."""
+        """Let a process run for a short or long time. Some processes pause for long, and some are killed."""
         awake = [process for process in self._processes if process.sleeps_until <= self._step]
         process = self._draw.choice(awake or self._processes)
         if self._draw.random() < 0.15:
@@ -157,7 +157,7 @@ class LogHistory:
             if process.error is not None:
                 raise process.error
 
-    # What processes do.
+    # The work of processes.
 
     def _commit(self, fs: FileSystem, query: str) -> None:
         log = CommitLog(fs)
@@ -208,7 +208,7 @@ class LogHistory:
         )
 
     def _vacuum(self, fs: FileSystem) -> None:
-        """Announce a later start of the log, delete the records before it, merge ranges, and drop some."""
+        """Record a later start of the log, delete the records before it, merge ranges, and delete some ranges."""
         log = CommitLog(fs)
         for _ in range(VACUUM_TRIES):
             head = log.refresh(durable=True)
@@ -250,7 +250,7 @@ class LogHistory:
                 with contextlib.suppress(NotFound):
                     log.fs.delete(info.path)
         if is_merging or self._draw.random() < 0.3:
-            # Others go on meanwhile: a vacuum leaves what it cannot merge to the next one.
+            # Other processes continue meanwhile. If a vacuum cannot merge a range, the next vacuum merges it.
             with contextlib.suppress(FtfileError):
                 range_writer.merge_all(log, head)
         own_ranges = CompactedFiles(log, head, list_compacted(log.fs)).cover()
@@ -259,7 +259,7 @@ class LogHistory:
                 log.fs.delete(layout.compacted_path(compacted))
 
     def _read(self, fs: FileSystem) -> None:
-        """Read any version that is promised, while others write."""
+        """Read any version that the log still guarantees, while other processes write."""
         log = CommitLog(fs)
         for _ in range(3):
             if self._oracle.head < self._oracle.start:
@@ -275,10 +275,10 @@ class LogHistory:
                 assert set(adds) == self._oracle.live[version + 1], f"a reader of version {version}"
                 self.counts["reads"] += 1
 
-    # What befalls the store.
+    # Events of the store.
 
     def _lose_ranges(self) -> None:
-        """Delete ranges whose records are all kept."""
+        """Delete ranges if all their records are kept."""
         for name in sorted(list_compacted(self._fs)):
             if name.first >= self._oracle.start and self._draw.random() < 0.5:
                 self._fs.delete(layout.compacted_path(name))
@@ -292,7 +292,7 @@ class LogHistory:
                 self.counts["ranges damaged"] += 1
 
     def _lose_checkpoints(self) -> None:
-        """Delete checkpoints, but one that the log begins with."""
+        """Delete checkpoints, except the only checkpoint that the log can start with."""
         log = CommitLog(self._fs)
         names = sorted(list_checkpoints(self._fs))
         useful = [name for name in names if name.version >= self._oracle.start and log.checkpoints.read(name)]
@@ -303,7 +303,7 @@ class LogHistory:
                 self.counts["checkpoints lost"] += 1
 
     def _copy_or_restore(self) -> None:
-        """Copy the log with its ranges and checkpoints; later, kill all processes and lay the copy over them."""
+        """Copy the log with its ranges and checkpoints. Later, kill all processes and restore the copy."""
         if self._copy is None:
             directories = (layout.LOG, layout.COMPACTED, layout.CHECKPOINTS)
             paths = [info.path for directory in directories for info in self._listed(directory)]
@@ -329,10 +329,10 @@ class LogHistory:
     def _listed(self, directory: str) -> Sequence[FileInfo]:
         return self._fs.list(directory) if self._fs.exists(directory) else []
 
-    # What must hold.
+    # Invariants.
 
     def _check(self) -> None:
-        """Compare promised versions, what was live since earlier ones, and versions that ended adds."""
+        """Compare the guaranteed versions, the adds live since earlier versions, and the versions that ended adds."""
         oracle = self._oracle
         if oracle.head < 0:
             return

@@ -25,18 +25,18 @@ _PAUSED_CALLS_ON_RECORDS = frozenset({"create_exclusive", "delete"})
 
 
 class _KilledError(BaseException):
-    """The process ends here."""
+    """The process was killed."""
 
 
 class PausingProcess:
-    """A thread that runs only in its turns, each of which ends at its next pause.
+    """A thread that runs only in its turns. Each turn ends at the thread's next pause.
 
     Args:
         kind: of the work, for messages.
-        work: runs in the thread with the process's own view of the store.
+        work: runs in the thread with the process's view of the store.
         fs: the store that all processes share.
         draw: decides before which calls the process pauses.
-        share: of those calls, between 0 and 1.
+        share: of these calls, between 0 and 1.
         on_record: is called with each record that the process creates.
     """
 
@@ -61,18 +61,18 @@ class PausingProcess:
         self._thread.start()
 
     def take_turn(self) -> None:
-        """Let the process run up to its next pause, or to its end."""
+        """Let the process run to its next pause or to its end."""
         self._may_run.release()
         self._has_paused.acquire()
 
     def kill(self) -> None:
-        """End the process where it pauses."""
+        """Kill the process at its current pause."""
         self._is_dying = True
         self.take_turn()
         self._thread.join()
 
     def pause(self) -> None:
-        """Wait, in the thread of the process, for its next turn."""
+        """Wait for the next turn, in the thread of the process."""
         self._has_paused.release()
         self._wait()
 
@@ -94,7 +94,7 @@ class PausingProcess:
 
 
 class _PausingFileSystem(InContext):
-    """One process's view of the store: it pauses before calls on ranges, checkpoints and records."""
+    """The store as one process sees it: the process pauses before calls on ranges, checkpoints and records."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A stream of files whose state is on a file system that may fail: what Spark does around it, and what must hold."""
+"""A stream of files whose state is on a file system that fails: the steps of Spark around it, and its invariants."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ DATA = "planning"
 
 @dataclass
 class NotedRun(FilesRun):
-    """A query that tells what Spark has written down, so that a later process can go on from it.
+    """A query that reports what Spark has written to the checkpoint, so that a later process can resume from it.
 
-    Its settings are checked once and not for every batch.
+    Its settings are checked once, not for every batch.
     """
 
     record: Callable[[str], None] = field(default=lambda _: None)
@@ -56,11 +56,11 @@ def _config(path: str, columns: tuple[str, ...], options: tuple[tuple[str, str],
 
 @dataclass(frozen=True)
 class Planning:
-    """A query that reads some files, a batch at a time.
+    """A query that reads a few files, one batch at a time.
 
     Attributes:
-        files: the lines of each file, by its name, when the query begins.
-        later: the lines that each further start of the query finds to be added to files.
+        files: the number of lines of each file, by its name, when the query begins.
+        later: the number of lines that are appended to files before each later start of the query.
         options: of the reader.
     """
 
@@ -70,7 +70,7 @@ class Planning:
     options: dict[str, str] = field(default_factory=dict)
 
     def write_files(self, runs: int) -> Counter[str]:
-        """Write the files as they are when the query has been started some times; return all their lines."""
+        """Write the files as they are at this start of the query; return all their lines."""
         MemoryFileSystem.drop(DATA)
         data = MemoryFileSystem(DATA, clock=CLOCK)
         lines: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Planning:
         return lines
 
     def query(self, fs: FileSystem, notes: Sequence[str] = (), driver: str = "plans") -> NotedRun:
-        """Return the query in a new process, with the checkpoint that its notes tell."""
+        """Return the query in a new process, with the checkpoint that its notes describe."""
         register(driver, lambda location: RootedFileSystem(fs, location.path[1:]))
         options = {"fileFormat": "text", "stateLocation": f"{driver}://fs/state", **self.options}
         run = NotedRun(f"memory://{DATA}", {"value": "string"}, options, pause_s=2)
@@ -97,7 +97,10 @@ class Planning:
         return run
 
     def play(self, fs: FileSystem, run: int, notes: Sequence[str], record: Callable[[str], None]) -> NotedRun:
-        """Start the query anew and run it until there is nothing to read; `record` is called as Spark writes down."""
+        """Restart the query and run it until all files are read.
+
+        `record` is called after each write of Spark to the checkpoint.
+        """
         IDS.start(run, len(notes))
         lines = self.write_files(run)
         query = self.query(fs, notes)
@@ -108,7 +111,7 @@ class Planning:
         return query
 
     def check(self, fs: FileSystem, notes: Sequence[str]) -> None:
-        """Check what must be true at any moment: no offset is ahead of its plan."""
+        """Check the invariant of every moment: no offset is ahead of its plan."""
         query = self.query(fs, notes)
         query.commits = max(query.commits, len(query.offsets) - 1)
         for offset in query.offsets[-1:]:
@@ -116,11 +119,11 @@ class Planning:
             check_plans(RootedFileSystem(fs, f"state/{log_id}"), query.offsets, query.commits)
 
     def log_start(self, fs: FileSystem, query: NotedRun) -> int:
-        """Return the number of plans that are trimmed."""
+        """Return the number of trimmed plans."""
         return read_plans(RootedFileSystem(fs, f"state/{json.loads(query.offsets[-1])['id']}")).state.log_start
 
     def check_finished(self, fs: FileSystem, query: FilesRun, run: int) -> None:
-        """Check that every line was read once."""
+        """Check that every line was read exactly once."""
         found = Counter(row["value"] for row in query.rows)
         expected = self.write_files(run)
         assert found == expected, f"read {found - expected} too often, {expected - found} not at all"

@@ -1,40 +1,40 @@
-"""The scenarios that are crashed, failed and raced."""
+"""The scenarios in which processes are crashed, calls fail, and drivers race."""
 
 from __future__ import annotations
 
 from tests.crash.world import CRASH_KEYS, Batch, Scenario
 
-# One batch is empty; of another, attempts lose and fail; Spark keeps no Python process.
+# One batch is empty. In the last batch, attempts lose and fail. Spark starts a new Python process for each batch.
 BATCHES = Scenario(
     "batches",
     (Batch("ab"), Batch("", batch_id=1), Batch("cd", batch_id=2, troubled=True)),
     new_processes=True,
 )
-# The same under final names.
+# The same, written directly under final names.
 DIRECT = Scenario("direct", BATCHES.batches, new_processes=True, options=(("publish", "direct"),))
-# Replays are recognised by their offsets, not by their content.
+# Replays are recognized by their offsets, not by their content.
 PARTITIONED = Scenario("partitioned", (Batch("abab"), Batch("bc", batch_id=1)), partitioned=True, checkpoint=True)
-# The last record hides what was there and shows nothing.
+# The last record removes the existing rows and adds none.
 REPLACING = Scenario(
     "replacing",
     (Batch("ab"), Batch("", "compact", "upkeep"), Batch("", "overwrite", batch_id=1)),
     settled=1,
 )
-# A compaction of two records.
+# A compaction of the parts of two records.
 COMPACTING = Scenario(
     "compacting",
     (Batch("ab"), Batch("ba", batch_id=1), Batch("", "compact", "upkeep")),
     settled=2,
     partitioned=True,
 )
-# One partition of two is replaced, and one is new.
+# One of two partitions is replaced, and one partition is new.
 REPLACING_PARTITIONS = Scenario(
     "replacing-partitions",
     (Batch("ab"), Batch("bc", "replace", batch_id=1)),
     settled=1,
     partitioned=True,
 )
-# What was replaced comes back, what the overwrite of partitions brought goes.
+# The replaced rows reappear, and the rows of the partition overwrite disappear.
 RESTORING = Scenario(
     "restoring",
     (
@@ -46,7 +46,7 @@ RESTORING = Scenario(
     settled=2,
     partitioned=True,
 )
-# The same, undone, without partitions.
+# The same by undo, without partitions.
 UNDOING = Scenario(
     "undoing",
     (
@@ -58,7 +58,7 @@ UNDOING = Scenario(
     ),
     settled=3,
 )
-# What was open comes back open, with the job that was due.
+# Segments that were open are open again, with the job that was due.
 RESTORING_OPEN = Scenario(
     "restoring-open",
     (Batch("abc"), Batch("", batch_id=1), Batch("abc", "restore", "upkeep", 0), Batch("d", batch_id=2)),
@@ -66,7 +66,7 @@ RESTORING_OPEN = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
-# Of one file all rows go, of another some, one stays as it is, and one comes later.
+# All rows of one file are deleted, and some rows of another. One file is unchanged, and one is added later.
 DELETING = Scenario(
     "deleting",
     (
@@ -78,7 +78,7 @@ DELETING = Scenario(
     ),
     settled=3,
 )
-# What is open is finished first.
+# Open files are finished first.
 DELETING_OPEN = Scenario(
     "deleting-open",
     (Batch("abc"), Batch("b", batch_id=1), Batch("b", "delete", "upkeep"), Batch("d", batch_id=2)),
@@ -86,7 +86,7 @@ DELETING_OPEN = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
-# A batch write that is repeated, what it brings is dropped in part, and what is left is repeated over.
+# A transaction is repeated, its rows are dropped in part, and a later transaction follows.
 REPEATING = Scenario(
     "repeating",
     (
@@ -98,8 +98,8 @@ REPEATING = Scenario(
     settled=1,
     partitioned=True,
 )
-# Parts of two batches each; the second is made in the third batch, the last by a flush. Of the first there is no room
-# for the third row, so that the rest of its segment stays open.
+# Parts of two batches each. The second part is assembled in the third batch, the last part by a flush. The first part
+# has no room for the third row, so the rest of its segment stays open.
 ROLLING = Scenario(
     "rolling",
     (Batch("abc"), Batch("d", batch_id=1), Batch("", batch_id=2), Batch("e", batch_id=3)),
@@ -107,7 +107,7 @@ ROLLING = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
-# Of two queries, each makes the parts of its own.
+# Each of two queries assembles its own parts.
 TWO_ROLLING = Scenario(
     "two-rolling",
     (Batch("ab"), Batch("c", query="b"), Batch("d", batch_id=1), Batch("", query="b", batch_id=1)),
@@ -115,7 +115,7 @@ TWO_ROLLING = Scenario(
     options=(("maxBatchesPerFile", "1"), ("onNewQuery", "continue")),
     flush=True,
 )
-# Of two hours, each has a file of two batches, and the first goes on after the second has begun.
+# Each of two hours has a file of two batches. The first file grows after the second has begun.
 WINDOWS = Scenario(
     "windows",
     (Batch("ad"), Batch("be", batch_id=1), Batch("c", batch_id=2)),
@@ -124,28 +124,28 @@ WINDOWS = Scenario(
     flush=True,
     timed=True,
 )
-# As `ROLLING` in frames: of the first part's three rows there is room for two, so that a frame is opened and made anew.
+# Like `ROLLING` in frames: the first part has room for two of three rows, so a frame is decompressed and rewritten.
 COMPRESSED = Scenario(
     "compressed",
     (Batch("abc", troubled=True), Batch("d", batch_id=1), Batch("", batch_id=2)),
     options=(("compression", "gzip"), ("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
-# As `COMPRESSED`, with keys.
+# Like `COMPRESSED`, with encryption keys.
 ENCRYPTED = Scenario(
     "encrypted",
     (Batch("ab", troubled=True), Batch("c", batch_id=1)),
     options=(("encryption", "aes-gcm"), ("keyProvider", CRASH_KEYS), ("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
-# Names go on counting, and are not unique by themselves; some rows become dead letters.
+# Numbers of names continue from batch to batch, and names are not unique without them. Some rows become dead letters.
 NAMED = Scenario(
     "named",
     (Batch("a.b"), Batch(".a", batch_id=1, troubled=True)),
     options=(("partFileName", "{name}.{number}"), ("ifExists", "fail")),
     named=True,
 )
-# Long ago: what attempts left, what was replaced, and records that checkpoints and ranges stand for.
+# Old files: leftovers of attempts, replaced parts, and records that checkpoints and ranges replace.
 VACUUMED = Scenario(
     "vacuumed",
     (

@@ -1,4 +1,4 @@
-"""The share of all steps that a run tries: a part chosen by its seed, and all of them in `make long`."""
+"""The share of all steps that a run tries: chosen by its seed, and all steps in `make long`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
 SHARE = 0.012
-# Of recoveries that are crashed again, since each is crashed at every moment.
+# The share of recoveries that are crashed again. It is small because each is crashed at every moment.
 RECOVERIES_SHARE = 0.01
 
 Step = TypeVar("Step")
 
 
 def some(steps: Sequence[Step], seed: int, share: float = SHARE) -> list[Step]:
-    """Return a share of the steps, at least one if there are any, in their order."""
+    """Return a share of the steps in their order, at least one if there are any."""
     if THOROUGH or not steps:
         return list(steps)
     chosen = random.Random(seed).sample(range(len(steps)), max(1, round(share * len(steps))))

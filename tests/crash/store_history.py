@@ -1,7 +1,7 @@
-"""A history of a store to which queries and an operator write while processes are killed and the power goes.
+"""A history of a store: queries and an operator write to it while processes are killed and the power is cut.
 
-A dict follows the log: each record is what its author says it is, done once and in its place. What has returned is
-there; what was under way is there as a whole, or not at all.
+A dict follows the log: the effect of each record is what its author wrote, applied once and in order. Changes of a call
+that has returned are in the store. Changes of an interrupted call are in the store completely or not at all.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ FATES = {"done": 20, "killed": 3, "cut": 1}
 
 
 class Version(NamedTuple):
-    """What a version has."""
+    """The content of a version."""
 
     rows: dict[Key, Values]
-    batches: dict[str, int]  # the last one of each query
-    window: int  # the last one that is recorded
+    batches: dict[str, int]  # the last batch of each query
+    window: int  # the last recorded window
     buckets: int
     began_ms: int  # a moment before the record
 
@@ -67,7 +67,7 @@ class Change(NamedTuple):
     op: int
     key: str
     values: Values = ()
-    end: str | None = None  # of a purge, which begins with the key
+    end: str | None = None  # for a purge, whose range begins at the key
 
     def make(self, store: kv.KeyValueStore) -> None:
         if self.end is not None:
@@ -79,7 +79,7 @@ class Change(NamedTuple):
 
 
 class Upkeep(NamedTuple):
-    """What a call that is under way does to rows."""
+    """The effect of an unfinished call on rows."""
 
     purge: KeyRange | None = None
     buckets: int | None = None
@@ -92,23 +92,23 @@ class Query(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A batch whose tasks have ended, of a driver that is slow."""
+    """A batch of a slow driver whose tasks have ended."""
 
     query: Query
     batch_id: int
     messages: Sequence[TaskCommit]
-    events: int  # at that time
+    events: int  # the number of events at that time
 
 
 class Operator(NamedTuple):
     process: Process
     store: kv.KeyValueStore
     epoch: int
-    buckets: int  # when it opened the store
+    buckets: int  # at the time when it opened the store
 
 
 class History:
-    """A store, and what befalls it."""
+    """A store and the events of its history."""
 
     def __init__(self, seed: str, clock: ManualClock) -> None:
         self.rng = rng = random.Random(seed)
@@ -128,17 +128,18 @@ class History:
         self.versions: list[Version] = []
         self.definition = self._batches("memory://nowhere").config().definition
 
-        self.acked = -1  # the newest version that a call has returned after
+        self.acked = -1  # the newest version when the last successful call returned
         self.epoch = 0  # of the operator, in the log
-        self.opened_epoch = 0  # of the newest opening that has returned
+        self.opened_epoch = 0  # of the newest opening that returned
         self.batch_rows: dict[tuple[str, int], Rows] = {}
         self.windows: dict[int, list[Change]] = {}
-        self.ended = self.maybe = -1  # the last window of which `end_window` returned, or was under way
+        # the last window whose `end_window` returned, and the last window for which it was called
+        self.ended = self.maybe = -1
         self.upkeep = Upkeep()
         self.by_author: dict[str, tuple[int, Upkeep]] = {}
         self.began_ms = 0  # when the last call began
-        self.horizon_ms = 0  # a vacuum may have taken versions that were over then
-        self.events = 0  # after which a batch that was under way may fail
+        self.horizon_ms = 0  # vacuum may have deleted versions that had ended by this time
+        self.events = 0  # after an event, an unfinished batch may fail
 
         self.queries: dict[str, Query] = {}
         self.late: list[Late] = []
@@ -155,7 +156,7 @@ class History:
         return self.versions[-1] if self.versions else self.nothing
 
     def play(self, steps: int) -> None:
-        """Let things happen, and look now and then; then let all come to an end."""
+        """Run random events and check the store from time to time; then let all writers finish."""
         while not self.versions:
             self.rng.choice((History.batch, History.window))(self)
         for step in self.rng.choices([*STEPS], [*STEPS.values()], k=steps):
@@ -182,7 +183,10 @@ class History:
 
     # ------------------------------------------------------------------------------------------------- what happens
     def act(self, process: Process, call: Callable[[], Any], *, may_fail: bool = False) -> Any:
-        """Return the result of a call; None if its process was killed in it, the power went, or it may fail and did."""
+        """Return the result of a call.
+
+        None if its process was killed, if the power was cut, or if the call was allowed to fail and failed.
+        """
         fate = "done" if self.is_calm else self.rng.choices([*FATES], [*FATES.values()])[0]
         since, self.began_ms = len(self.machine.disk.journal), self.clock.now_ms()
         if fate == "killed":
@@ -205,12 +209,12 @@ class History:
         return result
 
     def observe(self) -> None:
-        """Follow the log."""
+        """Apply the new records of the log."""
         log = CommitLog(self.machine.disk)
         head = log.refresh()
         for version in range(len(self.versions), head.version + 1):
             record = log.read_record(version)
-            assert record is not None, f"version {version} is gone"
+            assert record is not None, f"the record of version {version} is missing"
             self.versions.append(self._after(self.head, record))
             self.trace.append(f"  version {version}: {record.author}")
         assert len(self.versions) == head.version + 1, f"{len(self.versions)} versions, and the log has {head.version}"
@@ -267,7 +271,7 @@ class History:
         self._returned(self.act(query.process, lambda: query.batches.run(number, parts).version))
 
     def replay(self) -> None:
-        """Run a batch again that is recorded, with other tasks."""
+        """Repeat a recorded batch with other tasks."""
         for name, number in self.head.batches.items():
             query, parts = self._query(name), self._parts(self._rows_of(name, number))
             query.batches.restart()
@@ -275,7 +279,7 @@ class History:
             assert done is None or done.replayed
 
     def begin(self) -> None:
-        """Run the tasks of a batch, which the driver does not commit now; other drivers go on with its query."""
+        """Run the tasks of a batch. The driver does not commit it yet, and other drivers continue its query."""
         name = self.rng.choice(QUERIES)
         query, number = self._query(name), self.head.batches.get(name, -1) + 1
         parts = self._parts(self._rows_of(name, number))
@@ -287,7 +291,7 @@ class History:
                 self.batch(name)
 
     def come_late(self) -> None:
-        """Commit what tasks wrote some time ago, unless it is recorded."""
+        """Commit the rows that tasks wrote earlier, unless the batch is recorded."""
         alive = [late for late in self.late if late.query.process.is_alive]
         if not alive:
             return
@@ -322,11 +326,11 @@ class History:
 
     # ----------------------------------------------------------------------------------------------------- operator
     def owner(self) -> Operator | None:
-        """Return the operator that is not fenced; None if it is dead."""
+        """Return the operator that is not fenced, or None if it is dead."""
         return next((each for each in self.operators if each.epoch == self.epoch and each.process.is_alive), None)
 
     def open(self) -> None:
-        """Start an operator, perhaps with a restore, beside those that are alive."""
+        """Start an operator, possibly with a restore, while other operators are alive."""
         restorable = [number for number in self.windows if self.head.window <= number <= self.ended]
         restore = self.rng.choice(restorable) if restorable and not self.is_calm and self.rng.random() < 0.3 else None
         if restore is not None:
@@ -349,7 +353,7 @@ class History:
         self._returned(len(self.versions) - 1)
 
     def window(self) -> None:
-        """Let a window end."""
+        """End a window."""
         operator = self._owner_or_new()
         if operator is None:
             return
@@ -379,7 +383,10 @@ class History:
             self._recorded(number)
 
     def commit_windows(self, *, last: bool = False) -> None:
-        """Record windows that have ended; one that opened the store when it had other buckets must open it again."""
+        """Record windows that have ended.
+
+        If the number of buckets changed since the operator's opening, the operator must open the store again.
+        """
         operator = self.owner()
         numbers = [number for number in self.windows if self.head.window < number <= self.ended]
         if operator is None or not numbers:
@@ -396,7 +403,7 @@ class History:
             self._recorded(number)
 
     def zombie(self) -> None:
-        """Let an operator go on that another one has fenced."""
+        """Let fenced operators continue."""
         for zombie in [each for each in self.operators if each.process.is_alive and each.epoch != self.epoch]:
             self.operators.remove(zombie)
             store = zombie.store
@@ -408,7 +415,8 @@ class History:
                 store.begin_window(store.last_window + 1)
             change = Change(SET, "zombie", (1, 1, "z"))
             change.make(store)
-            if has_window and zombie.epoch == self.opened_epoch:  # an opening that died has taken over nothing
+            # an opening that was killed has not taken over the windows
+            if has_window and zombie.epoch == self.opened_epoch:
                 self.maybe = store.last_window + 1
                 self.windows[self.maybe] = [change]
             with pytest.raises(Fenced):
@@ -419,7 +427,7 @@ class History:
         self.observe()
 
     def read_as_operator(self) -> None:
-        """Read what is committed, and all of it."""
+        """Read the committed rows, and the rows with pending windows."""
         operator = self.owner()
         if operator is None:
             return
@@ -474,13 +482,13 @@ class History:
         self._surprise()
 
     def compact(self) -> None:
-        """Merge what is due, or everything."""
+        """Merge the due runs, or all runs."""
         process, full = self.machine.start(), self.rng.random() < 0.4
         how: dict[str, Any] = {"threads": 1, "context": current()}
         self._returned(self.act(process, lambda: kv.compact(process.url, full=full, **how).version))
 
     def compact_due(self) -> None:
-        """Merge what is due as a writer does beside its commits."""
+        """Merge the due runs as a writer does after its commits."""
         process = self.machine.start()
         self.act(process, lambda: compact_due(CommitLog(open_filesystem(process.url))))
 
@@ -497,12 +505,12 @@ class History:
         self._surprise()
 
     def _surprise(self) -> None:
-        """Let one go on who has not heard of it."""
+        """Let a process continue that has not yet read the change."""
         self.rng.choice((History.come_late, History.commit_windows, History.follow))(self)
 
     # -------------------------------------------------------------------------------------------------------- reads
     def read(self) -> None:
-        """Read the newest version in all ways, by a new reader and by one that refreshes."""
+        """Read the newest version in all ways, with a new reader and with a reader that refreshes."""
         if self.reader is None:
             self.reader = kv.open(self.machine.start().url, context=current())
         self.reader.refresh()
@@ -517,22 +525,22 @@ class History:
                 assert [tuple(row.values()) for row in looked_up] == [values or (None,) * 3 for values in expected]
 
     def read_old(self, version: int | None = None) -> None:
-        """Read a version, unless a vacuum may have taken it."""
+        """Read a version, unless vacuum may have deleted its files."""
         chosen = self.rng.randrange(len(self.versions)) if version is None else version
         try:
             with kv.open(self.machine.start().url, version=chosen, context=current()) as reader:
                 assert _scanned(reader) == self.versions[chosen].rows, f"version {chosen}"
                 self.counts["old"] += 1
         except (StaleFiles, ConfigError):
-            assert not self._is_kept(chosen), f"version {chosen} is gone"
+            assert not self._is_kept(chosen), f"version {chosen} is missing"
 
     def follow(self) -> None:
-        """Read all changes since the last time."""
+        """Read all changes since the last call."""
         start, last = self.followed + 1, len(self.versions) - 1
         try:
             changes = [*kv.changes(self.machine.start().url, start, last, context=current())]
         except StaleFiles:
-            assert not self._is_kept(max(start - 1, 0)), f"changes from version {start} on are gone"
+            assert not self._is_kept(max(start - 1, 0)), f"changes since version {start} are missing"
             self.counts["left behind"] += 1
             self.followed, self.follower = last, dict(self.head.rows)
             return
@@ -540,7 +548,7 @@ class History:
         read = {
             (row["_commit_version"], (row["k"].encode(),)): [_values(row["old"]), _values(row["new"])] for row in rows
         }
-        assert len(read) == len(rows), "a change is there twice"
+        assert len(read) == len(rows), "the feed contains a change twice"
         expected: dict[tuple[int, Key], list[Values | None]] = {}
         for version in range(start, last + 1):
             old, new = self.versions[version - 1].rows if version else {}, self.versions[version].rows
@@ -561,7 +569,7 @@ class History:
     # --------------------------------------------------------------------------------------------------------- rows
     def _rows_of(self, name: str, number: int) -> Rows:
         rows = self._rows()
-        if not self.batch_rows and self.rng.random() < 0.6:  # a large run, below which merges leave deletes and purges
+        if not self.batch_rows and self.rng.random() < 0.6:  # a large run, above which merges keep deletes and purges
             rows += [
                 {"k": f"b{key:03d}", "n": key, "m": None, "s": f"{self.rng.getrandbits(160):x}", "gone": False}
                 for key in range(600)
@@ -576,7 +584,7 @@ class History:
         return rows
 
     def _changes(self) -> list[Change]:
-        changes = [Change(SET, self._key(), self._drawn_values())]  # a window without changes leaves no trace
+        changes = [Change(SET, self._key(), self._drawn_values())]  # a window without changes is not stored
         for _ in range(self.rng.choice((0, 2, 8))):
             op = self.rng.choice((SET, MERGE, MERGE, DELETE))
             changes.append(Change(op, self._key(), () if op == DELETE else self._drawn_values()))
@@ -621,7 +629,7 @@ def _is_done(call: Callable[..., object], *arguments: object) -> bool:
 def _scanned(reader: kv.Reader) -> dict[Key, Values | None]:
     rows = [row for batch in reader.scan() for row in batch.to_pylist()]
     scanned: dict[Key, Values | None] = {(row["k"].encode(),): _values(row) for row in rows}
-    assert len(scanned) == len(rows), "a key is there twice"
+    assert len(scanned) == len(rows), "the scan contains a key twice"
     return scanned
 
 
@@ -653,7 +661,7 @@ STEPS: dict[Callable[[History], None], float] = {
 
 
 def play(seed: str, steps: int = 25) -> Counter[str]:
-    """Play a history, and return how often things happened; an AssertionError has what befell the store."""
+    """Play a history and return the number of events of each kind. An AssertionError lists the events of the store."""
     clock = ManualClock(tick_ms=1)
     with repeatable(clock, SeededIds(random.Random(seed).getrandbits(32))):
         history = History(seed, clock)

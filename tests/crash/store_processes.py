@@ -1,4 +1,4 @@
-"""Processes of a store on one disk: each may be killed in the middle of a call, and all die when the power goes."""
+"""Processes of a store on one disk: each can be killed in the middle of a call, and a power cut kills all."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _numbers = itertools.count()
 
 
 class Killed(BaseException):
-    """The process was killed: no code of it that handles errors has any effect."""
+    """The process was killed: its error handlers have no effect."""
 
 
 class _Stream(WrapperStream):
-    """A stream that a killed process does not remove."""
+    """A stream whose file stays if its process is killed."""
 
     _owner: Process
 
@@ -38,11 +38,11 @@ class _Stream(WrapperStream):
 
 
 class Process(WrapperFileSystem, PickledByReference):
-    """The file system as one process has it.
+    """The file system as one process sees it.
 
     Attributes:
-        url: of the file system, as this process alone opens it.
-        is_alive: False once it was killed.
+        url: of the file system; only this process opens it.
+        is_alive: False after the process was killed.
     """
 
     def __init__(self, inner: FileSystem) -> None:
@@ -53,11 +53,11 @@ class Process(WrapperFileSystem, PickledByReference):
         register(self.url.partition(":")[0], lambda _: self)
 
     def kill_after(self, calls: int | None) -> None:
-        """Let the process be killed after a number of calls; None to let it live."""
+        """Kill the process after a number of calls; None keeps it alive."""
         self._calls_left = calls
 
     def kill(self) -> None:
-        """Kill it now."""
+        """Kill the process now."""
         self.is_alive = False
         unregister(self.url.partition(":")[0])
 
@@ -78,10 +78,10 @@ class Process(WrapperFileSystem, PickledByReference):
 
 
 class Machine:
-    """A disk, and the processes that use it.
+    """A disk and the processes that use it.
 
     Attributes:
-        disk: after the last power cut.
+        disk: the disk after the last power cut.
     """
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
@@ -94,7 +94,7 @@ class Machine:
         return self._processes[-1]
 
     def cut_power(self, rng: random.Random, since: int) -> str:
-        """Go back to a moment since a number of steps, and leave what a power cut may; return what was lost."""
+        """Cut the power at a random moment after step `since`; return a description of the loss."""
         chosen = rng.randint(since, len(self.disk.journal))
         self.stop()
         replay = next(replay for point, _, replay in self.disk.states() if point == chosen)

@@ -1,4 +1,4 @@
-"""Streams to a store that may fail: the same scenarios of batches, whose letters are keys."""
+"""Streams to a store on a file system that fails: the same scenarios of batches, with letters as keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = (
 )
 
 COLUMNS = {"k": "string", "n": "long", "batch": "long", "gone": "boolean"}
-# Each pair of runs is merged by the next batch; all keys are in one bucket.
+# The next batch merges each pair of runs. All keys are in one bucket.
 OPTIONS = {
     "keyColumns": "k",
     "merge": "n:sum",
@@ -39,15 +39,15 @@ OPTIONS = {
     "buckets": "1",
     "flushIntervalCount": "2",
     "compression": "none",
-    "vacuumInterval": "0s",  # in a thread of its own, which would take no turns
+    "vacuumInterval": "0s",  # no vacuum: its thread would take no turns
 }
-# After a change of it.
+# The number of buckets after a change.
 BUCKETS = 2
 
 
 @dataclass
 class Query(StoreBatch):
-    """A query whose settings are checked once and not for every batch."""
+    """A query whose settings are checked once, not for every batch."""
 
     options: dict[str, str] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ def _config(
 
 @dataclass(frozen=True)
 class StoreScenario(Scenario):
-    """Batches that count letters, and note in which batch each came last; a capital letter deletes the small one."""
+    """Batches that count letters and store the last batch of each letter. A capital letter deletes the small letter."""
 
     found: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict, compare=False)  # rows by live runs
 
@@ -82,7 +82,7 @@ class StoreScenario(Scenario):
         super().run_batch(batch, query, run)
 
     def run_window(self, batch: Batch, path: str) -> None:
-        """Let an operator go on with a window, which may have ended, or be recorded."""
+        """Let an operator write a window that may already have ended or be recorded."""
         with kv.KeyValueStore(
             path,
             writer=batch.query,
@@ -120,7 +120,7 @@ class StoreScenario(Scenario):
         return [rows[task::tasks] for task in range(tasks)]
 
     def rows_of(self, content: bytes) -> Iterable[Hashable]:  # noqa: ARG002
-        """Return none: those of runs are not those of a version, and upkeep changes them."""
+        """Return no rows: the rows of runs differ from the rows of a version, and maintenance changes them."""
         return ()
 
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
@@ -129,7 +129,7 @@ class StoreScenario(Scenario):
         done = {
             batch.note for batch in self.batches if batch.change in {"purge", "rebucket"} and batch.note in recorded
         }
-        assert done <= {batch.note for batch in batches}, f"{done} returned, and not all of it is in a record"
+        assert done <= {batch.note for batch in batches}, f"{done} returned without a record of each"
         runs = tuple((add.id, add.checksum, *add.rolling_stats["at"]) for add in report.live.values())
         if runs and runs not in self.found:
             self.found[runs] = rows_in(self.with_keys(fs))
@@ -138,7 +138,7 @@ class StoreScenario(Scenario):
         return report
 
     def rows_after(self, batches: Iterable[Batch]) -> dict[str, tuple[Any, ...]]:
-        """Return the values by key that are right when these were committed, in this order."""
+        """Return the expected values by key after these batches were committed in this order."""
         found: dict[str, tuple[Any, ...]] = {}
         for batch in batches:
             if batch.change == "overwrite":
@@ -157,7 +157,7 @@ class StoreScenario(Scenario):
 
 @dataclass(frozen=True)
 class WidenedStore(StoreScenario):
-    """From a batch on, rows have another column, with the letter, and numbers of batches are longs.
+    """From one batch on, rows have another column, with the letter, and batch numbers are longs.
 
     Attributes:
         wide_from: the number of that batch.
@@ -184,14 +184,14 @@ class WidenedStore(StoreScenario):
         return {key: (*values, key if values[1] >= self.wide_from else None) for key, values in found.items()}
 
 
-# Of the first batches runs are merged by the later ones, one of which deletes; attempts lose, and fail.
+# Later batches merge the runs of earlier ones. One batch deletes. Attempts lose and fail.
 STORE = StoreScenario(
     "store",
     (Batch("aab"), Batch("bc", batch_id=1, troubled=True), Batch("Ad", batch_id=2), Batch("a", batch_id=3)),
     settled=1,
     new_processes=True,
 )
-# A batch write that is repeated comes between, and what it brought is replaced.
+# A repeated batch write runs between the batches, and its rows are replaced.
 REPLACED_STORE = StoreScenario(
     "replaced-store",
     (Batch("ab"), Batch("bc", "transaction", "app", 3), Batch("d", "overwrite", batch_id=1), Batch("d", batch_id=2)),
@@ -210,7 +210,7 @@ ENCRYPTED_STORE = StoreScenario(
     settled=1,
     options=(("encryption", "aes-gcm"), ("keyProvider", CRASH_KEYS)),
 )
-# Runs that are due are purged and then written anew, for other buckets; a query goes on with these.
+# Due runs are purged and then rewritten for another number of buckets. A query continues with the new buckets.
 REBUCKETED_STORE = StoreScenario(
     "rebucketed-store",
     (
@@ -222,7 +222,7 @@ REBUCKETED_STORE = StoreScenario(
     ),
     settled=2,
 )
-# Jobs that were planned over narrow runs are done by tasks that know the wide schema.
+# Tasks with the wide schema execute jobs that were planned for narrow runs.
 WIDENED_STORE = WidenedStore(
     "widened-store",
     (Batch("aab"), Batch("bc", batch_id=1), Batch("Ad", batch_id=2, troubled=True), Batch("ab", batch_id=3)),

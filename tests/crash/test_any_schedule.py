@@ -1,4 +1,4 @@
-"""Two queries with open files, and all upkeep, at once: in turns of any length, drawn by lot."""
+"""Two queries with open files, and all maintenance, at the same time, in turns of random length."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TRIES = 30
 
 @pytest.fixture(autouse=True)
 def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Checkpoints and ranges at every second version or so, so that vacuum takes records, too."""
+    """Checkpoints and ranges at about every second version, so that vacuum deletes records, too."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
@@ -54,7 +54,7 @@ def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run_query(fs: CrashingFileSystem, turns: Turns, name: str, run: int) -> None:
-    """Run the batches of a query; one that came too late for a vacuum again, as Spark does when it is started anew."""
+    """Run the batches of a query. If vacuum deleted files of a batch, repeat it as a restarted Spark does."""
     for step, batch in enumerate(QUERIES[name]):
         for tried in range(TRIES):
             IDS.start(run + tried, step)
@@ -80,7 +80,7 @@ def run_upkeep(fs: CrashingFileSystem, turns: Turns, operations: list[str]) -> N
 
 @pytest.mark.parametrize("hundred", range(3))
 def test_no_row_is_lost_or_doubled(hundred: int, seed: int) -> None:
-    """Under a hundred schedules, or in the suite a sixth of them."""
+    """Run under a hundred schedules, or in the suite under a sixth of them."""
     start = SCENARIO.start()
     for number in some(range(100 * hundred, 100 * hundred + 100), seed, 1 / 6):
         rng = random.Random(number)

@@ -1,9 +1,9 @@
-"""Every crash of a stream, and every crash of the recovery from it: write, commit, publish, and all of them again.
+"""Every crash of a stream, and every crash of its recovery: write, commit, publish, and their repetitions.
 
-A scenario runs once on a file system that keeps a journal. For every moment of the run, every disk that a power cut
-may leave there is checked as it is, then Spark starts anew on it, goes on to the end, and the directory is checked
-again. The same for a process killed at every moment. Then power is cut at every moment of such recoveries: of a share
-of them in the suite, of every one in `make long`. Of disks that are alike, the suite tries a few: see `alike`.
+A scenario runs once on a file system that keeps a journal. For every moment of the run, every disk that a power cut may
+leave is checked. Then Spark restarts on it and continues to the end, and the directory is checked again. The same is
+done for a process that is killed at every moment. Then power is cut at every moment of these recoveries: of a share of
+them in the suite, of all in `make long`. Of similar disks, the suite tries a few: see `alike`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# How many different states there are at least, if all are tried: with fewer, the exploration has lost its way.
+# Lower bounds of the number of distinct states if all are tried: with fewer states, the exploration is broken.
 STATES_MIN = {
     BATCHES: 8_000,
     COMPACTING: 1_000,
@@ -88,25 +88,25 @@ STATES_MIN = {
     TWO_ROLLING: 15_000,
     WINDOWS: 12_000,
 }
-# Of them, in the suite: those of the first crash, and a share of the others.
+# The share of these states that the suite tries at least: the states of the first crash, and a share of the rest.
 PORTION = 1 if THOROUGH else 0.015
 
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
-    # States that differ in nothing else are equal.
+    # Fixed random bytes: states without another difference are equal.
     monkeypatch.setattr(aes_gcm, "random_bytes", lambda count: (IDS.unique() * 2).encode()[:count])
     yield
     forget_keys()
 
 
 class Exploration:
-    """States seen of a scenario: digests of disks, with the batches that Spark had recorded by then.
+    """The seen states of a scenario: digests of disks, with the batches that Spark had recorded by then.
 
     Args:
-        scenario: what is crashed.
-        seed: draws the recoveries that are crashed, too.
+        scenario: the scenario that is crashed.
+        seed: also draws the recoveries that are crashed.
         limit: greatest number of states of one moment, and of moments of a recovery; by default all.
     """
 
@@ -129,7 +129,7 @@ class Exploration:
         chosen = {id(state) for state in some(states, self.seed, RECOVERIES_SHARE)}
         for state in states:
             if isinstance(state, KillState) and id(state) not in chosen:
-                continue  # a power cut may leave the same, and a recovery that is not crashed knows no difference
+                continue  # a power cut can leave the same disk, and a recovery that is not crashed behaves the same
             if isinstance(state, CrashState) and not self.alike.is_tried(state) and id(state) not in chosen:
                 continue
             recovered = self.recover(state, run=2, to_the_end=id(state) in chosen)
@@ -142,9 +142,9 @@ class Exploration:
     def recover(
         self, state: CrashState | KillState, run: int, before: str = "", *, to_the_end: bool = False
     ) -> CrashingFileSystem:
-        """Check a disk as it was left, let Spark go on on it, and check the end.
+        """Check the disk after a crash, let Spark resume on it, and check the end.
 
-        Unless it must go `to_the_end`, it ends where an earlier recovery had the same disk after the same batch.
+        Unless `to_the_end` is set, it stops where an earlier recovery had the same disk after the same batch.
         """
         fs = state.filesystem()
         is_known = never if to_the_end else self._passed.on(fs)
@@ -196,11 +196,11 @@ def test_every_crash_around_a_vacuum(
 ) -> None:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
-    # Nothing syncs what vacuum deletes, so that there are too many states for all of them.
+    # Vacuum does not sync its deletions, so there are too many states to try them all.
     assert explore(VACUUMED, record_property, seed, limit=16 if THOROUGH else 4) >= (10_000 if THOROUGH else 250)
 
 
-# At least, also where few states of a moment are tried.
+# Lower bounds that hold even if few states of a moment are tried.
 STORES: dict[Scenario, int] = {
     STORE: 150,
     REPLACED_STORE: 80,
@@ -210,7 +210,7 @@ STORES: dict[Scenario, int] = {
     WIDENED_STORE: 100,
 }
 
-# With names that are durable at once there are far fewer states.
+# Names are durable at once on HDFS, so there are far fewer states.
 ON_HDFS = {
     BATCHES: 2_000,
     PARTITIONED: 1_500,
@@ -230,12 +230,12 @@ ON_HDFS = {
     TWO_ROLLING: 3_000,
     WINDOWS: 1_000,
 }
-# Of them, in the suite, for each store.
+# The number of scenarios that the suite draws for each store.
 DRAWN = 3
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Draw scenarios for the stores like HDFS, other ones for each."""
+    """Draw different scenarios for each of the stores like HDFS."""
     if "store" not in metafunc.fixturenames:
         return
     drawn = iter(random.Random(metafunc.config.option.seed).sample([*ON_HDFS], 2 * DRAWN))
@@ -250,7 +250,7 @@ def test_every_crash_on_hdfs(
     assert explore(scenario, record_property, seed, store=store) >= PORTION * ON_HDFS[scenario]
 
 
-# There a file is whole or not at all: what is left to enumerate is which of the steps were done.
+# On S3 a file is complete or missing: the states differ only in the executed steps.
 ON_S3 = {
     BATCHES: 100,
     DIRECT: 100,
@@ -278,13 +278,13 @@ def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, o
 
 
 def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
-    limit = None if THOROUGH else 4  # no two disks are alike: nothing can be read in them
+    limit = None if THOROUGH else 4  # all disks differ, because their encrypted content cannot be compared
     assert explore(ENCRYPTED, record_property, seed, limit=limit) >= PORTION * 8_000
 
 
 @pytest.mark.parametrize("scenario", STORES, ids=lambda scenario: scenario.name)
 def test_each_query_into_a_store_merges_runs(scenario: Scenario) -> None:
-    """What is crashed has merges: else the scenarios would show nothing of them."""
+    """Check that each crashed scenario merges runs: otherwise the scenarios would not test merges."""
     with repeatable(CLOCK, IDS):
         state = scenario.start()
         fs = state.filesystem()
@@ -302,7 +302,7 @@ def test_every_crash_of_a_store(scenario: Scenario, record_property: Callable[[s
 
 
 class NameInDoubt(WrapperFileSystem, PickledByReference):
-    """Gives records their names, fails to make the names durable, and says that the outcome is unknown."""
+    """Gives records their names, fails to make the names durable, and reports that the outcome is unknown."""
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         if not path.endswith(".record"):

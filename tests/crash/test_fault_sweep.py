@@ -1,4 +1,4 @@
-"""A fault at every call of write, commit, publish and replay: raised or survived, no row is lost and none doubled."""
+"""A fault at every call of write, commit, publish and replay: no row is lost or duplicated, raised or survived."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SCENARIOS = [
     *(STORE, REPLACED_STORE, REBUCKETED_STORE, TWO_INTO_A_STORE, WIDENED_STORE),
 ]
 FIRST_READS = 12
-# What those with options ask for cannot be had under final names.
+# The other options are not supported under final names.
 DIRECT = (("publish", "direct"),)
 WRITTEN_DIRECTLY = [
     dataclasses.replace(each, options=DIRECT)
@@ -73,9 +73,9 @@ STORES: dict[str, tuple[Store, list[Scenario]]] = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Draw from the matrix of stores, scenarios and faults: each store meets each fault, and each of its scenarios.
+    """Draw from the matrix of stores, scenarios and faults: each store runs with each fault and each of its scenarios.
 
-    Where the scenario is given, the disk meets each fault, and each other store two.
+    If the scenario is fixed, the disk runs with each fault, and each other store with two faults.
     """
     rng = random.Random(metafunc.config.option.seed)
     if "model" in metafunc.fixturenames:
@@ -97,7 +97,7 @@ def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
-    # States that differ in nothing else are equal.
+    # Fixed random bytes: states without another difference are equal.
     monkeypatch.setattr(aes_gcm, "random_bytes", lambda count: (IDS.unique() * 2).encode()[:count])
     with repeatable(CLOCK, IDS):
         yield
@@ -105,7 +105,7 @@ def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Sweep:
-    """Runs a scenario with the last batch replayed, and remembers what Spark recorded in the run."""
+    """Runs a scenario with the last batch replayed, and keeps the batches that Spark recorded in the run."""
 
     def __init__(self, scenario: Scenario, store: Store = "disk") -> None:
         self.scenario = scenario
@@ -120,11 +120,11 @@ class Sweep:
     def run(self, fs: FileSystem) -> None:
         self.recorded = list(self._start.notes)
         self.scenario.play(fs, 1, self.recorded, self.recorded.append)
-        self.recorded.pop()  # the last commit returned, and Spark died before it wrote that down
+        self.recorded.pop()  # the last commit returned, and Spark died before it recorded the commit
         self.scenario.play(fs, 2, self.recorded, self.recorded.append)
 
     def check(self, fs: FileSystem, *, survived: bool) -> None:
-        """Check what the fault left, if it was not seen before; then all must go on as if nothing had been."""
+        """Check the disk after the fault if it is new. Then the stream must continue as if there had been no fault."""
         assert isinstance(fs, CrashingFileSystem)
         left = fs.digest(), tuple(self.recorded), survived
         if left in self.seen:
@@ -140,14 +140,17 @@ class Sweep:
         check_directory(keyed, earlier=earlier, rows_of=self.scenario.rows_of, direct=direct)
 
     def _check_finished(self, fs: CrashingFileSystem) -> None:
-        """Check a disk at the end, if none like it was checked."""
+        """Check a disk at the end, unless an equal disk was checked."""
         if (digest := fs.digest()) not in self._finished:
             self.scenario.check_finished(fs)
             self._finished.add(digest)
 
 
 def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
-    """At every call, or in the suite at every 20th; of the longest scenario at every 60th. Which, the run decides."""
+    """Inject a fault at every call.
+
+    The suite tries every 20th call, and every 60th of the longest scenario, chosen by the seed.
+    """
     step = 1 if THOROUGH else 60 if scenario.vacuum else 20
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     sweep = Sweep(scenario, STORES[store][0])
@@ -162,7 +165,7 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
 
 
 def batches_on(model: str) -> tuple[Callable[[], FileSystem], Scenario]:
-    """Return a function that makes an empty store, and `BATCHES` as they are written to it."""
+    """Return a function that creates an empty store, and `BATCHES` in the form for this store."""
     store, scenarios = STORES[model]
     scenario = next(each for each in scenarios if each.name == BATCHES.name)
     return lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario
@@ -173,7 +176,7 @@ def checked(scenario: Scenario, fs: FileSystem) -> DirectoryReport:
 
 
 def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, fault: Fault) -> None:
-    """With the same messages: the caller may not know how it ended, and their files may be committed."""
+    """Repeat the commit with the same messages: its outcome may be unknown, and its files may be committed."""
     make, scenario = batches_on(model)
     messages: list[TaskCommit] = []
     batch = scenario.batches[0]
@@ -194,7 +197,7 @@ def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, faul
 
 
 def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> None:
-    """No batch id shows a second try to be one: what succeeded is there once, what failed at most once."""
+    """Without a batch id, a second try is another write: a successful try is stored once, a failed one at most once."""
     make, scenario = batches_on(model)
     batch = Batch("ab")
 
@@ -210,7 +213,7 @@ def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> Non
 
 
 def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(model: str, fault: Fault) -> None:
-    """Whatever happened to the first try, after the second its rows are there once."""
+    """For every outcome of the first try, the rows are stored once after the second try."""
     make, scenario = batches_on(model)
     batch = Batch("ab", "transaction", "app", 7)
 
@@ -226,7 +229,7 @@ def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(model: str, fau
 
 
 class Damaged(WrapperFileSystem, PickledByReference):
-    """Flips a bit in what the n-th read returns."""
+    """Flips a bit in the result of the n-th read."""
 
     def __init__(self, inner: FileSystem, at: int) -> None:
         super().__init__(inner)
@@ -250,7 +253,10 @@ class Damaged(WrapperFileSystem, PickledByReference):
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_flipped_bit_in_every_read(scenario: Scenario, seed: int) -> None:
-    """In every read, or in the suite in the first ones, which are of files of each kind, and in every 14th other."""
+    """Flip a bit in every read.
+
+    The suite tries the first reads, which read every kind of file, and every 14th of the remaining reads.
+    """
     sweep, step = Sweep(scenario), 1 if THOROUGH else 14
     noticed, at = 0, 0
     while True:

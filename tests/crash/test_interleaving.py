@@ -1,4 +1,4 @@
-"""Two drivers on one directory, stopped and woken at every pair of steps: a zombie and its successor, and strangers."""
+"""Two drivers on one directory, stopped and resumed at every pair of steps: a zombie and its successor, and others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)
 COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
 DELETE = Batch("x", "delete", "deleting")
-# To the first batch.
+# Back to the first batch.
 RESTORE = Batch("ax", "restore", "restoring")
 REPLACED = Batch("yz", "overwrite", query="before")
 
@@ -40,11 +40,11 @@ class Race:
     """The actions of two drivers at the same time, after a first batch of two parts.
 
     Attributes:
-        first: batches of the driver that begins; without any, it flushes what is open.
-        second: those of the other, likewise.
+        first: batches of the driver that begins; without batches, it flushes the open files.
+        second: batches of the other driver, with the same rule.
         options: of both.
-        partitioned: rows go to partitions by their letters.
-        before: what is done before both.
+        partitioned: rows are partitioned by their letters.
+        before: batches that run before both drivers.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Race:
 
 @dataclass(frozen=True)
 class StoreRace(Race):
-    """The same on a store, after two batches whose runs are due to be merged: both do that merge."""
+    """The same on a store, after two batches whose runs are due for a merge: both drivers execute that merge."""
 
     def scenario(self) -> Scenario:
         settled = Batch("ax"), Batch("ay", batch_id=1)
@@ -78,12 +78,12 @@ class StoreRace(Race):
         return StoreScenario(self.name, tuple(batches.values()), settled=2, options=(*CONTINUE, *self.options))
 
 
-# In the suite, the first four are tried at a fifth of the steps, the others at fewer; of the first four, a share of the
-# pairs of steps, too.
+# In the suite, the first four races are tried at a fifth of the steps and at a share of the pairs of steps. The other
+# races are tried at fewer steps.
 FIRST_RACES = 4
 FIRST_SHARE = 1 / 5
 OTHERS_SHARE = 1 / 30
-# Of the steps before which power is cut beside the other driver, in the suite: long races have hundreds.
+# The number of steps of the other driver before which the suite cuts the power: long races have hundreds.
 CUTS_MAX = 2
 RACES = [
     Race("zombie and successor", (Batch("b", batch_id=1),), (Batch("b", batch_id=1), Batch("c", batch_id=2))),
@@ -158,7 +158,7 @@ RACES = [
 
 
 class Ring:
-    """Runs a race again and again from the same start."""
+    """Runs a race repeatedly from the same start."""
 
     def __init__(self, race: Race, store: Store = "disk", seed: int = 0) -> None:
         self.race = race
@@ -170,7 +170,7 @@ class Ring:
         self.runs = 0
 
     def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
-        """Run under a schedule, check what was not seen before, and return how many calls each driver made."""
+        """Run under a schedule, check new states, and return the number of calls of each driver."""
         fs, calls = self.race_once(*schedule)
         with told(f"{self.race.name}, {schedule}"):
             if (digest := fs.digest()) not in self._checked:
@@ -179,7 +179,7 @@ class Ring:
         return calls
 
     def check(self, fs: CrashingFileSystem) -> None:
-        """Check what both have left; then what is open is finished, and it is checked again."""
+        """Check the disk after both drivers, finish the open files, and check it again."""
         if self.scenario.flush:
             notes = [batch.note for batch in self.scenario.batches]
             self.scenario.check(fs, notes)
@@ -187,7 +187,7 @@ class Ring:
         self.scenario.check_finished(fs)
 
     def calls_alone(self) -> dict[str, int]:
-        """Return how many calls each driver makes that runs before the other."""
+        """Return the number of calls of each driver if it runs before the other."""
         return {name: self.run((name, TO_THE_END))[name] for name in ("first", "second")}
 
     def race_once(self, *schedule: tuple[str, int]) -> tuple[CrashingFileSystem, dict[str, int]]:
@@ -211,7 +211,7 @@ class Ring:
         for step, batch in enumerate(batches):
             IDS.start(run, step)
             query = self.scenario.query(own, batch.query, run, driver=name)
-            # A task may find the directory it just made taken away, empty, by the committer of its batch.
+            # The committer of the batch may delete an empty directory that a task has just created.
             query.attempts = 4
             self.scenario.run_batch(batch, query, run=2)
             fs.note(batch.note)
@@ -220,7 +220,7 @@ class Ring:
             flush(self.scenario.query(own, "a", run, driver=name).path, context=current())
 
     def crash(self, seen: set[tuple[bytes, tuple[str, ...]]], *schedule: tuple[str, int]) -> dict[str, int]:
-        """Run under a schedule, cut power at every moment of it, and recover."""
+        """Run under a schedule, cut the power at every moment of it, and recover."""
         fs, calls = self.race_once(*schedule)
         for state in filter(self.alike.is_tried, crash_states(fs, seen=seen)):
             with told(f"{self.race.name}, {schedule}, {state}"):
@@ -233,7 +233,7 @@ class Ring:
 
 @pytest.fixture(params=[True, False], ids=["with checkpoints", "without checkpoints"])
 def with_checkpoints(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Checkpoints and ranges at every second version or so."""
+    """Checkpoints and ranges at about every second version, or none."""
     if request.param:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)

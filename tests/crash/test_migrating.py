@@ -1,4 +1,4 @@
-"""A migration from Spark's sink, and its undoing, crashed at every step: nothing is lost, doubled or stuck."""
+"""A migration from Spark's sink and its undo, crashed at every step: no row is lost or duplicated, no step is stuck."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def content(fs: FileSystem) -> dict[str, bytes]:
 
 
 def check(fs: FileSystem) -> None:
-    """Every reader sees the rows that count, and nothing else."""
+    """Check that every reader sees exactly the valid rows."""
     if fs.exists("_spark_metadata/1"):
-        return  # Spark's readers obey it, and ftfile's sink refuses to write
+        return  # Spark's readers use Spark's log, and ftfile's sink refuses to write
     assert list(list_plainly(fs)) == ["a.json"]
     with mounted(fs) as url:
         assert sorted(ftfile.open(url, context=current()).to_arrow()["id"].to_pylist()) == [1, 2]
@@ -83,14 +83,14 @@ def check_undone(fs: FileSystem) -> None:
 
 
 def undo_again(fs: FileSystem) -> None:
-    """Undo what was done of a migration."""
+    """Undo the executed steps of a migration."""
     if fs.exists(layout.record_path(0)):
         undo(fs)
         check_undone(fs)
 
 
 def explore(whole: CrashingFileSystem, step: Callable[[FileSystem], None], done: Callable[[FileSystem], None]) -> int:
-    """Do a step, then again after each crash of it."""
+    """Run a step, then repeat it after each crash."""
     step(whole)
     done(whole)
     states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=set(), limit_per_point=4)]

@@ -1,8 +1,8 @@
-"""Every crash of an operator's store: windows that had ended come back, and each is recorded once.
+"""Every crash of an operator's store: windows that had ended are restored, and each is recorded once.
 
-What feeds the operator has windows 0 to 7 and knows which have ended. For every moment, every disk that a power cut or
-a kill may leave is opened again, with and without a restore. Then the operator goes on, and in the end the store has
-what a dict has.
+The operator's input has windows 0 to 7 and knows which windows have ended. For every moment, every disk that a power
+cut or a kill may leave is opened again, with and without a restore. Then the operator continues, and in the end the
+store has the content of a dict.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def open_store(fs: FileSystem, **options: Any) -> KeyValueStore:
 
 
 def change(target: Any, number: int) -> None:
-    """Make the changes of a window to a store, or to a dict."""
+    """Apply the changes of a window to a store or to a dict."""
     target.merge("all", 1)
     target.put(f"k{number}", number)
     if number == 2:
@@ -100,7 +100,7 @@ KEYS = sorted({key for last in range(WINDOWS) for key in expected(last)} | {"non
 
 
 def play(store: KeyValueStore, note: Callable[[str], None]) -> None:
-    """Write the windows that are left, record some of them at a time, and the last two at once."""
+    """Write the remaining windows, record some of them at a time, and the last two at once."""
     for number in range(store.last_window + 1, WINDOWS - 2):
         store.begin_window(number)
         change(store, number)
@@ -121,7 +121,7 @@ def play(store: KeyValueStore, note: Callable[[str], None]) -> None:
 
 
 class Known(NamedTuple):
-    """What is known outside: the last windows that have ended, may have, and are recorded."""
+    """The windows known to the input: the last that ended, the last that may have ended, and the last recorded."""
 
     ended: int
     maybe: int
@@ -144,7 +144,7 @@ def check(store: KeyValueStore, notes: Sequence[str], restore: int | None = None
     ended, maybe, recorded = known(notes)
     assert recorded <= store.recorded_window <= maybe + 1
     if restore is None:
-        assert ended <= store.last_window <= maybe + 1, f"windows up to {store.last_window} came back"
+        assert ended <= store.last_window <= maybe + 1, f"windows up to {store.last_window} were restored"
     else:
         assert store.last_window == restore
     committed, all_windows = expected(store.recorded_window), expected(store.last_window)
@@ -153,7 +153,7 @@ def check(store: KeyValueStore, notes: Sequence[str], restore: int | None = None
 
 
 def check_finished(fs: FileSystem) -> None:
-    """Check the rows, that versions record windows once, and that epochs rise."""
+    """Check the rows, that versions record each window once, and that epochs increase."""
     with open_store(fs) as store:
         check(store, (f"ended {WINDOWS - 1}", f"recorded {WINDOWS - 1}"))
         assert {key: store.get(key) for key in KEYS} == {key: expected(WINDOWS - 1).get(key) for key in KEYS}
@@ -173,7 +173,7 @@ def check_finished(fs: FileSystem) -> None:
 
 
 class Exploration:
-    """States seen: digests of disks, with what was known outside."""
+    """The seen states: digests of disks, with the windows that the input knew."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -203,7 +203,7 @@ class Exploration:
                 with open_store(fs) as first:
                     recorded = first.recorded_window
                 options = {"restore": max(recorded, known(state.notes).ended - 1)}
-                # What feeds it knows of no window behind its checkpoint.
+                # The input does not know windows after its checkpoint.
                 fs.note(f"back to {options['restore']}")
             store = open_store(fs, **options)
             check(store, state.notes, options.get("restore"))
@@ -232,14 +232,14 @@ def lose_log(fs: FileSystem) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) -> None:
-    """Also of a process that was killed between the first record and what tells of it: the next one writes that."""
+    """Includes a process that was killed between the first record and its hint: the next process writes the hint."""
     whole = CrashingFileSystem(clock=CLOCK, store=store)
     play(open_store(whole), whole.note)
     every: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole)]
     for state in some(every, seed, 0.03):
         left = state.filesystem()
         with told(str(state)):
-            # What a process that has opened the store leaves, no kill takes away; a power cut may.
+            # A kill does not undo the files of a process that has opened the store. A power cut may undo them.
             if not (isinstance(state, KillState) and state.notes):
                 open_store(left).close()
             lose_log(left)
@@ -251,7 +251,7 @@ def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("store", STORES)
 def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
-    """Whatever fails, the process that is started again goes on from what had ended."""
+    """After any fault, the restarted process resumes after the windows that had ended."""
     notes: list[str] = []
 
     def scenario(fs: FileSystem) -> None:
@@ -273,7 +273,7 @@ def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_call_that_failed_is_repeated(fault: str, seed: int) -> None:
-    """The process itself goes on after a fault: each call is repeated until it is done."""
+    """The same process continues after a fault: each call is repeated until it succeeds."""
     if fault.endswith("from then on"):
         pytest.skip("it never ends")
     step = 1 if THOROUGH else 24

@@ -1,8 +1,8 @@
-"""Random histories of a writer: openings, restores, windows, commits, zombies, failing calls, kills and power cuts.
+"""Random histories of a writer: openings, restores, windows, commits, zombies, faults, kills and power cuts.
 
-Rows are merged by `append`, so that what a store has is the text of its windows, in their order. Beside the store, the
-test has the set of contents that the next opening may find: a call that fails adds one, a call that returns leaves
-those that agree with it, and so does the log.
+Rows are merged by `append`, so the content of a store is the text of its windows in their order. The test keeps the set
+of contents that the next opening may find. A failed call adds a content. A call that returns keeps only the contents
+that agree with it, and so does the log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 Result = TypeVar("Result")
-Token = tuple[int, int]  # the number of a window, and a payload that is merged in it
+Token = tuple[int, int]  # the number of a window, and a payload that is merged in the window
 Content = tuple[Token, ...]
 Effect = Literal["before", "after", "kill before", "kill after"]
 
@@ -51,11 +51,11 @@ SHAPE: dict[str, Any] = {"keys": {"k": "string"}, "values": {"text": "string"}, 
 
 
 class Killed(BaseException):
-    """The process has been killed."""
+    """The process was killed."""
 
 
 class FailingFileSystem(WrapperFileSystem, PickledByReference):
-    """Lets one call fail, or kills the process at one, before or after its effect; a killed one makes no other call."""
+    """Fails one call, or kills the process, before or after the call's effect. A killed process makes no calls."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
@@ -65,11 +65,11 @@ class FailingFileSystem(WrapperFileSystem, PickledByReference):
         self.has_failed = False
 
     def arm(self, calls: int | None, effect: Effect) -> None:
-        """Let the call behind some calls fail; none if this is None."""
+        """Fail the call after this number of calls, or no call if it is None."""
         self._calls_left, self._effect, self.has_failed = calls, effect, False
 
     def disarm(self) -> None:
-        """Let no call fail from here on."""
+        """Let no later call fail."""
         self._calls_left = None
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
@@ -102,7 +102,7 @@ class Process:
     number: int
     store: kv.KeyValueStore
     fs: FailingFileSystem
-    windows: Content  # that have ended, as the process has them
+    windows: Content  # that have ended, by the state of the process
     durable: int  # the last window that is acknowledged or recorded
     changes: Content = ()  # of the window that has not ended
     begun: int | None = None
@@ -110,19 +110,19 @@ class Process:
 
     @property
     def has_more(self) -> bool:
-        """Return True if there are changes that no file has and no record."""
+        """Return True if there are changes that are in no file and no record."""
         return bool(self.changes) or any(number > self.durable for number, _ in self.windows)
 
 
 @dataclass
 class History:
-    """A store, the processes that have it open, and what its next opening may find."""
+    """A store, the processes that have opened it, and the contents that its next opening may find."""
 
     seed: int
     rng: random.Random = field(init=False)
     processes: list[Process] = field(default_factory=list)
     newest: Process | None = None
-    may_be_fenced: bool = False  # an opening since the newest one has failed, at whatever record
+    may_be_fenced: bool = False  # an opening after the newest one has failed at an unknown record
     contents: set[Content] = field(default_factory=lambda: {()})
     openings: int = 0
     cuts: int = 0
@@ -136,7 +136,7 @@ class History:
         self.payloads = itertools.count()
         self.steps: list[str] = []
 
-    # ------------------------------------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------------------------------------ content
 
     @property
     def keyed_fs(self) -> FileSystem:
@@ -146,12 +146,12 @@ class History:
         return recorded_window(CommitLog(self.keyed_fs).refresh(), "w")
 
     def agree(self, content: Content) -> None:
-        """Leave the contents that begin with one."""
+        """Keep the contents that begin with `content`."""
         self.contents = {each for each in self.contents if each[: len(content)] == content}
         assert self.contents, f"no content begins with {content}"
 
     def look(self) -> None:
-        """Read what is recorded, as another process."""
+        """Read the recorded content in another process."""
         if CommitLog(self.keyed_fs).refresh().version < 0:
             return
         register("reader", lambda _: self.fs)
@@ -177,7 +177,7 @@ class History:
         self.finish()
 
     def failing(self, fs: FailingFileSystem, call: Callable[[], Result], calls_max: int) -> Result | Exception | None:
-        """Return the result of a call, or its error; None if the process was killed in it."""
+        """Return the result of a call or its error, or None if the process was killed during the call."""
         fails = self.rng.random() < FAULTS_SHARE
         effects: list[Effect] = ["before", "after", "kill before", "kill after"]
         fs.arm(self.rng.randrange(calls_max) if fails else None, self.rng.choice(effects))
@@ -217,7 +217,7 @@ class History:
         restored = {up_to(content, restore) for content in self.contents} if restore is not None else self.contents
         if restore is not None and restore < recorded:
             assert fs.has_failed or isinstance(store, WindowOrder), store
-            # A call that fails before the restore is refused changes nothing either.
+            # A call that fails before the restore is refused does not change files either.
             assert not isinstance(store, kv.KeyValueStore)
             return
         if not isinstance(store, kv.KeyValueStore):
@@ -227,7 +227,7 @@ class History:
             return
         self.openings += 1
         content = parsed(store.read("all", ""))
-        assert content in restored, f"{content} came back, and not one of {restored}"
+        assert content in restored, f"{content} was restored instead of one of {restored}"
         assert restore in {None, store.last_window}
         self.contents = {content}
         self.newest, self.may_be_fenced = Process(self.openings, store, fs, content, store.last_window), False
@@ -292,14 +292,14 @@ class History:
         self.drop(process)
 
     def drop(self, process: Process) -> None:
-        """Forget the object, as a process that ends without a word."""
+        """Drop the object, like a process that ends without closing the store."""
         self.steps.append(f"drop {process.number}")
         self.processes.remove(process)
         if process is self.newest:
             self.newest = None
 
     def cut(self) -> None:
-        """Cut the power: all processes are over, and what is not durable may be gone."""
+        """Cut the power: all processes end, and changes that are not durable may be lost."""
         *_, (_, notes, replay) = self.fs.states()
         disk, loss = next(iter(replay.sample(SeededIds(self.rng.randrange(1 << 30)))))
         self.steps.append(f"power cut: {loss}")
@@ -335,10 +335,10 @@ class History:
         process.changes += tokens
 
     def require_newest(self, process: Process) -> None:
-        assert process is self.newest, "a process that is over has acknowledged or recorded a window"
+        assert process is self.newest, "a fenced process has acknowledged or recorded a window"
 
     def failed(self, process: Process, outcome: Exception | None, content: Content, *, commits: bool = False) -> None:
-        """Count a call that raised: its windows may come back, if no newer process had opened the store."""
+        """Count a call that raised. Its windows may be restored if no newer process had opened the store."""
         is_fenced = isinstance(outcome, Fenced) and (process is not self.newest or self.may_be_fenced)
         is_redefined = commits and isinstance(outcome, SchemaError) and process.has_old_buckets
         assert process.fs.has_failed or is_fenced or is_redefined, f"without a fault: {outcome!r}"
@@ -348,14 +348,14 @@ class History:
             self.newest = None
 
     def finish(self) -> None:
-        """Open the store a last time, commit what is there, and check the whole store."""
+        """Open the store a last time, commit its content, and check the whole store."""
         register("operator", lambda _: self.fs)
         forget_logs()
         with kv.KeyValueStore(
             "operator://store", writer="w", maintenance="none", context=current(), **SHAPE, **self.keyed
         ) as store:
             content = parsed(store.read("all", ""))
-            assert content in self.contents, f"{content} came back, and not one of {self.contents}"
+            assert content in self.contents, f"{content} was restored instead of one of {self.contents}"
             store.committed(store.last_window)
             assert parsed(store.get("all", "")) == content
         check_store(self.keyed_fs)

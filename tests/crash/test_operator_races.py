@@ -1,7 +1,7 @@
-"""Two processes of one writer, stopped and woken at pairs of calls: an old one ends a window while a new one opens.
+"""Two processes of one writer, stopped and resumed at pairs of calls: one ends a window while the other opens.
 
-Whatever their turns: a window that the old process acknowledges comes back, one that it does not comes back only if the
-new process had it when it was open, and each counts once.
+For every order of their turns: a window that the old process acknowledged is restored. A window that it did not
+acknowledge is restored only if the new process had it after opening. Each window counts once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Result = TypeVar("Result")
 
 SHAPE: dict[str, Any] = {"keys": {"window": "long"}, "values": {"n": "long"}, "merge": "sum", "buckets": 1}
 SHARE = 1 / 40
-CHECKED = 20  # of so many races the store of one is checked
+CHECKED = 20  # the store is checked in one of this many races
 
 
 class RacingFileSystem(TurnsFileSystem):
-    """The file system of one process, which waits for its turns once the race is on."""
+    """The file system of one process, which waits for its turns after the race has begun."""
 
     is_racing = False
 
@@ -46,14 +46,14 @@ class RacingFileSystem(TurnsFileSystem):
 
 
 class Race(NamedTuple):
-    """The calls of both processes; windows 1 and 2 have ended before, and 1 is recorded."""
+    """The calls of both processes. Windows 1 and 2 have ended before, and window 1 is recorded."""
 
     store: Store
-    commits: bool  # the old process commits window 3 after it has ended it
+    commits: bool  # the old process commits window 3 after it has ended the window
     restore: int | None  # of the new process
 
     def run(self, *schedule: tuple[str, int], checks: bool = False) -> dict[str, int]:
-        """Run both by a schedule, check what they have left, and return how many calls each made."""
+        """Run both by a schedule, check the store, and return the number of calls of each process."""
         fs, turns = CrashingFileSystem(clock=CLOCK, store=self.store), Turns(schedule)
         old_fs, new_fs = RacingFileSystem(fs, "old", turns), RacingFileSystem(fs, "new", turns)
         IDS.start(1, 0)
@@ -94,7 +94,7 @@ class Race(NamedTuple):
 
     def check(self, fs: FileSystem, old: KeyValueStore, stores: list[KeyValueStore], acknowledged: list[str]) -> None:
         if stores:
-            old.merge(9, 1)  # it does not know that it is over
+            old.merge(9, 1)  # the old process has not yet seen that it is fenced
             with pytest.raises(Fenced):
                 old.commit()
         new = stores[0] if stores else opened(fs, "next")
@@ -107,7 +107,7 @@ class Race(NamedTuple):
             assert "recorded" not in acknowledged
         else:
             assert windows in ([1, 2], [1, 2, 3])
-            assert windows == [1, 2, 3] or not acknowledged, f"{acknowledged}, and it is gone"
+            assert windows == [1, 2, 3] or not acknowledged, f"window {acknowledged} was acknowledged and is missing"
         assert new.recorded_window == (3 if "recorded" in acknowledged else new.recorded_window)
         end_window(new, 4)
         for call in ("open", "commit"):
@@ -131,7 +131,7 @@ def end_window(store: KeyValueStore, number: int) -> None:
 
 
 def windows_of(store: KeyValueStore) -> list[int]:
-    """Return the windows that a store has, each of which counts once."""
+    """Return the windows of a store. Each must count once."""
     counts = {number: store.read(number) for number in range(1, 10)}
     assert set(counts.values()) <= {1, None}, counts
     return [number for number, count in counts.items() if count]

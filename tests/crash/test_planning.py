@@ -1,8 +1,8 @@
-"""Every crash of planning, and every crash of the recovery from it; two drivers stopped and woken at every step.
+"""Every crash of planning and of its recovery, and two drivers stopped and resumed at every step.
 
-A query reads files of lines while its state is on a file system that keeps a journal. For every moment, every disk that
-a power cut or a kill may leave is checked: no offset is ahead of its plan. Then the query is started anew, finds more
-lines, and in the end has read every line once.
+A query reads files of lines, and its state is on a file system that keeps a journal. For every moment, every disk that
+a power cut or a kill may leave is checked: no offset is ahead of its plan. Then the query restarts and finds more
+lines. In the end it has read every line once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FIRST = Planning("first", {"a.log": 2}, {"a.log": 1, "b.log": 1})
 MANY = Planning("many", {f"{name}.log": 1 for name in "abcdefgh"}, {"a.log": 1, "h.log": 1}, ONE_FILE)
 LINES = Planning("lines", {"a.log": 7, "b.log": 1}, {"a.log": 1}, {"maxBytesPerTrigger": "8"})
 PLANNINGS = [FIRST, MANY, LINES]
-# How many different states there are at least, if all are tried.
+# Lower bounds of the number of distinct states if all are tried.
 STATES_MIN = {"disk": {"first": 60, "many": 1_000, "lines": 1_000}, "s3": {"first": 20, "many": 60, "lines": 60}}
 STATES_MIN["hdfs"] = STATES_MIN["webhdfs"] = {"first": 30, "many": 200, "lines": 200}
 PORTION = 1 if THOROUGH else 0.06
@@ -56,7 +56,7 @@ PORTION = 1 if THOROUGH else 0.06
 
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Trim behind the last plan but one, with columns and a checkpoint at every second plan."""
+    """Trim before the last plan but one, with columns and a checkpoint at every second plan."""
     monkeypatch.setattr(plan_log, "VERSIONS_KEPT", 1)
     monkeypatch.setattr(plan_log, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
     with repeatable(CLOCK, IDS):
@@ -64,7 +64,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Exploration:
-    """States seen of a planning: digests of disks, with what Spark had written down by then."""
+    """The seen states of planning: digests of disks, with Spark's checkpoint at that time."""
 
     def __init__(self, planning: Planning, seed: int) -> None:
         self.planning = planning
@@ -91,7 +91,7 @@ class Exploration:
                     self.recover(again, run=3, before=f"{state}; then, in the recovery, ")
 
     def recover(self, state: CrashState | KillState, run: int, before: str = "") -> CrashingFileSystem:
-        """Check a state as it was left, let the query go on from it, and check the end."""
+        """Check a state after a crash, let the query resume from it, and check the end."""
         fs = state.filesystem()
         with told(f"{self.planning.name}: {before}{state}"):
             self.planning.check(fs, state.notes)
@@ -118,9 +118,9 @@ def test_every_crash(planning: Planning, store: Any, record_property: Callable[[
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("planning", [MANY, LINES], ids=lambda planning: planning.name)
 def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> None:
-    """No offset or a durable one: whatever failed, the query that is started again reads every line once.
+    """Check that no offset or a durable offset is returned: after any fault, the restarted query reads every line once.
 
-    At every call, or in the suite at every 18th.
+    Every call is tried; in the suite every 18th.
     """
     notes: list[str] = []
 
@@ -139,7 +139,7 @@ def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> Non
             planning.check_finished(fs, query, 2)
         raised += run.error is not None
         survived += run.error is None
-    # What is not there for a moment is asked for again.
+    # A call is retried if the store is unavailable for a moment.
     assert raised or not THOROUGH or fault == "Unavailable before"
     assert raised + survived > 40 / step
 
@@ -159,7 +159,7 @@ class Dying(WrapperFileSystem, PickledByReference):
 
 
 def test_no_offset_is_ahead_of_what_survives_the_power() -> None:
-    """A driver finds the plan of another one, which died before the plan's name was durable."""
+    """Plan after the plan of another driver, which died before the plan's name was durable."""
     IDS.start(1, 0)
     fs = CrashingFileSystem(clock=CLOCK)
     begin = PlanPosition("0" * 32, -1, "")
@@ -178,7 +178,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power() -> None:
 
 
 class Drivers:
-    """Two processes of one query: each with its own copy of the checkpoint, one state."""
+    """Two processes of one query: each with a separate copy of the checkpoint, with one state."""
 
     def __init__(self, planning: Planning, begun: int, batches: tuple[int, int]) -> None:
         self.planning = planning
@@ -195,7 +195,7 @@ class Drivers:
         self._checked: set[tuple[bytes, str]] = set()
 
     def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
-        """Let both plan under a schedule, check, and return how many calls each made."""
+        """Let both processes plan under a schedule, check, and return the number of calls of each."""
         fs, turns = self.start.filesystem(), Turns(schedule)
         queries: dict[str, NotedRun] = {}
 
@@ -255,7 +255,7 @@ def test_the_other_plans_wholly_between_any_two_calls(race: str) -> None:
             drivers.run((name, step), (other, TO_THE_END))
     assert drivers.runs > 40
     print(f"{race}: {drivers.lost} of {drivers.runs} drivers ended")
-    assert drivers.lost or race != "zombie and successor", "only a driver that is overtaken by trimming ends"
+    assert drivers.lost or race != "zombie and successor", "only a driver whose plan was trimmed fails"
 
 
 @pytest.mark.parametrize("race", [name for name in RACES if RACES[name][1]])

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 
 HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "20"))
 AT_ONCE = 20
-# Rarer ones happen in some hundred histories: a late batch that is refused, a feed that is left behind.
+# Rarer events occur once in some hundred histories: a late batch that is refused, a feed that is overtaken.
 EVENTS = {"killed", "cut", "late", "fenced", "restored", "old"}
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Merges that are dropped, and windows that are lost, would fill the report."""
+    """Messages about dropped merges and lost windows would fill the report."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""Drivers go one after the other, to the call."""
+"""Drivers run alternately, in the exact order of calls of a schedule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.crash.turns import Turns, TurnsFileSystem
 
 pytestmark = pytest.mark.slow
 
-# For which a call goes on while another driver could begin one that must wait.
+# A call takes this long, so that another driver could begin a call that must wait.
 CALL_S = 0.1
 
 

@@ -1,4 +1,4 @@
-"""Vacuum beside a batch that it is too late for, stopped and woken at every pair of steps; without any retention."""
+"""Vacuum during a batch whose files it may delete, stopped and resumed at every pair of steps, without a retention."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROLLING = (("rolling", "policy"), ("maxRecordsPerFile", "1"))
 
 @pytest.fixture(autouse=True)
 def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Checkpoints and ranges at every second version or so, so that vacuum takes records, too."""
+    """Checkpoints and ranges at about every second version, so that vacuum deletes records, too."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
@@ -47,7 +47,7 @@ def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Race:
-    """A batch, and a vacuum for which whatever is not recorded is old enough."""
+    """A batch, and a vacuum that treats every file without a record as old enough."""
 
     def __init__(self, change: str) -> None:
         self.batch = BATCHES[change]
@@ -64,7 +64,7 @@ class Race:
         )
         settled = self.scenario.start().filesystem()
         IDS.start(5, 0)
-        # No horizon passes the newest record: somebody's is as young as the files of the batch.
+        # The horizon never passes the newest record, so one record must be as young as the files of the batch.
         log = CommitLog(open_filesystem(self.scenario.query(settled, "a").path))
         commit(log, MaintenanceAuthor("vacuum", "of nothing"), lambda *_: Body())
         self._start = next(state for state in crash_states(settled) if state.point == len(settled.journal))
@@ -73,7 +73,7 @@ class Race:
         self.refused = self.runs = 0
 
     def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
-        """Run under a schedule, go on from what was not seen before, and return how many calls each made."""
+        """Run under a schedule, continue from new states, and return the number of calls of each process."""
         fs, calls = self.race_once(*schedule)
         left = fs.digest(), tuple(recorded(fs)), CLOCK.now_ms()
         with told(f"{self.scenario.name}, {schedule}"):
@@ -84,7 +84,7 @@ class Race:
 
     def race_once(self, *schedule: tuple[str, int]) -> tuple[CrashingFileSystem, dict[str, int]]:
         fs, turns = self._start.filesystem(), Turns(schedule)
-        CLOCK.set(self._start_ms)  # so that runs that differ in nothing else leave equal disks
+        CLOCK.set(self._start_ms)  # so that runs without another difference leave equal disks
         errors = turns.run({"batch": lambda: self.commit(fs, turns), "vacuum": lambda: self.vacuum(fs, turns)})
         self.runs += 1
         self.refused += errors["batch"] is not None
@@ -95,9 +95,9 @@ class Race:
         return fs, turns.calls
 
     def go_on(self, fs: CrashingFileSystem, notes: Sequence[str]) -> None:
-        """Finish the scenario when the vacuum is over, and vacuum once more."""
+        """Finish the scenario after the vacuum, and run vacuum once more."""
         CLOCK.advance(1)
-        # What the vacuum has deleted does not come back.
+        # Files that the vacuum deleted cannot be restored.
         is_refused = self.batch.change == "restore" and self.batch.note not in notes
         if not is_refused:
             self.scenario.play(fs, 3, notes, lambda _: None)
@@ -136,7 +136,7 @@ def test_every_pair_of_steps(change: str, seed: int) -> None:
             race.run(("batch", step), ("vacuum", other_step), ("batch", TO_THE_END))
     print(f"{race.scenario.name}: {race.refused} of {race.runs} batches refused")
     assert race.refused < race.runs
-    assert race.refused or not THOROUGH, "only at some of the steps a vacuum is in the way"
+    assert race.refused or not THOROUGH, "vacuum must interfere with the batch at some steps"
 
 
 @pytest.mark.parametrize("change", BATCHES)

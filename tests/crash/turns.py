@@ -1,4 +1,4 @@
-"""Two drivers in turns: each runs in a thread of its own, and one at a time makes calls, as a schedule says."""
+"""Two drivers in turns: each runs in a separate thread, and a schedule decides whose calls run next."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TO_THE_END = 10**9
 
 
 class Turns:
-    """Lets drivers go one after the other: a turn is over when its driver asks for another call, or has ended.
+    """Runs drivers alternately: a turn is over when its driver requests another call or has ended.
 
     Args:
-        schedule: name of the driver whose turn it is, and for how many calls. After it, each driver goes to its end, in
-            the order in which they are given to `run`.
+        schedule: name of the driver whose turn it is, and the number of calls. After the schedule, each driver runs to
+            its end, in the order in which they are passed to `run`.
     """
 
     def __init__(self, schedule: Iterable[tuple[str, int]]) -> None:
@@ -33,20 +33,20 @@ class Turns:
         self.calls: dict[str, int] = {}
 
     def wait(self, name: str) -> None:
-        """Return when it is this driver's turn to make a call."""
+        """Wait until it is this driver's turn to make a call."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_turn_of(name))
             self._schedule[0] = (name, self._schedule[0][1] - 1)
             self.calls[name] = self.calls.get(name, 0) + 1
 
     def end(self, name: str) -> None:
-        """Take the driver out of the schedule."""
+        """Remove the driver from the schedule."""
         with self._changed:
             self._schedule = deque(turn for turn in self._schedule if turn[0] != name)
             self._changed.notify_all()
 
     def _is_turn_of(self, name: str) -> bool:
-        """Return True if a driver that makes no call may make one; nobody else ends its turns."""
+        """Return True if an idle driver may make a call; no other driver ends its turns."""
         while self._schedule[0] == (name, 0):
             self._schedule.popleft()
             self._changed.notify_all()
@@ -74,7 +74,7 @@ class Turns:
 
 
 class TurnsFileSystem(WrapperFileSystem, PickledByReference):
-    """One driver's view of a shared file system: before each call it waits for its turn."""
+    """The shared file system as one driver sees it: before each call the driver waits for its turn."""
 
     def __init__(self, inner: FileSystem, name: str, turns: Turns) -> None:
         super().__init__(inner)

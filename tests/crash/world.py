@@ -1,4 +1,4 @@
-"""A stream on a file system that may fail: what Spark does around the sink, and what must be true at any moment."""
+"""A stream on a file system that fails: the steps of Spark around the sink, and the invariants of every moment."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ Change = Literal[
 
 
 class WorldIds(threading.local):
-    """Names that depend on run and batch alone, so that states that differ in nothing else are equal.
+    """Names that depend only on run and batch, so that states without another difference are equal.
 
-    Each thread is a driver of its own; no two may be in the same run.
+    Each thread is a separate driver. Two threads must not use the same run.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,15 @@ IDS = WorldIds()
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch of one query, or what else is done to the directory; one row for each letter.
+    """One micro-batch of one query, or another operation on the directory, with one row for each letter.
 
     Attributes:
-        letters: of a drop, what it drops; none for everything. Of a delete, those of the rows that go. Of a restore,
-            the rows that are there then.
-        change: what is done; `replace` overwrites the partitions of its rows. A `transaction` is a batch write, of the
-            application `query` and the version `batch_id`; a `window` is one of an operator, likewise.
-        troubled: in its first run a speculative attempt loses, another fails, and both leave files.
+        letters: for a drop, the dropped partitions, or none for all. For a delete, the letters of the deleted rows. For
+            a restore, the rows after the restore.
+        change: the operation; `replace` overwrites the partitions of its rows. A `transaction` is a batch write of the
+            application `query` with the version `batch_id`. A `window` is a window of an operator, with the same
+            fields.
+        troubled: in its first run a speculative attempt loses, another attempt fails, and both leave files.
     """
 
     letters: str
@@ -94,7 +95,7 @@ class Batch:
 
     @property
     def note(self) -> str:
-        """Return the lines that Spark's own log of commits, or another starter, has when it is over."""
+        """Return the note for Spark's commit log, or for another caller's log, when the batch is over."""
         return f"{self.query}/{self.batch_id}"
 
     @property
@@ -115,7 +116,7 @@ class Batch:
 
 
 def hour_of(line: str) -> int:
-    """Return the hour of a row whose scenario is timed."""
+    """Return the hour of a row in a scenario with times."""
     return (ord(line[0]) - ord("a")) // 3
 
 
@@ -132,23 +133,23 @@ class Query(MicroBatch):
     options: dict[str, str] = field(default_factory=dict)
 
 
-# Called with the run of a scenario and the number of batches that ended: True if more of it would show nothing new.
+# Called with the run of a scenario and the number of batches that ended. True if the rest was already tested.
 Known = Callable[[int, int], bool]
 
 
 def never(_run: int, _batches: int) -> bool:
-    """Go on to the end."""
+    """Return False, to continue to the end."""
     return False
 
 
 class Passed:
-    """The disks on which recoveries were after each batch: from equal ones they go on alike."""
+    """The disks of recoveries after each batch. Recoveries with equal disks continue the same way."""
 
     def __init__(self) -> None:
         self._disks: set[tuple[int, int, bytes]] = set()
 
     def on(self, fs: CrashingFileSystem) -> Known:
-        """Return a function that returns True where an earlier recovery had the disk that this one has."""
+        """Return a function that returns True if an earlier recovery had the disk of this recovery."""
 
         def is_known(run: int, batches: int) -> bool:
             before = len(self._disks)
@@ -160,17 +161,17 @@ class Passed:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Batches in the order in which they are run.
+    """Batches in the order in which they run.
 
     Attributes:
-        settled: how many of them ended so long ago that all of it is durable.
-        new_processes: Spark keeps no Python process from one batch to the next.
-        checkpoint: the sink can read Spark's checkpoint, which no crash here harms.
-        flush: what is open at the end is finished.
-        named: rows choose their files by their letters, and those whose letter is a dot name none.
-        vacuum: before the last batch, what is older than the retention is deleted; what is settled is.
-        timed: rows have times by their letters, those of `abc` in one hour, of `def` in the next, and so on; no file
-            has rows of two hours.
+        settled: number of batches that ended so long ago that all their files are durable.
+        new_processes: Spark starts a new Python process for each batch.
+        checkpoint: the sink can read Spark's checkpoint, which no crash here damages.
+        flush: open files are finished at the end.
+        named: the letters of rows choose their files; rows whose letter is a dot name no file.
+        vacuum: before the last batch, files older than the retention are deleted, which includes settled batches.
+        timed: rows have times by their letters: `abc` in one hour, `def` in the next, and so on. No file has rows of
+            two hours.
     """
 
     name: str
@@ -186,7 +187,7 @@ class Scenario:
     timed: bool = False
 
     def start(self, store: Store = "disk") -> CrashState:
-        """Return the disk after the batches that ended long ago, with Spark's notes of them."""
+        """Return the disk after the settled batches, with Spark's notes about them."""
         fs = CrashingFileSystem(clock=CLOCK, store=store)
         CLOCK.advance(-SETTLED_AGO_S)
         for step, batch in enumerate(self.batches[: self.settled]):
@@ -204,14 +205,15 @@ class Scenario:
         record: Callable[[str], None],
         is_known: Known = never,
     ) -> bool:
-        """Start Spark anew and go on with the first batch that it has not recorded; return True at the end.
+        """Restart Spark and resume with the first batch that is not recorded; return True at the end.
 
         Args:
-            fs: what the directory is on.
-            run: which start this is: rows are partitioned otherwise, names are new.
+            fs: the file system of the directory.
+            run: number of this start: rows are dealt to tasks differently, and names are new.
             recorded: notes of the batches that ended in earlier runs.
             record: called with the note of each batch that ends.
-            is_known: called with the run and the number of batches that ended; where it returns True, this ends, too.
+            is_known: called with the run and the number of batches that ended. If it returns True, this method returns
+                False.
         """
         queries = {name: self.query(fs, name, run) for name in {batch.query: None for batch in self.batches}}
         for step, batch in enumerate(self.batches):
@@ -230,7 +232,7 @@ class Scenario:
         return True
 
     def query(self, fs: FileSystem, name: str, run: int = 1, driver: str = "world") -> BatchQuery:
-        """Return a query that was started anew; drivers of different names share nothing but the disk."""
+        """Return a restarted query. Drivers of different names share only the disk."""
         register(driver, lambda _: fs)
         query = self.query_at(f"{driver}://directory", name)
         query.restart()
@@ -262,7 +264,7 @@ class Scenario:
         if query.overwrite:
             mode = {"partitionOverwriteMode": "dynamic"} if batch.change == "replace" else {}
             query.options = {**query.options, **mode}
-            query.options.pop("rolling", None)  # an overwrite leaves nothing open
+            query.options.pop("rolling", None)  # an overwrite leaves no file open
         if batch.troubled and run == 1:
             planned, writer = query.plan(), query.identity(batch.batch_id)
             query.run_task(planned, writer, 0, tasks[0], attempt=1)
@@ -293,7 +295,7 @@ class Scenario:
         return row | ({"at": NOON + timedelta(hours=hour_of(line))} if self.timed else {})
 
     def expected(self, batches: Iterable[Batch]) -> Counter[bytes]:
-        """Return the rows that are right when these were committed, in this order."""
+        """Return the expected rows after these batches were committed in this order."""
         rows: Counter[bytes] = Counter()
         for batch in batches:
             dropped = batch.change in {"overwrite", "restore"} or (batch.change == "drop" and not batch.letters)
@@ -309,14 +311,14 @@ class Scenario:
         return self.named and row.startswith(b".")
 
     def batch_of(self, author: Author) -> Batch | None:
-        """Return which of the batches, or the first of its kind, this is the author of; None for a flush."""
+        """Return the batch of this author, or the first batch of its kind. None for a flush."""
         if isinstance(author, MaintenanceAuthor):
             return next((batch for batch in self.batches if batch.change == author.operation), None)
         note = f"{author.query_id}/{author.batch_id}" if isinstance(author, StreamAuthor) else _transaction(author)
         return next(batch for batch in self.batches if batch.note == note)
 
     def batches_of(self, authors: Iterable[Author]) -> Iterator[Batch | None]:
-        """Yield the batch of each author; each restore is one of its own, and others repeat the last."""
+        """Yield the batch of each author. Each restore has a separate batch; surplus restores repeat the last batch."""
         restores = [batch for batch in reversed(self.batches) if batch.change == "restore"]
         for author in authors:
             is_restore = isinstance(author, MaintenanceAuthor) and author.operation == "restore"
@@ -326,11 +328,11 @@ class Scenario:
             yield restores.pop() if len(restores) > 1 else restores[0]
 
     def with_keys(self, fs: FileSystem) -> FileSystem:
-        """Return the directory as who has its keys sees it."""
+        """Return the directory as a process with its keys sees it."""
         return SealedFileSystem(fs, Keys(CRASH_KEYS)) if ("keyProvider", CRASH_KEYS) in self.options else fs
 
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
-        """Check what must be true at any moment, also before anybody recovers."""
+        """Check the invariants of every moment, which hold even before a recovery."""
         report, batches = self.check_batches(fs, recorded)
         expected = self.expected(batches)
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
@@ -347,7 +349,7 @@ class Scenario:
         return report
 
     def check_batches(self, fs: FileSystem, recorded: Sequence[str]) -> tuple[DirectoryReport, list[Batch]]:
-        """Check the directory and the batches in it; return those that are committed, in their order."""
+        """Check the directory and its batches; return the committed batches in their order."""
         by_query: dict[str, list[int]] = {}
         for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
             by_query.setdefault(batch.query, []).append(batch.batch_id)
@@ -358,12 +360,12 @@ class Scenario:
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
         batches = [batch for batch in self.batches_of(report.authors) if batch is not None]
         if report.log_start:
-            # Records before those that are kept are of the batches before theirs.
+            # Batches before the first kept record have no records any more.
             batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]
         written = {batch.note for batch in batches}
         once = {"transaction", "window"}
         returned = {batch.note for batch in self.batches if batch.change in once and batch.note in recorded}
-        assert returned <= written, f"{returned - written} returned, and is in no record"
+        assert returned <= written, f"{returned - written} returned without a record"
         return report, batches
 
     def rows_of(self, content: bytes) -> Iterable[Hashable]:
@@ -372,7 +374,7 @@ class Scenario:
         return [value_of(line).encode() for line in lines] if self.timed else lines
 
     def check_named(self, fs: FileSystem, report: DirectoryReport, committed: Sequence[Batch]) -> None:
-        """Check that each row is in the file it names, or a dead letter once."""
+        """Check that each row is in the file that it names, or is a dead letter once."""
         for path, content in report.visible.items():
             assert {path[0]} == {line[:1].decode() for line in content.splitlines()}, f"{path} holds {content!r}"
         bad = Counter(row for batch in committed for row in batch.rows.elements() if self.is_bad(row))
@@ -380,19 +382,19 @@ class Scenario:
         assert kept == bad, f"the dead letters should be {bad} and are {kept}"
 
     def check_finished(self, fs: FileSystem) -> None:
-        """Check what must be true when all batches ran to their end."""
+        """Check the state after all batches ran to their end."""
         report = self.check(fs, [batch.note for batch in self.batches])
         assert report.live_rows == report.visible_rows, f"visible is {report.visible_rows}"
 
 
 def _transaction(author: JobAuthor) -> str:
-    assert author.transaction is not None, f"{author} is of no batch here"
+    assert author.transaction is not None, f"{author} belongs to no batch of the scenario"
     return f"{author.transaction.app_id}/{author.transaction.version}"
 
 
 @contextlib.contextmanager
 def told(what: str) -> Iterator[None]:
-    """Say in whatever goes wrong inside what had happened before."""
+    """Prefix an error inside the block with the events before it."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Records, ranges and checkpoints are decoded once: decoding them again would be a fifth of a history."""
+"""Caches decoded records, ranges and checkpoints: repeated decoding would take a fifth of a history's time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:
-    """Decode a record as `decode_record` does; what has a companion, which may be missing, each time."""
+    """Decode a record as `decode_record` does, without the cache if it has a companion, which may be missing."""
     return decode_record(content, path, read_companion) if b'"companion"' in content else _decoded(content, path)
 
 
@@ -58,7 +58,7 @@ def _range(content: bytes, path: str, ended: bool | None) -> Range:
 
 @cache
 def _decode_checkpoint_once(content: bytes, path: str) -> LogState:
-    """Decode a checkpoint as `decode_checkpoint` does; nothing changes a state."""
+    """Decode a checkpoint as `decode_checkpoint` does. A shared result is safe, because states are never changed."""
     return decode_checkpoint(content, path)
 
 
@@ -72,7 +72,7 @@ _ONCE: dict[Callable[..., Any], Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def decoded_once() -> Iterator[None]:
-    """Within the block, all modules that read records, ranges and checkpoints decode each once."""
+    """Decode each record, range and checkpoint once within the block, in all modules that read them."""
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             for decode, once in _ONCE.items() if name.startswith("ftfile.") else ():

@@ -1,8 +1,8 @@
 """Random histories of logs: writers that rotate them in many ways, a stream that dies, and the lines that it must read.
 
-What nothing can tell is left out: half a line that rests for longer than `closeInactive`; half a file that rests for
-longer than `minFileAge`, or that a process lists first whose store's clock is behind; `availableNow` where times stand
-still or are behind; copies of little content.
+Cases that no reader can detect are left out: half a line that stays unfinished for longer than `closeInactive`; half a
+file that stays unchanged for longer than `minFileAge`, or that is listed first by a process whose store's clock is
+behind; `availableNow` if times stand still or are behind; copies of little content.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 LINE = pa.schema([("value", pa.string())])
 STEPS = 40
 PLANS_MAX = 5000
-_HALF_RESTS_S = 150.0  # a line is then ended before the stream looks; less than `closeInactive`
-# After the last step: for what waits for `minFileAge`, for `closeInactive`, and for clocks that are behind.
+_HALF_RESTS_S = 150.0  # the line is then ended before the next plan; less than `closeInactive`
+# Pauses after the last step, for files that wait for `minFileAge` or `closeInactive`, and for clocks that are behind.
 _PAUSES_S = (2, 2, 12, 12, 70, 301, 301, 301, 1000, 4000, 4000, 90_000, 2, 12, 301, 301)
 _NEVER_S = 100 * 86_400.0
 
@@ -44,17 +44,17 @@ _NEVER_S = 100 * 86_400.0
 class Conditions:
     """The kind of a history.
 
-    `letters` are what writers do beside writing and renaming: of "delete", "swap", "link", "again", "copy", "compress",
-    "refuse".
+    `letters` are the actions of writers in addition to writing and renaming, of "delete", "swap", "link", "again",
+    "copy", "compress", "refuse".
     """
 
     identity: Literal["native", "content"]
     letters: frozenset[str] = frozenset()
     times: Times = "honest"
     skew_s: int = 0  # of the store's clock
-    meddling: float = 0.0  # share of the calls of the store that a writer's step comes before
+    meddling: float = 0.0  # share of the store's calls that are preceded by a writer's step
     available_now: bool = False
-    at_once: int = 1  # calls of the store
+    at_once: int = 1  # number of concurrent calls of the store
 
     @property
     def is_behind(self) -> bool:
@@ -67,22 +67,22 @@ class Log:
     """One log and its rotated files."""
 
     name: str
-    file: Inode  # which its writer has open
+    file: Inode  # the file that its writer has open
     rotated: list[str] = field(default_factory=list)  # names, the newest first
-    half: bytes = b""  # what is not written yet of a line that was begun
+    half: bytes = b""  # the unwritten rest of a line that was begun
     half_since_s: float = 0.0
-    open_line: bytes = b""  # what is written of it
-    cut_off: tuple[float, bytes] | None = None  # when, and the content, which is written again
+    open_line: bytes = b""  # the written part of this line
+    cut_off: tuple[float, bytes] | None = None  # when it was truncated, and the content, which is written again
 
 
 class Writers:
-    """Two programs that write logs, and one that rotates them.
+    """Two programs that write logs, and a program that rotates them.
 
     Attributes:
         lines: the lines that were ended, and how often.
-        rows: the lines that were read; what is not read is not deleted.
-        is_packing: half a compressed file is there.
-        planned_s: when the last listing began of which a durable plan was made, or none.
+        rows: the lines that were read; lines that were not read are not deleted.
+        is_packing: half a compressed file exists.
+        planned_s: start of the last listing whose plan is durable or that planned nothing new.
     """
 
     def __init__(self, store: ForeignStore, clock: ManualClock, draw: random.Random, conditions: Conditions) -> None:
@@ -94,7 +94,7 @@ class Writers:
         self._store, self._clock, self._draw, self._conditions = store, clock, draw, conditions
         self._banner = draw.choice([0, 0, 200, 900])
         self._number = 0
-        self._rotation: Iterator[None] | None = None  # what is being done, step by step
+        self._rotation: Iterator[None] | None = None  # the steps of the current rotation
         self.logs = [self._new_log(name) for name in ("a.log", "b.log")]
 
     @property
@@ -103,11 +103,11 @@ class Writers:
         return self._rotation is not None
 
     def note(self, *event: object) -> None:
-        """Add to the trace."""
+        """Add an event to the trace."""
         self.trace.append(f"{self._clock.monotonic_s() % 1e6:.2f} {' '.join(map(str, event))}")
 
     def step(self) -> None:
-        """Write, or go on with a rotation, or begin one."""
+        """Write, continue a rotation, or begin a rotation."""
         if self._rotation is not None:
             if next(self._rotation, "over") == "over":
                 self._rotation = None
@@ -135,7 +135,7 @@ class Writers:
             self._cut_off(log)
 
     def end_lines(self, *, older_than_s: float = -1.0) -> None:
-        """End lines that were begun so long ago."""
+        """End lines that were begun at least this long ago."""
         for log in self.logs:
             if self._clock.monotonic_s() - log.half_since_s > older_than_s:
                 self._end_line(log)
@@ -206,7 +206,7 @@ class Writers:
         return inode is not None and not name.endswith(".gz") and len(inode.data) >= CONTENT_BYTES_MIN
 
     def _shift(self, log: Log) -> Iterator[None]:
-        """Give rotated files their next numbers, one after the other."""
+        """Rename rotated files to their next numbers, in sequence."""
         for number in range(len(log.rotated), 0, -1):
             name = log.rotated[number - 1]
             target = f"{log.name}.{number + 1}{'.gz' if name.endswith('.gz') else ''}"
@@ -222,7 +222,7 @@ class Writers:
         self.note("rename", log.name, target)
         if is_lazy and self._draw.random() < 0.5:
             yield
-            if self._draw.random() < 0.5:  # its writer does not know yet
+            if self._draw.random() < 0.5:  # its writer still has the renamed file open
                 self._append(log)
                 yield
                 self._end_line(log)
@@ -232,7 +232,7 @@ class Writers:
         self._write_banner(log)
 
     def _copy(self, log: Log, target: str) -> Iterator[None]:
-        """Copy a log in pieces, and cut it off; nothing is added meanwhile."""
+        """Copy a log in pieces and truncate it. No line is added meanwhile."""
         content, inode = bytes(log.file.data), self._store.create_file(target)
         step = max(1, len(content) // self._draw.randrange(1, 4))
         for at in range(0, len(content), step):
@@ -274,7 +274,7 @@ class Writers:
             self._store.unlink(log.rotated.pop())
 
     def _swap(self) -> Iterator[None]:
-        """Exchange rotated files of the two logs, by a name that streams do not see."""
+        """Exchange rotated files of the two logs, through a name that streams do not list."""
         one, other = (self._draw.choice(log.rotated or [""]) for log in self.logs)
         is_possible = {one, other} <= self._store.names.keys() and one.endswith(".gz") == other.endswith(".gz")
         for name, target in ((one, "_hidden"), (other, one), ("_hidden", other)) if is_possible else ():
@@ -283,13 +283,13 @@ class Writers:
             yield
 
     def _refuse(self) -> None:
-        """Let nobody open a name, or allow that again."""
+        """Deny opening a name, or allow it again."""
         store = self._store
         store.refused = set() if store.refused else {self._draw.choice(sorted(store.names))}
         self.note("refused", *store.refused)
 
     def _link(self, log: Log) -> None:
-        """Give the newest rotated file one more name, or take that from it."""
+        """Link a second name to the newest rotated file, or remove that link."""
         name, newest = f"{log.name}.link", log.rotated[0] if log.rotated else ""
         inode = self._store.names.get(newest)
         if name in self._store.names:
@@ -300,11 +300,11 @@ class Writers:
             self._store.link(name, inode)
 
     def _may_be_linked(self, inode: Inode) -> bool:
-        """Return True if a link is another name of a file, or, by content, a copy of what was read."""
+        """Return True if a link may be created: identity is native, or the linked content was already read."""
         return self._conditions.identity == "native" or self._is_read(bytes(inode.data))
 
     def _cut_off(self, log: Log) -> None:
-        """Do `> log`, once all of it is read; by content, too little to tell it by."""
+        """Run `> log` after all of it is read; with identity by content, only if it is too short for an identity."""
         content = bytes(log.file.data)
         is_told = self._conditions.identity == "content" and len(content) >= CONTENT_BYTES_MIN
         if content and not log.half and not is_told and self._is_read(content):
@@ -313,7 +313,7 @@ class Writers:
             self.note("cut off", log.name)
 
     def _write_again(self, log: Log) -> None:
-        """Write the same lines again, where names tell files, once a plan was made of them being gone."""
+        """Write the same lines again after a plan has seen the truncation, if names identify files."""
         assert log.cut_off is not None
         since_s, content = log.cut_off
         if self.planned_s > since_s:
@@ -324,7 +324,7 @@ class Writers:
 
 
 class History:
-    """Writers, and a stream that reads what they write."""
+    """Writers, and a stream that reads their files."""
 
     def __init__(self, seed: int, conditions: Conditions) -> None:
         self._draw = draw = random.Random(f"{seed} {conditions.identity}")
@@ -349,7 +349,9 @@ class History:
         self._may_die = True
 
     def play(self) -> tuple[list[bytes], list[bytes]]:
-        """Return the lines that were lost, and those that came too often; in a history that works, none."""
+        """Return the lines that were lost, and the lines that were read too often. Both are empty if the product is
+        correct.
+        """
         writers = self.writers
         for _ in range(STEPS):
             writers.step()
@@ -376,11 +378,11 @@ class History:
 
     @property
     def _must_live(self) -> bool:
-        """Return True while a new process would take half a file for a whole one."""
+        """Return True while a new process would read half a file as a complete file."""
         return self.writers.is_packing and self._conditions.is_behind
 
     def _look(self) -> None:
-        """Let the stream plan after some time, or a run of `availableNow`; at times in a new process."""
+        """Let the stream plan after some time, or run `availableNow`; sometimes in a new process."""
         self.writers.end_lines(older_than_s=_HALF_RESTS_S)
         if self._draw.random() < 0.1 and not self._must_live:
             self._restart()
@@ -412,7 +414,7 @@ class History:
             self.writers.step()
 
     def _plan(self, listing: Listing | None = None) -> bool:
-        """Plan, and read what the plan says, unless the process dies; return True if there may be more."""
+        """Plan and read the planned ranges, unless the process dies. Return True if there may be more."""
         self._store.on_call = self._meddle
         plan = self._planner.plan(self._known, listing)
         self._store.on_call = None
@@ -444,7 +446,7 @@ class History:
 
 
 def _summary(plan: Plan) -> str:
-    """Return a plan in one line of a trace."""
+    """Return a plan as one line of a trace."""
     words = [f"{one.path}[{one.start}:{one.end}]{one.compression}{'!' * one.whole}" for one in plan.ranges]
     words += [f"{one.path}@{one.position}:{one.rule}{' parked' * bool(one.parked)}" for one in plan.files]
     words += [f"refused={[one.path for one in plan.refused]}"] if plan.refused else []

@@ -1,6 +1,6 @@
-"""A store of foreign files as writers and a stream share it: names of files, handles that outlive names, and a clock.
+"""A store of foreign files, shared by writers and a stream: file names, handles that outlive names, and a clock.
 
-Its identities are used again at once, as those of inodes are, and its times may be odd.
+Its file identities are reused at once, as inode numbers are. Its times may be frozen, coarse or shifted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Times: TypeAlias = 'Literal["honest", "still", "coarse"]'
 
 _COARSE_MS = 2000
-_RENAMED_IN_LISTING = 0.1  # share of the names of a listing that a writer's step may come before
+_RENAMED_IN_LISTING = 0.1  # share of the names in a listing that are preceded by a writer's step
 
 
 @dataclass(eq=False)
 class Inode:
-    """A file, which lives as long as it has a name; writers may have it open for longer."""
+    """A file, which exists while it has a name. Writers may keep it open for longer."""
 
     number: int
     modified_ms: int
@@ -52,7 +52,7 @@ class _OpenFile(InputFile):
 
 
 class _Liar(Watch):
-    """A watch that says what comes to its mind."""
+    """A watch that reports random changes."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -65,13 +65,13 @@ class _Liar(Watch):
 
 
 class ForeignStore(WrapperFileSystem):
-    """The port of a stream, and beside it what writers do.
+    """The file system of a stream, with methods for the steps of writers.
 
     Attributes:
         names: the files, by their names.
-        refused: names that nobody may open.
-        on_call: a step of a writer, which may come before each call of the port, and between the names of a listing;
-            it is not called while it runs.
+        refused: names that no process may open.
+        on_call: a writer's step, which may run before each call of the file system and between the names of a listing.
+            It is not called while it runs.
         listed_s: when the last listing began, by the clock of the process.
     """
 
@@ -97,7 +97,7 @@ class ForeignStore(WrapperFileSystem):
         return _Liar(self._draw)
 
     def meddle(self) -> None:
-        """Let a writer make a step, unless one does so now."""
+        """Run a writer's step, unless one is already running."""
         on_call, self.on_call = self.on_call, None
         if on_call is not None:
             on_call()
@@ -140,7 +140,7 @@ class ForeignStore(WrapperFileSystem):
         return now_ms - now_ms % _COARSE_MS if self._times == "coarse" else now_ms
 
     def create_file(self, name: str) -> Inode:
-        """Return a new file with a name, which is taken from the file that has it."""
+        """Create a file under a name, which replaces a file that has the name."""
         number = self._free.pop() if self._free else self._next_number
         self._next_number = max(self._next_number, number + 1)
         inode = Inode(number, self.now_ms())
@@ -148,35 +148,35 @@ class ForeignStore(WrapperFileSystem):
         return inode
 
     def write(self, inode: Inode, data: bytes) -> None:
-        """Add bytes to a file."""
+        """Append bytes to a file."""
         inode.data += data
         self.touch(inode)
 
     def truncate(self, inode: Inode) -> None:
-        """Cut off all that is in a file."""
+        """Truncate a file to zero bytes."""
         inode.data.clear()
         self.touch(inode)
 
     def touch(self, inode: Inode) -> None:
-        """Date a file as of now, unless times stand still."""
+        """Set the file's modification time to now, unless times stand still."""
         if self._times != "still":
             inode.modified_ms = self.now_ms()
 
     def link(self, name: str, inode: Inode) -> None:
-        """Give a file a name, which is taken from the file that has it."""
+        """Link a file to a name, which replaces a file that has the name."""
         inode.links += 1
         if name in self.names:
             self.unlink(name)
         self.names[name] = inode
 
     def unlink(self, name: str) -> None:
-        """Take a name from its file; the file is gone with its last one."""
+        """Remove a name from its file. The file ends with its last name."""
         inode = self.names.pop(name)
         inode.links -= 1
         if not inode.links:
             self._free.append(inode.number)
 
     def move(self, name: str, target: str) -> None:
-        """Give a file another name, which is taken from the file that has it."""
+        """Rename a file, which replaces a file that has the new name."""
         self.link(target, self.names[name])
         self.unlink(name)

@@ -1,4 +1,4 @@
-"""Steps of others: a store that fails, a consumer of files, an administrator, and damage."""
+"""Steps of other programs: a store that fails, a consumer of files, an administrator, and damage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _visible_parts(world: World) -> list[Add]:
 
 
 def _take_part(world: World, step: Step) -> None:
-    """Take a finished file away, as a consumer does, who may go by its name."""
+    """Delete a finished file like a consumer, which may choose the file by its name."""
     unpublished = world.unpublished()
     parts = [add for add in _visible_parts(world) if add.id not in unpublished]
     named = [add for add in parts if "/latest." in (add.final_path or "")]
@@ -57,7 +57,7 @@ def _take_part(world: World, step: Step) -> None:
 
 
 def _put_foreign(world: World, step: Step) -> None:
-    """Put a file where a removed part was, or where one is to be."""
+    """Create a foreign file at the path of a removed part, or of a part that will be published."""
     wanted = sorted(world.oracle.removed)
     unpublished = world.unpublished()
     staged = [add.final_path for add in world.live_parts() if add.id in unpublished and add.final_path]
@@ -75,7 +75,7 @@ def _put_foreign(world: World, step: Step) -> None:
 
 
 def _write_blocked(world: World, step: Step) -> None:
-    """Put a file where a batch write's is to be, before it is published: no later write says so again."""
+    """Create a foreign file at the path of a batch write's unpublished part: no later write reports it again."""
     if world.is_troubled:
         return
     world.fs.trouble = Trouble("rename", f"{layout.STAGED}/", PermissionDenied)
@@ -111,7 +111,7 @@ def _remove_tree(world: World, directory: str) -> None:
 
 
 def _remove_retired(world: World, step: Step) -> None:
-    """Copy the directory by a tool that leaves out empty directories, or directories of rubbish."""
+    """Copy the directory with a tool that leaves out empty directories, here the directory of retired files."""
     del step
     if not list_or_empty(world.raw, layout.RETIRED):
         _remove_tree(world, layout.RETIRED)
@@ -132,14 +132,14 @@ def _forget_hint(world: World) -> None:
 
 
 def _remove_ranges(world: World, step: Step) -> None:
-    """Delete all ranges, while every record is there."""
+    """Delete all ranges while every record exists."""
     del step
     if world.head().log_start == 0:
         _remove_tree(world, layout.COMPACTED)
 
 
 def _old_hint(world: World, step: Step) -> None:
-    """Put back a hint of some time ago."""
+    """Restore an older hint."""
     try:
         world.old_hints.append(world.raw.read(layout.PUBLISHED_HINT))
     except NotFound:
@@ -148,7 +148,7 @@ def _old_hint(world: World, step: Step) -> None:
 
 
 def _wrong_hint(world: World, step: Step) -> None:
-    """Put a hint that is whole and says nonsense; or of a version beyond the log, which `repair` takes away."""
+    """Write a valid hint with a wrong content, or with a version after the log's head, which `repair` removes."""
     wrong = (
         {"version": "many", "nonce": 7},
         [3],
@@ -168,7 +168,7 @@ def _wrong_hint(world: World, step: Step) -> None:
 
 
 def _note_quarantined(world: World) -> None:
-    """Forget the foreign files that repair moved into quarantine, since they had names of live parts."""
+    """Stop expecting the foreign files that repair moved into quarantine: they had the names of live parts."""
     kept = {world.raw.read(info.path) for info in list_or_empty(world.raw, layout.QUARANTINE)}
     moved = {path for path, content in world.foreign.items() if not world.raw.exists(path) or content in kept}
     for path in moved:
@@ -177,7 +177,7 @@ def _note_quarantined(world: World) -> None:
 
 
 def _lose_record(world: World, step: Step) -> None:
-    """Take one of the newest records away, where something tells of it, and put it back."""
+    """Delete one of the newest records while a newer record or hint reveals it, then restore it."""
     head, hint = world.head(), read_published(world.raw)
     lost = head.version - step.pick(1, 2)
     checkpoints = [name.version for name in list_checkpoints(world.raw)]
@@ -205,7 +205,7 @@ def _damage_segment(world: World, step: Step) -> None:
         _damage(world, segment.path, segment.offset, segment.length)
         end = segment.offset + segment.length
         spool = world.oracle.spools[segment.path]
-        # What is left of a segment shares bytes with the whole one.
+        # The remaining part of a partly assembled segment shares bytes with the complete segment.
         world.oracle.mark_damaged(
             [add for add in spool if add.offset < end and segment.offset < add.offset + add.length]
         )
@@ -232,7 +232,7 @@ def _damage_part(world: World, step: Step) -> None:
 
 
 def _damage_range(world: World, step: Step) -> None:
-    """Change a byte of a range, while every record is there."""
+    """Change a byte of a range while every record exists."""
     ranges = list_or_empty(world.raw, layout.COMPACTED)
     if ranges and world.head().log_start == 0:
         chosen = ranges[step.pick(0, len(ranges))].path

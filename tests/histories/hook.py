@@ -14,5 +14,5 @@ HEARD: set[str] = set()
 
 
 def hear(parts: Sequence[PublishedPart]) -> None:
-    """Note the paths of parts."""
+    """Record the paths of parts."""
     HEARD.update(part.path for part in parts)

@@ -1,4 +1,4 @@
-"""Steps that maintain the directory, or let time pass."""
+"""Steps that maintain the directory or advance the time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLUSH = partial(flush, code=HOOKS)
 
 
 def flush_all(world: World) -> None:
-    """Flush everything and look at L2."""
+    """Flush all open files and check L2."""
     error = world.call("a flush", FLUSH, world.url, of_damage=True, context=current())
     world.oracle.follow(world.now_ms())
     if not world.is_troubled and not any(path in str(error) for path in world.foreign):
@@ -73,7 +73,7 @@ def _drop_directories(world: World, directories: set[str]) -> None:
 
 
 def _delete(world: World, step: Step) -> None:
-    """Delete the rows that end in a digit, as many batches after each other have some."""
+    """Delete the rows that end in a digit, as rows of many consecutive batches do."""
     if not _has_log(world):
         return
     ending = str(step.pick(0, 10))
@@ -103,7 +103,7 @@ def _vacuum(world: World, step: Step) -> None:
 
 
 def _vacuum_ahead(world: World, step: Step) -> None:
-    """Vacuum while the store's clock is wrong by more than a year, and set it right."""
+    """Vacuum while the store's clock is ahead by more than a year, then correct the clock."""
     if not _has_log(world):
         return
     days = 400 + step.pick(0, 10)
@@ -116,25 +116,25 @@ def _vacuum_ahead(world: World, step: Step) -> None:
     finally:
         world.clock.advance(-days * _DAY_S)
     _note_untold(world)
-    # The second of two in a row passes the record of the first; errors of commits then say what takes it back.
+    # A second vacuum in a row passes the record of the first. Errors of commits then name the way to lower the horizon.
     _take_horizon_back(world)
 
 
 def _note_untold(world: World) -> None:
-    """Note the removed parts that `onPublish` was never called for: vacuum may have deleted their records too early."""
+    """Record removed parts for which `onPublish` was never called: vacuum may have deleted their records early."""
     untold = {add.final_path for add in world.oracle.published_by_queries if add.id not in world.oracle.live}
     world.untold |= {path for path in untold if path is not None} - set(HEARD)
 
 
 def _take_horizon_back(world: World) -> None:
-    """Vacuum if the horizon of an earlier vacuum lies in the future by now: commits would be refused."""
+    """Vacuum if the horizon of an earlier vacuum is in the future: otherwise commits would be refused."""
     if _has_log(world) and world.head().horizon_ms > world.clock.now_ms():
-        world.fs.trouble = None  # a vacuum that fails would leave the horizon there
+        world.fs.trouble = None  # a failed vacuum would leave the horizon in the future
         world.call("a vacuum that takes the horizon back", vacuum, world.url, dry_run=False, context=current())
 
 
 def _set_back(world: World, step: Step) -> None:
-    """Set the clock of the store and of all programs back; perhaps vacuum at once, when older versions lie ahead."""
+    """Set back the clock of the store and of all programs. Possibly vacuum while older versions are ahead."""
     world.clock.advance(-(1, 30, 600, 3_600)[step.pick(0, 4)])
     if _has_log(world) and step.pick(1, 2) == 0:
         world.call(
@@ -151,13 +151,13 @@ def _set_back(world: World, step: Step) -> None:
 
 
 def _shift_clock(world: World, step: Step) -> None:
-    """Set the clock of one process apart from the store's, forward or back, or set it right."""
+    """Shift the clock of one process against the store's, forward or back, or correct it."""
     clock = world.clocks[step.pick(1, len(world.clocks))]
     clock.shift_s = (0, 1, -1, 30, -30, 600, -600, 3_600, -3_600)[step.pick(0, 9)]
 
 
 def _wait(world: World, step: Step) -> None:
-    """Let minutes pass, or hours, or days."""
+    """Advance the time by minutes, hours or days."""
     world.clock.advance((30, 120, 400, 700, 4_000, 90_000)[step.pick(0, 6)])
 
 

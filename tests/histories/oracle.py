@@ -25,13 +25,13 @@ _VALUE = re.compile(rb'"value":"([^"]*)"')
 
 
 def lines_of(content: bytes) -> list[Hashable]:
-    """Return the values in lines of text, or of JSON."""
+    """Return the values of text lines or JSON lines."""
     return list(_VALUE.findall(content) if content.startswith(b"{") else content.splitlines())
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The rows that a writer is about to commit: rows, each once, each beginning with its directory and a bar."""
+    """The rows that a writer is about to commit. Each row is unique and begins with its directory and a bar."""
 
     rows: frozenset[bytes]
     overwrite: bool = False
@@ -39,31 +39,31 @@ class Claim:
 
 @dataclass
 class Oracle:
-    """Follows the log by its records alone and compares with what was claimed; every row is unique."""
+    """Follows the log only by its records and compares it with the claims of writers. Every row is unique."""
 
-    fs: FileSystem  # without troubles
+    fs: FileSystem  # the store without injected faults
     claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
-    dropping: frozenset[str] | None = None  # directories of the drop that is under way
-    deleting: bytes | None = None  # how rows end of the delete that is under way
-    expected: set[bytes] = field(default_factory=set)  # rows that must be there
+    dropping: frozenset[str] | None = None  # directories of the running drop
+    deleting: bytes | None = None  # end of the rows that the running delete removes
+    expected: set[bytes] = field(default_factory=set)  # rows that must exist
     live: dict[str, Add] = field(default_factory=dict)  # adds of the head
     rows: dict[str, frozenset[bytes]] = field(default_factory=dict)  # by id of an add
-    spools: dict[str, list[Add]] = field(default_factory=dict)  # segments that were ever in a spool
+    spools: dict[str, list[Add]] = field(default_factory=dict)  # all segments that were ever in a spool
     removed: dict[str, Add] = field(default_factory=dict)  # by final name
     published_by_queries: list[Add] = field(default_factory=list)  # of batches, batch writes and flushes
-    damaged: set[str] = field(default_factory=set)  # ids of adds that cannot be read, and of copies of them
+    damaged: set[str] = field(default_factory=set)  # ids of unreadable adds and of their copies
     damaged_paths: set[str] = field(default_factory=set)
-    records: int = 0  # that were followed
-    times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: its record was seen
+    records: int = 0  # number of followed records
+    times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: when its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
-    is_troubled: bool = False  # the store fails, so that writers may not know its time
-    event_us: dict[bytes, int] = field(default_factory=dict)  # by row, of those with a time
-    windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment that has them
+    is_troubled: bool = False  # the store fails, so writers may not know its time
+    event_us: dict[bytes, int] = field(default_factory=dict)  # by row with a time
+    windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment with a window
     _found: set[bytes] = field(default_factory=set)
-    _names: set[str] = field(default_factory=set)  # final ones of the live parts
+    _names: set[str] = field(default_factory=set)  # final names of the live parts
 
     def follow(self, now_ms: int) -> list[Record]:
-        """Read what is new, which is of this time, and check that rows are there once each."""
+        """Read the new records, which were written at this time, and check that each row exists once."""
         new: list[Record] = []
         while (record := self._read(self.records)) is not None:
             self.records += 1
@@ -76,7 +76,7 @@ class Oracle:
         return new
 
     def mark_damaged(self, adds: Iterable[Add]) -> None:
-        """Note that these adds are not what they were."""
+        """Mark these adds as damaged."""
         for add in adds:
             self.damaged.add(add.id)
             self.damaged_paths.update((add.path, add.final_path or add.path))
@@ -111,7 +111,7 @@ class Oracle:
             if add.kind == "segment":
                 self.spools.setdefault(add.path, []).append(add)
             require(len(rows) == add.rows, "rows", f"{add.id} has rows twice")
-            require(not rows & self._found, "rows", f"{add.id} brings rows that are there: {_some(rows & self._found)}")
+            require(not rows & self._found, "rows", f"{add.id} repeats existing rows: {_some(rows & self._found)}")
             strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.directory_key]
             require(not strange, "rows", f"{add.id} of {add.directory_key!r} has {strange}")
             self._found |= rows
@@ -120,13 +120,13 @@ class Oracle:
                 self.published_by_queries.append(add)
 
     def _check_time(self, record: Record) -> None:
-        """Check that a record has the time of the store's clock, whatever the clock of its author shows."""
+        """Check that a record has the time of the store's clock, even if the clock of its author is wrong."""
         error_ms = record.created_ms - self.fs.stat(layout.record_path(record.version)).modified_ms
         is_right = abs(error_ms) <= 2 * CLOCK_ERROR_MS or self.is_troubled
         require(is_right, "time", f"version {record.version} has a time that is wrong by {error_ms} ms")
 
     def _check_window(self, add: Add, rows: Iterable[bytes]) -> None:
-        """Check that rows of a segment, or of a file of segments, are of one window of event time."""
+        """Check that the rows of a segment, or of a part's segments, belong to one window of event time."""
         sources = [add.id] if add.kind == "segment" else [source.add_id for source in add.ranges]
         if "windowUs" in add.rolling_stats:
             start, end = self.windows[add.id] = tuple(add.rolling_stats["windowUs"])
@@ -134,7 +134,7 @@ class Oracle:
         windows = {self.windows.get(segment_id) for segment_id in sources}
         require(len(windows) < 2, "window", f"{add.id} has rows of {len(windows)} windows")
         if add.id in self.damaged:
-            return  # which rows it had is a guess
+            return  # the rows of a damaged add are a guess
         for start, end in filter(None, windows):
             times_us = [self.event_us[row] for row in rows if row in self.event_us]
             outside = [time_us for time_us in times_us if not start <= time_us < end]
@@ -145,7 +145,7 @@ class Oracle:
         return not self.damaged.isdisjoint(sources)
 
     def _rows_of(self, add: Add, gone: Iterable[bytes]) -> frozenset[bytes]:
-        """Return the rows of an add; of one that holds damage, which stores may copy, what others have not."""
+        """Return the rows of an add. For a copy of a damaged add, guess them: removed rows that no other add has."""
         try:
             rows: list[Any] = rows_of_add(self.fs, add, lines_of)
             return frozenset(rows)
@@ -159,15 +159,15 @@ class Oracle:
         author = record.author
         if isinstance(author, MaintenanceAuthor):
             if author.operation == "drop":
-                require(self.dropping is not None, "rows", "nobody drops anything")
+                require(self.dropping is not None, "rows", "a drop is recorded that no step runs")
                 dropped = self.dropping or ()
                 self.expected = {row for row in self.expected if row.partition(b"|")[0].decode() not in dropped}
             if author.operation == "delete":
-                require(self.deleting is not None, "rows", "nobody deletes anything")
+                require(self.deleting is not None, "rows", "a delete is recorded that no step runs")
                 self.expected = {row for row in self.expected if not row.endswith(self.deleting or b"")}
             return
         key = key_of_author(author)
-        require(key in self.claims, "I2", f"{author} is in the log, and nobody wrote it")
+        require(key in self.claims, "I2", f"{author} is in the log without a claim of a writer")
         require(key not in self.done, "I2", f"{author} is in the log twice")
         self.done[key] = record.version
         if isinstance(author, StreamAuthor):

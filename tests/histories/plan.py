@@ -1,4 +1,4 @@
-"""The steps of a history: drawn from a seed at once, so that any of them can be left out."""
+"""The steps of a history, drawn from a seed in advance, so that any of them can be left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.volume import Store
 
 
-# How often each kind of step is drawn, out of the sum of all.
+# The frequency of each kind of step, relative to the sum of all.
 KINDS: dict[str, int] = {
     "batch": 90,
     "empty_batch": 6,
@@ -56,7 +56,7 @@ KINDS: dict[str, int] = {
     "delete_spool": 1,
     "damage_range": 1,
 }
-# Those after which somebody must do something, or rows are gone.
+# Steps after which a person must act or rows are lost.
 HARM = (
     "write_blocked",
     "take_part",
@@ -73,20 +73,20 @@ _MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"pa
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is done; what it refers to is found by `draws`, whatever was left out before it."""
+    """One action. `draws` select its objects, even if earlier steps were left out."""
 
     kind: str  # key of `KINDS`
     query: int  # modulo the number of queries
     draws: tuple[int, ...]  # below 2**30
 
     def pick(self, place: int, among: int) -> int:
-        """Return the choice of a place as a number below `among`."""
+        """Return the choice at a place as a number below `among`."""
         return self.draws[place] % among
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """A query's options, and those that it is started with at another time."""
+    """The options of a query, and the options of its other starts."""
 
     options: Mapping[str, str]
     other_options: Mapping[str, str]
@@ -94,20 +94,20 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history, and the world in which it happens."""
+    """A history and its environment."""
 
-    seed: int  # equal seeds make equal histories
+    seed: int  # equal seeds create equal histories
     store: Store | None  # the model of the disk; None for plain memory
     columns: Mapping[str, Any]
     format_options: Mapping[str, str]  # of all writers
     queries: tuple[QueryPlan, ...]
-    directories: int  # directories that rows go to
-    rows_max: int  # of a task of a batch
-    small_limits: bool  # of the product, so that a short history goes beyond them
+    directories: int  # number of directories that rows are written to
+    rows_max: int  # per task of a batch
+    small_limits: bool  # set small limits in the product, so that a short history exceeds them
     steps: tuple[Step, ...]
 
     def with_steps(self, steps: tuple[Step, ...]) -> History:
-        """Return the same world with other steps."""
+        """Return the same environment with other steps."""
         return replace(self, steps=steps)
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class History:
 
 
 def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) -> History:
-    """Return the history of a seed, without some kinds of steps; its first ones are the same whatever `steps` is."""
+    """Return the history of a seed, without some kinds of steps. Its first steps do not depend on `steps`."""
     draw = random.Random(seed)
     shape = draw.choice(("text", "text", "text", "json", "event", "final"))
     columns: dict[str, Any] = {"m": "string", "value": "string"}

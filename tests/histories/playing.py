@@ -1,4 +1,4 @@
-"""Playing a history to its end, and finding the shortest one that fails."""
+"""Plays a history to its end, and finds the shortest history that fails."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Played:
 
     steps: int
     records: int
-    parts: int  # that were ever finished
+    parts: int  # all parts that were ever finished
     rows: int  # at the end
-    harmed: int  # adds that were damaged or taken away
+    harmed: int  # adds that were damaged or deleted
 
 
 class HistoryFailed(AssertionError):
-    """Something that must hold did not after a step, counted from 0."""
+    """An invariant was violated after a step, counted from 0."""
 
     def __init__(self, history: History, step: int, cause: BaseException) -> None:
         kind = history.steps[step].kind if step < len(history.steps) else "the end"
@@ -60,7 +60,7 @@ class HistoryFailed(AssertionError):
 
     @property
     def kind(self) -> str:
-        """Return the invariant that does not hold, or the name of the error."""
+        """Return the violated invariant, or the name of the error."""
         return self.cause.invariant if isinstance(self.cause, InvariantViolation) else type(self.cause).__name__
 
 
@@ -68,7 +68,7 @@ def play(history: History) -> Played:
     """Play a history and check it.
 
     Raises:
-        HistoryFailed: something does not hold.
+        HistoryFailed: an invariant is violated.
     """
     clock = ManualClock(tick_ms=1)
     store = World.store(history, clock)
@@ -113,19 +113,19 @@ def _play_step(world: World, number: int, step: Step) -> None:
 
 
 def _look(world: World) -> None:
-    """Check what is visible, what others put there, and the size of the state."""
+    """Check the visible files, the foreign files, and the size of the state."""
     for path, content in world.foreign.items():
         require(world.raw.exists(path) and world.raw.read(path) == content, "foreign", f"{path!r} was touched")
     known = {add.final_path for add in world.live_parts()} | world.foreign.keys() | world.oracle.removed.keys()
     strange = [path for path in list_plainly(world.raw) if path not in known]
-    require(not strange, "I9", f"{strange} are visible, and in no record")
+    require(not strange, "I9", f"{strange} are visible without a record")
     if world.oracle.records:
         check_state_size(world.head(), world.open_segments().keys())
         _check_horizon(world)
 
 
 def _check_horizon(world: World) -> None:
-    """A horizon is in the future by the store's clock, whatever the clock of the reader shows."""
+    """Check that a future horizon is detected by the store's clock, even if the clock of the reader is wrong."""
     is_ahead = world.head().horizon_ms > world.clock.now_ms()
     for skew_s in (-3_600, -1, 0, 3_600):
         log = CommitLog(InContext(world.raw, clock=ManualClock(world.clock.now_ms() + 1000 * skew_s)))
@@ -135,7 +135,7 @@ def _check_horizon(world: World) -> None:
 
 
 def _end(world: World) -> None:
-    """Take every cause away, let each query and a flush run once more, and check everything."""
+    """Remove every cause of failures, run each query and a flush again, and check all invariants."""
     world.fs.trouble = None
     world.oracle.is_troubled = False
     for _ in range(3):
@@ -150,7 +150,7 @@ def _end(world: World) -> None:
     _take_damaged_for_foreign(world)
     _look(world)
     stuck = [played.query.query_id for played in world.queries if played.pending is not None]
-    require(not stuck, "L3", f"{stuck} cannot go on, although every cause is gone")
+    require(not stuck, "L3", f"{stuck} cannot continue although every cause was removed")
     removed = {path: add for path, add in world.oracle.removed.items() if path not in world.foreign}
     check_published(world.raw, world.oracle.live.values(), removed, world.damaged)
     _check_heard(world)
@@ -166,26 +166,26 @@ def _end(world: World) -> None:
 
 
 def _ask_verify(world: World) -> None:
-    """Note the foreign files that keep parts from their names: of batch writes no query ever says so again."""
+    """Record the foreign files that block the names of parts: for batch writes, no query reports them again."""
     for finding in verify(world.raw).findings if world.foreign and world.oracle.records else ():
         if finding.code == "taken-name":
             world.named |= {path for path in world.foreign if path == finding.path}
 
 
 def _take_damaged_for_foreign(world: World) -> None:
-    """Note removed parts that stay because they were damaged before they were retired."""
+    """Record removed parts that stay visible because they were damaged before they were retired."""
     finals = {add.final_path for add in world.live_parts()}
     for path, add in world.oracle.removed.items():
         if add.id in world.damaged and path not in finals and path not in world.foreign and world.raw.exists(path):
             content = world.raw.read(path)
-            require(not matches(content, add.checksum), "L3", f"{path!r} is removed, and as it was")
+            require(not matches(content, add.checksum), "L3", f"{path!r} is removed and visible, but not damaged")
             world.foreign[path] = content
 
 
 def _check_all(world: World) -> None:
     for path in world.damaged_ranges:
         if world.raw.exists(path):
-            world.raw.delete(path)  # the check would tell of it, as it should
+            world.raw.delete(path)  # the check would rightly report the damaged range
     report = check_directory(world.raw, rows_of=lines_of, damaged=world.damaged, foreign=world.foreign.keys())
     lost = {row for add_id in world.damaged & world.oracle.live.keys() for row in world.oracle.rows[add_id]}
     expected = world.oracle.expected - lost
@@ -196,7 +196,7 @@ def _check_all(world: World) -> None:
 
 
 def _check_heard(world: World) -> None:
-    """Every part of a query that has a function for it was told to that, once at least."""
+    """Check that `onPublish` was called at least once for every part of a query with that option."""
     listening = {
         played.query.query_id
         for played in world.queries
@@ -204,11 +204,11 @@ def _check_heard(world: World) -> None:
     }
     parts = [add for add in world.oracle.published_by_queries if add.origin.query_id in listening]
     missed = [add.final_path for add in parts if add.final_path not in HEARD and add.final_path not in world.untold]
-    require(not missed, "onPublish", f"never told: {missed[:3]}, {len(missed)} in all")
+    require(not missed, "onPublish", f"not called for {missed[:3]}, {len(missed)} parts in all")
 
 
 def shrink(failed: HistoryFailed, tries: int = 200) -> HistoryFailed:
-    """Return the failure of the shortest history that fails alike, among those with pieces left out that it plays."""
+    """Return the failure of the shortest history with the same kind of failure, found by leaving steps out."""
     best = failed
     steps = best.history.steps[: best.step + 1]
     size = max(1, len(steps) // 2)

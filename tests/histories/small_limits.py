@@ -1,4 +1,4 @@
-"""The limits of the product set to a few, so that a short history goes beyond each of them."""
+"""Small values for the limits of the product, so that a short history exceeds each of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-# By the names of constants, wherever they are defined or imported.
+# By the names of constants, which are replaced where they are defined and where they are imported.
 SMALL_LIMITS: dict[str, float] = {
     "FOREIGN_TASK_RECORDS": 5,
     "CHECKPOINT_MIN_BYTES": 24_000,
@@ -50,10 +50,10 @@ SMALL_LIMITS: dict[str, float] = {
 
 @functools.cache
 def modules_with(name: str) -> tuple[ModuleType, ...]:
-    """Return the modules of the product that know a constant by its name.
+    """Return the modules of the product that define or import a constant.
 
     Raises:
-        LookupError: none does.
+        LookupError: no module has it.
     """
     names = ["ftfile.storage.calls"]
     names += [
@@ -69,7 +69,7 @@ def modules_with(name: str) -> tuple[ModuleType, ...]:
 
 @contextlib.contextmanager
 def small_limits(*, use: bool = True) -> Iterator[None]:
-    """Have small limits within the block, if they are to be used."""
+    """Set small limits within the block, if `use` is set."""
     with contextlib.ExitStack() as stack:
         for name, value in SMALL_LIMITS.items() if use else ():
             for module in modules_with(name):

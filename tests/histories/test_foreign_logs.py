@@ -1,4 +1,4 @@
-"""Random histories of rotated logs: each line that a writer ended is a row once; `--seed` plays others."""
+"""Random histories of rotated logs: each line that a writer ended is a row once. `--seed` plays other histories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HISTORIES = int(os.environ.get("FTFILE_FOREIGN_HISTORIES", "160"))
 AT_ONCE = 20
 TRACE_MAX = 60
-# Of the store's times, with the seconds by which its clock is ahead.
+# Times of the store, with the seconds by which its clock is ahead.
 CLOCKS: tuple[tuple[Times, int], ...] = (("honest", 0), ("still", 0), ("coarse", 0), ("honest", -400), ("honest", 3600))
 LETTERS = {
     "native": (
@@ -53,7 +53,7 @@ def draw_conditions(seed: int) -> Conditions:
 
 @pytest.fixture
 def first_seed(request: pytest.FixtureRequest) -> int:
-    """0, so that all runs play the same histories; what `--seed` says if it was given."""
+    """The seed of `--seed`, or 0, so that all runs without it play the same histories."""
     given = any(argument.startswith("--seed") for argument in request.config.invocation_params.args)
     return int(request.config.option.seed) if given else 0
 

@@ -1,4 +1,4 @@
-"""Random histories: each test plays some of them from one seed after another; `--seed` plays others."""
+"""Random histories: each test plays some of them from consecutive seeds. `--seed` plays other histories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_ONCE = 5
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Failures that are wanted would fill the report."""
+    """Log messages about intended failures would fill the report."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -31,7 +31,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def collected_afterwards() -> Iterator[None]:
-    """Garbage is collected after a test: looking for it meanwhile takes a quarter of the time of a history."""
+    """Garbage is collected only after a test: collections take a quarter of the time of a history."""
     gc.freeze()
     gc.disable()
     yield
@@ -42,7 +42,7 @@ def collected_afterwards() -> Iterator[None]:
 
 @pytest.fixture
 def first_seed(request: pytest.FixtureRequest) -> int:
-    """0, so that all runs play the same histories; what `--seed` says if it was given."""
+    """The seed of `--seed`, or 0, so that all runs without it play the same histories."""
     given = any(argument.startswith("--seed") for argument in request.config.invocation_params.args)
     return int(request.config.option.seed) if given else 0
 
@@ -56,7 +56,7 @@ def test_nothing_stays_stuck_and_nothing_goes_missing(place: int, first_seed: in
             least = shrink(failed)
             pytest.fail(
                 f"{failed}\nrepeat with: FTFILE_HISTORIES=1 pytest tests/histories --seed={seed}\n"
-                f"the least that fails alike: {least}\n{least.history}"
+                f"the shortest history with the same failure: {least}\n{least.history}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Random histories of files and of queries that read them: every line is read once, whatever happens in between."""
+"""Random histories of files and of queries that read them: every line is read once, in spite of faults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MOMENTS: tuple[Moment, ...] = ("planned", "offsets written", "committed", "parti
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nobody cuts the power here, and failures that are wanted would fill the report."""
+    """Replace `fsync`, because no power is cut here, and disable log messages about intended failures."""
     monkeypatch.setattr(os, "fsync", os.fstat)
     logging.disable(logging.CRITICAL)
     yield
@@ -51,13 +51,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Files:
-    """Logs that grow line by line, and are rotated by renaming."""
+    """Logs that grow by lines and are rotated by renaming."""
 
     def __init__(self, path: Path, rng: random.Random) -> None:
         self.path, self.rng = path, rng
         path.mkdir()
         self.lines: list[str] = []
-        self._open: dict[str, str] = {}  # by name, a line that is not finished
+        self._open: dict[str, str] = {}  # by name, the rest of an unfinished line
 
     def write(self) -> None:
         name = self.rng.choice(("a.log", "b.log", f"{len(self.lines)}.txt"))
@@ -74,7 +74,7 @@ class Files:
         self._append(name, text)
 
     def rotate(self) -> None:
-        """Rename a log, and those that were renamed before it; the oldest is kept, under a name of its own."""
+        """Rename a log and its rotated predecessors. The oldest file is kept under a unique name."""
         name = self.rng.choice(("a.log", "b.log"))
         self.finish(name)
         if not (self.path / name).exists():
@@ -95,7 +95,7 @@ class Files:
             self.finish(name)
 
     def _append(self, name: str, text: str) -> None:
-        """Write at the end of a file, at a time that many files have."""
+        """Append to a file, with a modification time that many files share."""
         with (self.path / name).open("a") as file:
             file.write(text)
         now_s = current().clock.now_ms() // 20_000 * 20
@@ -107,7 +107,7 @@ class Files:
 
 
 class Queries:
-    """A query, and others that go on with copies of its checkpoint, on the same state."""
+    """A query, and queries that continue copies of its checkpoint on the same state."""
 
     def __init__(self, files: Files, state: Path, rng: random.Random) -> None:
         self.files, self.state, self.rng = files, state, rng
@@ -149,7 +149,7 @@ class Queries:
         except Killed:
             run.restart()
         except StateLost:
-            # Another driver went on, and the plans that follow are trimmed.
+            # Another driver continued, and the plans after this driver's last offset are trimmed.
             assert len(self.runs) > 1
             assert max(len(other.offsets) for other in self.runs) > len(run.offsets) + plan_log.VERSIONS_KEPT - 1
             self.runs.remove(run)
@@ -187,13 +187,13 @@ def test_every_line_is_read_once(first: int, tmp_path: Path) -> None:
     plans = 0
     for seed in range(first, min(first + AT_ONCE, HISTORIES)):
         (tmp_path / str(seed)).mkdir()
-        print(f"seed {seed}")  # shown where the test fails
+        print(f"seed {seed}")  # pytest shows it if the test fails
         plans += play(seed, tmp_path / str(seed))[0]
     assert plans > AT_ONCE
 
 
 def test_histories_trim_and_overtake(tmp_path: Path) -> None:
-    """Both happen in some of them: else they try nothing of it."""
+    """Check that some histories trim plans and overtake drivers: otherwise they would not test either."""
     lost = 0
     for seed in range(60):
         (tmp_path / str(seed)).mkdir()

@@ -1,4 +1,4 @@
-"""A store that fails for a while, and then works again."""
+"""A store that fails for a while and then works again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A failure: calls of one operation whose source, or target if it has one, begins with a prefix."""
+    """A failure: calls of one operation whose source or target path begins with a prefix."""
 
     operation: str
     begins: str
@@ -50,19 +50,19 @@ STORE_TROUBLES = (
 
 
 class TroubledFileSystem(WrapperFileSystem, PickledByReference):
-    """Fails as `trouble` says, for as long as there is one."""
+    """Fails by `trouble` while it is set."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
         self.trouble: Trouble | None = None
-        self.failed = False  # something did since this was set
+        self.failed = False  # a call failed since this was set
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, or fail before or after it."""
         return self._failing(operation, (path,), call)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, never over anything."""
+        """Rename a file; an existing target is an error."""
         self._failing("rename", (source, target), lambda: self.inner.rename(source, target))
 
     def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:

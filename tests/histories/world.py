@@ -1,4 +1,4 @@
-"""The directory of a history: its queries, what was done to it by others, and what may fail because of that."""
+"""The directory of a history: its queries, the actions of other programs, and the failures that these explain."""
 
 from __future__ import annotations
 
@@ -37,27 +37,28 @@ Tasks = list[list[dict[str, Any]]]
 
 @dataclass
 class PlayedQuery:
-    """A query, and what Spark knows of it."""
+    """A query and the part of its state that Spark has."""
 
-    query: MicroBatch  # with the options that it has now
+    query: MicroBatch  # with its current options
     plan: QueryPlan
     watch: DueWatch
     rules: Rules | None
     next_batch: int = 0
-    pending: Tasks | None = None  # rows of the batch that Spark runs again; None when the last one returned
+    pending: Tasks | None = None  # rows of the batch that Spark retries; None if the last batch returned
     last: tuple[int, Tasks] | None = None  # the number and rows of the last batch that returned
-    late: list[tuple[int, list[TaskCommit]]] = field(default_factory=list)  # messages that nobody committed, by batch
+    # messages of batches that were not committed
+    late: list[tuple[int, list[TaskCommit]]] = field(default_factory=list)
 
 
 class World:
-    """The state of a history: the store with its troubles and URL, the clock of the store, and one of each process."""
+    """The state of a history: the store with its faults and URL, its clock, and a clock for each process."""
 
     def __init__(self, history: History, clock: ManualClock, url: str, fs: TroubledFileSystem) -> None:
         self.history, self.clock, self.url, self.fs = history, clock, url, fs
         self.raw: FileSystem = fs.inner
         self.oracle = Oracle(self.raw)
-        self.final: set[bytes] = set()  # rows after which files end
-        self._facts_of: dict[str, Sequence[RowFacts]] = {}  # by id of a segment: they never change
+        self.final: set[bytes] = set()  # rows that end their files
+        self._facts_of: dict[str, Sequence[RowFacts]] = {}  # by segment id: they never change
         self.numbers = itertools.count()
         self.trouble_ends = 0
         self.step = 0
@@ -70,11 +71,12 @@ class World:
         self.transactions: list[tuple[str, int, Tasks]] = []
         self.untold: set[str] = set()
         self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
-        self.clocks = [ShiftedClock(clock) for _ in range(len(history.queries) + 1)]  # by query; the last: maintenance
+        # by query; the last clock is for maintenance
+        self.clocks = [ShiftedClock(clock) for _ in range(len(history.queries) + 1)]
 
     @contextlib.contextmanager
     def process(self, number: int) -> Iterator[None]:
-        """Run the block as a process with its own clock, by its place in `clocks`."""
+        """Run the block as a process with a separate clock, by its place in `clocks`."""
         with repeatable(self.clocks[number], current().ids):
             yield
 
@@ -84,7 +86,7 @@ class World:
 
     @staticmethod
     def store(history: History, clock: ManualClock) -> TroubledFileSystem:
-        """Return a new store as the history wants it."""
+        """Return a new store of the history's kind."""
         if history.store is None:
             return TroubledFileSystem(MemoryFileSystem(f"history-{next(_numbers)}", clock=clock))
         return TroubledFileSystem(CrashingFileSystem(clock=clock, store=history.store))
@@ -96,7 +98,7 @@ class World:
         return PlayedQuery(query, plan, DueWatch(self.facts_of), rules_of(options))
 
     def facts_of(self, segment: Add) -> Sequence[RowFacts]:
-        """Return the known facts of the rows of a segment."""
+        """Return the facts of a segment's rows."""
         if segment.id not in self._facts_of:
             batch = segment.origin.last_batch
             committed = self.oracle.times_ms.get((segment.origin.query_id, batch), 0)
@@ -118,11 +120,11 @@ class World:
         return [add for add in self.oracle.live.values() if add.kind == "part"]
 
     def head(self) -> LogState:
-        """Return the state of the log as somebody sees it who starts anew."""
+        """Return the state of the log as a new process sees it."""
         return CommitLog(self.raw).refresh()
 
     def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
-        """Return True if something done to the directory, or damage that the call read, is a reason for the error."""
+        """Return True if an action on the directory, or damage that the call read, explains the error."""
         text = str(error)
         if self.is_troubled and self.fs.failed:
             return True
@@ -133,7 +135,7 @@ class World:
         return of_damage and any(path in text for path in self.damaged_paths)
 
     def call(self, what: str, action: Any, *args: Any, of_damage: bool = False, **more: Any) -> Any:
-        """Return the action's result, or the error that has a reason; any other is a violation of L3."""
+        """Return the action's result or an explained error. An unexplained error is a violation of L3."""
         self.fs.failed = False
         try:
             return action(*args, **more)
@@ -143,7 +145,7 @@ class World:
             raise InvariantViolation("L3", f"{what} raised without any reason: {error!r}") from error
 
     def remove_named(self) -> None:
-        """Do what errors asked for: move foreign files away."""
+        """Move away the foreign files that errors named, as the errors request."""
         for path in sorted(self.named & self.foreign.keys()):
             self.raw.delete(path)
             del self.foreign[path]

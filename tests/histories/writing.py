@@ -1,4 +1,4 @@
-"""Steps that write rows: batches in every state of health, batch writes, overwrites."""
+"""Steps that write rows: batches with and without failures, batch writes, overwrites."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _played(world: World, step: Step) -> PlayedQuery:
 
 
 def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool = False) -> Tasks:
-    """Return the rows of the batch that Spark runs now: new ones, or those of the one that it did not record."""
+    """Return the rows of the next batch: new rows, or the rows of the batch that Spark did not record."""
     if played.pending is None:
         draw = random.Random(step.draws[0])
         number = played.next_batch
@@ -80,7 +80,7 @@ def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool =
         played.pending = tasks
         world.oracle.claims[played.query.query_id, number] = Claim(_values(tasks))
     elif step.pick(1, 2):
-        # Partitioned otherwise, as adaptive execution does.
+        # Rows are dealt to tasks differently, as by adaptive execution.
         played.pending = [[row for rows in played.pending for row in rows]]
     return played.pending
 
@@ -101,7 +101,7 @@ def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
 
 
 def _watch(world: World, played: PlayedQuery) -> None:
-    """Look at L1."""
+    """Check L1."""
     if played.rules is None:
         return
     mine = [
@@ -113,23 +113,23 @@ def _watch(world: World, played: PlayedQuery) -> None:
 
 
 def run_batch(world: World, step: Step, *, empty: bool = False) -> None:
-    """Run the next batch of a query, or the one that Spark did not record."""
+    """Run the next batch of a query, or repeat the batch that Spark did not record."""
     played = _played(world, step)
     tasks = _start_batch(world, step, played, empty=empty)
     _end_batch(world, played, world.call("a batch", played.query.run, played.next_batch, tasks))
 
 
 def require_refused(world: World, step: Step, lost: str) -> None:
-    """Run a batch in a new process while a record is lost: it must be an error that names it."""
+    """Run a batch in a new process while a record is lost: it must raise an error that names the record."""
     played = _played(world, step)
     tasks = _start_batch(world, step, played)
     played.query.restart()
     try:
         played.query.run(played.next_batch, tasks)
     except CorruptData as error:
-        require(lost in str(error), "I1", f"{lost!r} is lost, and a batch says {error!r}")
+        require(lost in str(error), "I1", f"{lost!r} is lost, and a batch raises {error!r}")
     else:
-        raise InvariantViolation("I1", f"{lost!r} is lost, and a batch is committed")
+        raise InvariantViolation("I1", f"{lost!r} is lost, but a batch is committed")
     finally:
         forget_caches()
 
@@ -158,7 +158,7 @@ def _troubled_batch(world: World, step: Step) -> None:
 
 
 def _forgotten_batch(world: World, step: Step) -> None:
-    """The commit returns, and Spark dies before it has recorded that: the batch comes again."""
+    """The commit returns, and Spark dies before it has recorded the batch, so the batch is repeated."""
     played = _played(world, step)
     tasks = _start_batch(world, step, played)
     done = world.call("a batch", played.query.run, played.next_batch, tasks)
@@ -169,7 +169,7 @@ def _forgotten_batch(world: World, step: Step) -> None:
 
 
 def _late_batch(world: World, step: Step) -> None:
-    """A driver is killed before it commits; what its tasks wrote is committed by it much later, see `zombie`."""
+    """A driver is killed before it commits. It commits the output of its tasks much later, see `zombie`."""
     played = _played(world, step)
     tasks = _start_batch(world, step, played)
     messages = world.call("the tasks of a batch", played.query.write, played.next_batch, tasks)
@@ -179,7 +179,7 @@ def _late_batch(world: World, step: Step) -> None:
 
 
 def _zombie(world: World, step: Step) -> None:
-    """A driver that everybody took for dead commits what it has: once at most it counts."""
+    """Commit with a driver that was considered dead: its batch counts at most once."""
     played = _played(world, step)
     if not played.late:
         return
@@ -190,7 +190,7 @@ def _zombie(world: World, step: Step) -> None:
         pass
     except FtfileError as error:
         expected = isinstance(error, CommitError) and "another" in str(error)
-        # A vacuum may have taken its files.
+        # Vacuum may have deleted its files.
         expected |= isinstance(error, CorruptData) and not world.raw.exists(error.path)
         require(expected or world.explains(error), "L3", f"a late commit raised {error!r}")
     else:
@@ -200,7 +200,7 @@ def _zombie(world: World, step: Step) -> None:
 
 
 def _replay(world: World, step: Step) -> None:
-    """Spark runs the last batch again, partitioned otherwise."""
+    """Spark repeats the last batch, with its rows dealt to tasks differently."""
     played = _played(world, step)
     if played.last is None or played.pending is not None:
         return
@@ -227,7 +227,7 @@ def _reconfigure(world: World, step: Step) -> None:
 
 
 def _job_options(played: PlayedQuery) -> dict[str, str]:
-    """Return the options of a query without those that only make sense where files stay open."""
+    """Return the options of a query without the options for open files."""
     kept = {name: value for name, value in played.query.options.items() if name not in _OF_STREAMS}
     return kept if rules_of(kept) else {name: value for name, value in kept.items() if name not in _OF_OPEN_FILES}
 
@@ -247,7 +247,7 @@ def write(world: World, step: Step) -> None:
 
 
 def _write_named(world: World, step: Step) -> None:
-    """Run a batch write whose files have the same names each time: refused where a part has one, or had it."""
+    """Run a batch write with fixed file names: it is refused if a live or removed part has the name."""
     played = _played(world, step)
     if "last" in world.history.columns:
         return
@@ -265,7 +265,7 @@ def _write_named(world: World, step: Step) -> None:
 
 
 def _transaction(world: World, step: Step) -> None:
-    """Run a batch write of an application's own number, or one that was run before."""
+    """Run a batch write with an application's number, or repeat an earlier one."""
     played = _played(world, step)
     if "last" in world.history.columns:
         return
@@ -290,9 +290,9 @@ def _transaction(world: World, step: Step) -> None:
 
 
 def _is_provable(world: World, app: str, version: int) -> bool:
-    """Return True if a transaction can be told from another: its record is kept, it is its application's last, or new.
+    """Return True if a transaction can be identified: its record is kept, or it is its application's last, or new.
 
-    One that was left out, or whose record is not kept, is refused.
+    A skipped transaction, or one whose record is deleted, is refused.
     """
     recorded = world.oracle.done.get((app, version))
     if recorded is not None and recorded >= world.head().log_start:
@@ -302,7 +302,7 @@ def _is_provable(world: World, app: str, version: int) -> bool:
 
 
 def _overwrite(world: World, step: Step) -> None:
-    """Replace everything by a batch write; one with a column of final rows would leave files open."""
+    """Replace all rows by a batch write. It is skipped if a column of final rows would leave files open."""
     played = _played(world, step)
     if "last" in world.history.columns:
         return

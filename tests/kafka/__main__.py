@@ -31,7 +31,7 @@ FLIGHTS = 336_776
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Stream from Kafka to files under kills; exit code: 0 exact, 1 not exact, 2 not carried out."""
+    """Stream from Kafka to files under kills. Exit codes: 0 exact, 1 not exact, 2 could not run."""
     options = _parse(arguments)
     rows, seconds, rollover = (30_000, 30.0, "5s") if options.quick else (FLIGHTS, 120.0, "15s")
     settings = Settings(

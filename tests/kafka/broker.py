@@ -1,4 +1,4 @@
-"""A Kafka broker, which is its own controller, and Kafka's own tools: processes that are killed and started again."""
+"""A Kafka broker that is its own controller, and Kafka's tools, as processes that are killed and restarted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOOLS = "org.apache.kafka.tools"
 PRODUCER = "producer"
 TOOL_TIMEOUT_S = 600.0
 
-# Read with all that is there: one broker has all replicas, and its registration ends soon after it was killed.
+# One broker has all replicas, so replication factors are 1. Its registration expires soon after it was killed.
 SERVER = """\
 process.roles=broker,controller
 node.id=1
@@ -49,7 +49,7 @@ share.coordinator.state.topic.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.replication.factor=1
 """
-# The broker numbers what a producer sends, and drops what it has already: a retry doubles nothing.
+# The broker numbers the producer's records and drops repeated ones, so a retry does not duplicate records.
 IDEMPOTENT = """\
 enable.idempotence=true
 acks=all
@@ -63,7 +63,7 @@ linger.ms=20
 
 
 class Broker(Guarded):
-    """A running broker; a `with` block ends it, and the producers that it started."""
+    """A running broker. A `with` block stops it and the producers that it started."""
 
     def __init__(self) -> None:
         self._command = [java(), *JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", _class_path()]
@@ -85,16 +85,16 @@ class Broker(Guarded):
 
     @property
     def address(self) -> str:
-        """Return what clients connect to."""
+        """Return the bootstrap servers for clients."""
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start it, or start it again with the same data, and wait until it takes connections."""
+        """Start the broker, possibly again with the same data, and wait until it accepts connections."""
         self._launch("broker", [*self._command[:1], "-Xmx384m", *self._command[1:], "kafka.Kafka", "server.properties"])
         self.wait_for("take connections", self._is_listening)
 
     def kill_broker(self) -> None:
-        """SIGKILL it."""
+        """Kill the broker with SIGKILL."""
         self.kill("broker")
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -104,7 +104,7 @@ class Broker(Guarded):
     def start_producer(self, topic: str) -> subprocess.Popen[bytes]:
         """Start an idempotent producer: each line of its standard input is a key, a tab and a value.
 
-        It ends when its input does and the broker has acknowledged everything.
+        It ends after its input has ended and the broker has acknowledged every record.
         """
         more = ("--command-config", "producer.properties", "--message-send-max-retries", "2147483647")
         keyed = ("--reader-property", "parse.key=true")
@@ -115,19 +115,19 @@ class Broker(Guarded):
         """Wait for the end of the producer, whose input has ended.
 
         Raises:
-            CannotStart: it failed.
+            CannotStart: the producer failed.
         """
         code = self._servers.pop(PRODUCER).wait(TOOL_TIMEOUT_S)
         if code != 0:
             raise CannotStart(f"the producer ended with {code}: {self._last_words(PRODUCER)}")
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """Return for each partition the offset behind its last record, by Kafka's own tool."""
+        """Return, by partition, the offset after its last record, read with Kafka's tool."""
         printed = self._run(f"{TOOLS}.GetOffsetShell", *self._at(topic)).splitlines()
         return {int(partition): int(end) for _, partition, end in (line.rsplit(":", 2) for line in printed)}
 
     def read_topic(self, topic: str, records: int) -> pa.Table:
-        """Return the columns partition, offset, key and value of all records there are, by Kafka's own consumer."""
+        """Return the columns partition, offset, key and value of all existing records, read with Kafka's consumer."""
         shown = [f"print.{what}=true" for what in ("partition", "offset", "key", "value")]
         properties = [word for each in shown for word in ("--formatter-property", each)]
         bounds = ("--from-beginning", "--max-messages", str(records), "--timeout-ms", "300000")
@@ -154,10 +154,10 @@ class Broker(Guarded):
 
 
 def connector_jars() -> str:
-    """Return the value of `spark.jars` with which Spark reads Kafka, without a look into any repository.
+    """Return the value of `spark.jars` with which Spark reads Kafka, without access to a repository.
 
     Raises:
-        CannotStart: they are missing.
+        CannotStart: the jars are missing.
     """
     return ",".join(jar.as_uri() for jar in _jars(CONNECTOR, "kafka-connector"))
 

@@ -1,4 +1,4 @@
-"""The flights of 2013 as records of Kafka, and the thread that gives them to the producer, at a rate."""
+"""The flights of 2013 as Kafka records, and the thread that sends them to the producer at a rate."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 __all__ = ("Feed", "load_lines")
 
 STEP_S = 0.05
-# While the stream starts; and of the last rows while kills are due: a kill waits for a batch, and a batch for rows.
+# The rate while the stream starts, and of the last rows while kills are due: a kill waits for a batch, and a batch for
+# rows.
 TRICKLE_PER_S = 20
 RESERVE = 0.1
-# So long would those rows last that are left; there are always some, however late a kill is.
+# The remaining rows would last this long, so some remain even for a late kill.
 LAST_S = 300.0
 
 
 def load_lines(scratch: Path, rows: int) -> list[bytes]:
-    """Return a line for each flight: the destination, a tab, and JSON with an `id` that counts up."""
+    """Return a line for each flight: the destination, a tab, and JSON with an increasing `id`."""
     connection = connect()
     load_flights(connection, scratch, rows)
     fields = "id := ordinal, time_hour := time_hour::VARCHAR, carrier := carrier, flight := flight, origin := origin"
@@ -35,12 +36,12 @@ def load_lines(scratch: Path, rows: int) -> list[bytes]:
 
 
 class Feed:
-    """Feeds a producer from a thread of its own, slowly until `hurry` is called.
+    """Feeds a producer from a separate thread, slowly until `hurry` is called.
 
     Args:
-        producer: takes them.
+        producer: receives the lines.
         lines: of keys, tabs and values.
-        seconds: to send all of them in at the full rate.
+        seconds: in which all lines are sent at the full rate.
     """
 
     def __init__(self, producer: subprocess.Popen[bytes], lines: Sequence[bytes], seconds: float) -> None:
@@ -55,15 +56,15 @@ class Feed:
 
     @property
     def has_ended(self) -> bool:
-        """True once the producer has got all rows, or has gone."""
+        """True once the producer has received all rows or has ended."""
         return not self._thread.is_alive()
 
     def hurry(self) -> None:
-        """Send rows at the full rate, but the last ones."""
+        """Send all rows except the last ones at the full rate."""
         self._is_hurried = True
 
     def release(self) -> None:
-        """Send the rows that were kept back."""
+        """Send the rows that were held back."""
         self._is_released = True
 
     def _run(self) -> None:
@@ -75,7 +76,7 @@ class Feed:
                 now_s = time.monotonic()
                 is_slow = not self._is_hurried or (self.sent >= self._held_back and not self._is_released)
                 left = len(self._lines) - due
-                # However long nothing was sent, the last rows are not sent at the full rate.
+                # After a long pause, the last rows are still not sent at the full rate.
                 end = len(self._lines) if self._is_released or is_slow else self._held_back
                 per_s = min(TRICKLE_PER_S, left / LAST_S) if is_slow else self._per_s
                 due = min(due + (now_s - then_s) * per_s, end)
@@ -85,4 +86,4 @@ class Feed:
                 self.sent = int(due)
             self._producer.stdin.close()
         except BrokenPipeError:
-            return  # the end of the producer says why
+            return  # the error of the producer contains the cause

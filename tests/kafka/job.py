@@ -1,7 +1,7 @@
-"""The application: Kafka to files, as docs/kafka.md has it; it ends once it is asked to and has read everything.
+"""The application: Kafka to files, as in docs/kafka.md. It ends when it is stopped and has read every record.
 
-Started as a script with one argument, a JSON file: `master`, `settings` of Spark, `source` and `sink` (options),
-`output`, and `stop`, a path: when a file is there, the stream reads what Kafka has, and ends.
+It is started as a script with one argument, a JSON file: `master`, `settings` of Spark, `source` and `sink` (options),
+`output`, and the path `stop`. Once this path exists, the stream reads the remaining records of Kafka and ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLL_S = 0.2
 
 
 def main() -> None:
-    """Stream until there is a file `stop`, then to the end of what Kafka has."""
+    """Stream until the file `stop` exists, then to the end of Kafka's records."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     builder = SparkSession.builder.master(job["master"]).appName("kafka")
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """Leave at once when the demonstration is gone: its end of our standard input closes with it."""
+    """Exit at once when the demonstration has ended, which closes our standard input."""
     sys.stdin.read()
     os._exit(1)
 

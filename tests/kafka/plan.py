@@ -1,4 +1,4 @@
-"""The kills: each victim, the moment of a batch, and the time, drawn from a seed."""
+"""The kills, drawn from a seed: each victim, the moment of a batch, and the time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BLOWS = (
     (Victim.EXECUTOR, Moment.WRITING),
     (Victim.DRIVER, Moment.WRITING),
 )
-# Beside one of an executor.
+# In addition to one kill of an executor.
 QUICK = ((Victim.BROKER, Moment.WRITING), (Victim.DRIVER, Moment.WINDOW))
 QUICK_EXECUTORS = (Victim.PYTHON, Victim.EXECUTOR, Victim.WORKER)
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One planned kill: in this moment of a batch, once this number of rows was sent, after which extra wait."""
+    """One planned kill: in this moment of a batch, after this number of sent rows and an extra delay."""
 
     victim: Victim
     moment: Moment
@@ -34,7 +34,7 @@ class Blow:
 
 
 def plan_blows(seed: int, rows: int, *, quick: bool) -> tuple[Blow, ...]:
-    """Draw the order of the blows, and spread them over the rows."""
+    """Draw the order of the kills and spread them over the rows."""
     drawn = random.Random(seed)
     blows = [*QUICK, (drawn.choice(QUICK_EXECUTORS), Moment.WRITING)] if quick else [*BLOWS]
     drawn.shuffle(blows)

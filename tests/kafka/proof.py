@@ -1,6 +1,6 @@
-"""The proof: what plain readers find in the files is what Kafka has, each record once; and the log knows which.
+"""The proof: plain readers find each Kafka record exactly once in the files, and the log names the right offsets.
 
-Nothing here knows the sink but `check_history`, which compares the sink's own account with its rows.
+Only `check_history` uses the sink: it compares the offsets in the sink's log with its rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("FORMATS", "FileRows", "PartitionVerdict", "check_history", "compare", "offsets_of", "read_files")
 
-# Versions of the history whose rows are read.
+# Number of versions of the history whose rows are read.
 VERSIONS_READ = 8
 
 
@@ -50,12 +50,12 @@ class PartitionVerdict:
     """One partition of the topic, in Kafka and in the files.
 
     Attributes:
-        in_kafka: number of records there.
+        in_kafka: number of records in Kafka.
         in_files: number of rows, each counted as often as it occurs.
         missing: number of offsets that are in no file.
-        repeated: number of rows too many of an offset that is there.
-        foreign: number of rows whose offset Kafka does not have, or which have another key or value there.
-        gaps: number of places where the offsets in the files do not go on by one, beginning at 0.
+        repeated: number of surplus rows of offsets that Kafka has.
+        foreign: number of rows whose offset Kafka does not have, or whose key or value differs from Kafka's.
+        gaps: number of places where the offsets in the files do not increase by one, beginning at 0.
     """
 
     partition: int
@@ -68,14 +68,14 @@ class PartitionVerdict:
 
     @property
     def exact(self) -> bool:
-        """True if each record is in the files once, as Kafka has it, and nothing else is."""
+        """True if the files contain each record of Kafka once, unchanged, and no other rows."""
         return not (self.missing or self.repeated or self.foreign or self.gaps) and self.in_files == self.in_kafka
 
 
 def read_files(directory: Path, file_format: str) -> FileRows:
-    """Read all files with the ending, by pyarrow (Avro by fastavro), but those with a name or directory of `_` or `.`.
+    """Read all files with the ending by pyarrow (Avro by fastavro), except names or directories of `_` or `.`.
 
-    Such names are what plain readers of a directory pass over.
+    Plain readers of a directory skip these names.
     """
     tables, size_bytes = [_EMPTY], 0
     unreadable: list[str] = []
@@ -93,9 +93,9 @@ def compare(topic: str, ends: Mapping[int, int], kafka: pa.Table, found: pa.Tabl
     """Compare the rows of files with the records of a topic, partition by partition.
 
     Args:
-        topic: rows of another one are foreign.
-        ends: the offset behind the last record of each partition.
-        kafka: the records, as Kafka's own consumer reads them.
+        topic: rows of other topics are foreign.
+        ends: the offset after the last record of each partition.
+        kafka: the records, as Kafka's consumer reads them.
         found: the rows.
     """
     found = found.set_column(
@@ -110,7 +110,7 @@ def _compare_partition(partition: int, end: int, kafka: pa.Table, found: pa.Tabl
     there, offsets = _offsets(theirs), _offsets(ours)
     distinct = np.unique(offsets)
     known = np.isin(offsets, there)
-    # Of each row its record in Kafka: both are sorted, and Kafka has each offset once.
+    # By row, its record in Kafka: both are sorted, and Kafka has each offset once.
     record = np.searchsorted(there, offsets[known])
     same = _equal(ours.filter(pa.array(known)), theirs.take(pa.array(record)))
     return PartitionVerdict(
@@ -127,15 +127,15 @@ def _compare_partition(partition: int, end: int, kafka: pa.Table, found: pa.Tabl
 def check_history(
     topic: str, versions: Sequence[Version], ends: Mapping[int, int], rows_at: Callable[[int], pa.Table]
 ) -> list[str]:
-    """Return what is wrong with the Kafka offsets that the versions of a directory name; empty if all is right.
+    """Return the errors in the Kafka offsets that the versions of a directory name; empty if all are right.
 
-    Each version holds the records from the offsets of the one before it up to its own. Of a few versions all rows are
-    read: they must have exactly the offsets below those that the version names.
+    Each version contains the records from the offsets of the version before it up to its offsets. For a few versions
+    all rows are read: they must have exactly the offsets below those of the version.
 
     Args:
-        topic: the only one.
+        topic: the only topic.
         versions: the history, oldest first.
-        ends: the offset behind the last record of each partition.
+        ends: the offset after the last record of each partition.
         rows_at: returns the rows of a version.
     """
     faults: list[str] = []
@@ -167,7 +167,7 @@ def check_history(
 
 
 def offsets_of(topic: str, version: Version) -> dict[int, int] | None:
-    """Return the end of each partition that a version names for a topic; None if it names none."""
+    """Return the end of each partition that a version names for a topic, or None if it names no end."""
     match version.offsets:
         case [dict(source)] if isinstance(source.get(topic), dict):
             return {int(partition): int(end) for partition, end in source[topic].items()}
@@ -199,7 +199,7 @@ def _read_avro(path: Path) -> pa.Table:
 
 _TYPES = {"topic": pa.string(), "partition": pa.int64(), "offset": pa.int64(), "key": pa.string(), "value": pa.string()}
 _EMPTY = pa.schema(_TYPES).empty_table()
-# By the ending of their files, which is also their name.
+# By the ending of the files, which is also the format's name.
 FORMATS: dict[str, Callable[[Path], pa.Table]] = {
     "parquet": lambda path: parquet.ParquetFile(path).read(),
     "orc": orc.read_table,

@@ -1,4 +1,4 @@
-"""The end of the demonstration: Kafka beside the files, and the offsets of versions."""
+"""The end of the demonstration: Kafka compared with the files, and the offsets of versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPARED = ("partition", "in Kafka", "in files", "missing", "repeated", "foreign
 
 
 def print_summary(console: Console, topic: str, outcome: Outcome) -> None:
-    """Print what was compared, and the verdict."""
+    """Print the comparison and the verdict."""
     files = f"{outcome.files.files} files, {outcome.files.size_bytes / 1e6:.1f} MB"
     console.line(f"\nKafka's own consumer beside a plain reader of {files}:\n")
     rows: list[tuple[str, ...]] = [COMPARED]
@@ -37,7 +37,7 @@ def print_summary(console: Console, topic: str, outcome: Outcome) -> None:
 
 
 def _print_versions(console: Console, topic: str, outcome: Outcome) -> None:
-    """Print the first and the last versions with the offsets that each of them brought."""
+    """Print the first and the last versions with the offsets that each of them added."""
     partitions = [each.partition for each in outcome.partitions if each.partition >= 0]
     rows: list[tuple[str, ...]] = [
         ("version", "time", "operation", "rows", *(f"{topic}/{partition}" for partition in partitions))

@@ -1,4 +1,4 @@
-"""One run: rows go through Kafka into files while everything on the way is killed, and then all of it is compared."""
+"""One run: rows pass through Kafka into files while every process on the way is killed, and are compared afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ("PARTITIONS", "TOPIC", "Outcome", "Settings", "Surroundings", "run")
 
 TOPIC = "flights"
 PARTITIONS = 3
-# What a plain reader needs to tell values with quotes in them apart.
+# Options that a plain reader needs to separate values that contain quotes.
 MORE_OPTIONS = {"csv": {"header": "true", "escape": '"'}}
 # The worker that is killed.
 WORKER = "a"
@@ -51,12 +51,12 @@ WORKER = "a"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The rows, the form of the files, and the seed of the kills.
+    """The rows, the format of the files, and the seed of the kills.
 
     Attributes:
         rows: number of records.
-        seconds: in which the producer gets them.
-        rolling: options of the sink by which files end.
+        seconds: in which the producer receives them.
+        rolling: options of the sink that end files.
     """
 
     seed: int
@@ -69,7 +69,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The servers, which run, and where everything lies.
+    """The running servers and the locations of all files.
 
     Attributes:
         hdfs: None for a local directory.
@@ -86,16 +86,16 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The kills, and what was found afterwards.
+    """The kills, and the comparison after them.
 
     Attributes:
-        sent: number of rows that the producer got.
-        producer_faults: number of records lost, or too many, between the producer's input and Kafka.
+        sent: number of rows that the producer received.
+        producer_faults: number of records lost or duplicated between the producer's input and Kafka.
         files: as plain readers see them.
         partitions: the comparison of Kafka with the files.
         versions: the history of the directory.
-        faults: of the history, or of files left open.
-        stream_s: from the first row to the end of the stream.
+        faults: of the history, or of files that are still open.
+        stream_s: seconds from the first row to the end of the stream.
     """
 
     sent: int
@@ -109,16 +109,16 @@ class Outcome:
 
     @property
     def exact(self) -> bool:
-        """True if each record that was sent is in the files once, and the history is right."""
+        """True if the files contain each sent record once, and the history is right."""
         found = all(partition.exact for partition in self.partitions) and not self.files.unreadable
         return found and not self.producer_faults and not self.faults
 
 
 def run(settings: Settings, around: Surroundings, console: Console) -> Outcome:
-    """Stream everything under the blows, then compare.
+    """Stream all rows under the kills, then compare.
 
     Raises:
-        DemoError: the application failed, stood still, or ended too early.
+        DemoError: the application failed, stopped making progress, or ended too early.
     """
     lines = load_lines(around.home, settings.rows)
     stream = _stream(around, settings.file_format)
@@ -133,7 +133,7 @@ def run(settings: Settings, around: Surroundings, console: Console) -> Outcome:
 
 
 class KafkaJob(StruckJob):
-    """The application on a cluster, and the servers around it."""
+    """The application on a cluster, and the servers that it uses."""
 
     def __init__(self, settings: Settings, around: Surroundings, stream: Stream, feed: Feed, console: Console) -> None:
         script, argument = Path(__file__).with_name("job.py"), _write_job(settings, around, stream)
@@ -146,10 +146,10 @@ class KafkaJob(StruckJob):
         self.down_s = 1.0 if settings.quick else self.down_s
 
     def run(self, blows: Sequence[Blow]) -> tuple[Hit, ...]:
-        """Stream to the end of the rows, under the blows, and return these.
+        """Stream all rows under the kills, and return the kills.
 
         Raises:
-            DemoError: the application failed, stood still, or ended too early.
+            DemoError: the application failed, stopped making progress, or ended too early.
         """
         hits: list[Hit] = []
         started_s = time.monotonic()
@@ -171,7 +171,7 @@ class KafkaJob(StruckJob):
         return tuple(hits)
 
     def describe(self, states: list[State]) -> str:
-        """Say how far the producer and the stream are."""
+        """Print the progress of the producer and the stream."""
         return f"{self._feed.sent:,} rows sent, {states[0].describe()}"
 
     def _go_on_to(self, rows: int) -> None:
@@ -200,7 +200,7 @@ class KafkaJob(StruckJob):
         return Victim.BROKER.value if victim is Victim.BROKER_AND_DRIVER else victim.value
 
     def _bring_back(self, victim: Victim) -> None:
-        # Spark starts its executors, and their Pythons, by itself.
+        # Spark restarts its executors and their Python workers.
         if victim not in {Victim.PYTHON, Victim.EXECUTOR}:
             super()._bring_back(victim)
 
@@ -213,7 +213,7 @@ def _stream(around: Surroundings, file_format: str) -> Stream:
 
 
 def _write_job(settings: Settings, around: Surroundings, stream: Stream) -> Path:
-    """Write what the application needs to know, and return the file."""
+    """Write the settings of the application to a file and return its path."""
     scratch = around.home / "scratch"
     scratch.mkdir(exist_ok=True)
     job = {

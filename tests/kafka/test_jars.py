@@ -1,4 +1,4 @@
-"""Jars that Maven brings count only with their checksums, and are brought once."""
+"""Downloaded jars are accepted only with their checksums, and are downloaded once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# In the place of Maven: it brings what the test has put aside, and counts.
+# Replaces Maven: it copies the jars that the test has prepared, and records each call.
 MVN = '#!/bin/sh\necho "$@" >>calls\ncp brought/*.jar .jars/kafka\n'
 
 

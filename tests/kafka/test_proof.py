@@ -1,4 +1,4 @@
-"""The proof of `make demo-kafka` fails when it should."""
+"""The proof of `make demo-kafka` fails if rows or offsets are wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TOPIC = "flights"
 COLUMNS = {"topic": "string", "partition": "integer", "offset": "long", "key": "string", "value": "string"}
-# Of three partitions, by batch: the first one brings nothing of the last partition.
+# The ends of three partitions, by batch: the first batch adds no record of the last partition.
 ENDS = ({0: 5, 1: 3, 2: 0}, {0: 9, 1: 3, 2: 4}, {0: 12, 1: 8, 2: 6})
 LAST = ENDS[-1]
 
@@ -102,12 +102,12 @@ def test_a_file_that_is_torn_is_named(written: Written) -> None:
     torn.write_bytes(torn.read_bytes()[:-3])
     found = read_files(written.output, written.file_format)
     assert not written.exact()
-    if written.file_format not in {"csv", "json"}:  # whose last line is read as far as it goes
+    if written.file_format not in {"csv", "json"}:  # readers accept a truncated last line
         assert [text.partition(":")[0] for text in found.unreadable] == [torn.name]
 
 
 def changed(change: Callable[[list[dict[str, Any]]], object]) -> list[tuple[int, ...]]:
-    """The verdicts on rows of which something was changed: partition, missing, repeated, foreign, gaps."""
+    """The verdicts on changed rows: partition, missing, repeated, foreign, gaps."""
     rows = KAFKA.to_pylist()
     change(rows)
     verdicts = compare(TOPIC, LAST, KAFKA, pa.Table.from_pylist(rows, KAFKA.schema))
@@ -119,7 +119,7 @@ def changed(change: Callable[[list[dict[str, Any]]], object]) -> list[tuple[int,
     ("change", "partition", "counts"),
     [
         (lambda rows: rows.pop(0), 0, (1, 0, 0, 1)),
-        (lambda rows: rows.pop(11), 0, (1, 0, 0, 0)),  # the last one: no gap shows it
+        (lambda rows: rows.pop(11), 0, (1, 0, 0, 0)),  # the last row: no gap reveals it
         (lambda rows: rows.append(rows[3]), 0, (0, 1, 0, 0)),
         (lambda rows: rows[13].update(value="{}"), 1, (0, 0, 1, 0)),
         (lambda rows: rows[13].update(key=None), 1, (0, 0, 1, 0)),
@@ -150,7 +150,7 @@ class History:
         self.query = MicroBatch(self.output, COLUMNS, options, checkpoint=str(self._checkpoint))
 
     def commit(self, number: int, rows: list[dict[str, Any]], ends: dict[int, int]) -> None:
-        """Write a batch as Spark does: what its source is asked for is noted first."""
+        """Write a batch as Spark does: the offsets of its source are written first."""
         offsets = json.dumps({TOPIC: {str(partition): end for partition, end in ends.items()}})
         noted = self._checkpoint / f"offsets/{number}"
         noted.parent.mkdir(parents=True, exist_ok=True)

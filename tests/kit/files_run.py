@@ -1,4 +1,4 @@
-"""Streams of foreign files without a JVM: as `SourceRun`, with a state that outlives processes."""
+"""Streams of foreign files without a JVM: like `SourceRun`, with a state that survives the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ("FilesRun",)
 
 @dataclass
 class FilesRun(SourceRun):
-    """A streaming query that reads foreign files, its checkpoint, and what an exactly-once sink got of it.
+    """A streaming query that reads foreign files, its checkpoint, and the rows that an exactly-once sink received.
 
     For example::
 
@@ -29,7 +29,7 @@ class FilesRun(SourceRun):
         run.run()
 
     Attributes:
-        pause_s: that pass before each look for new files.
+        pause_s: seconds to wait before each listing for new files.
     """
 
     pause_s: float = 0
@@ -41,14 +41,14 @@ class FilesRun(SourceRun):
         return super().run_batch(once=once)
 
     def copied(self) -> FilesRun:
-        """Return another query with a copy of the checkpoint, and of what the sink got."""
+        """Return another query with a copy of the checkpoint and of the rows that the sink received."""
         found = copy.copy(self)
         found.offsets, found.batches, found.adds = [*self.offsets], dict(self.batches), dict(self.adds)
         found.restart()
         return found
 
     def config(self) -> FilesConfig:
-        """Return the settings, checked anew from the options."""
+        """Parse the options again and return the settings."""
         parsed = parse_options({"path": self.path} | dict(self.options), "files")
         return FilesConfig.from_options(parsed, spark_schema(self.columns))
 
@@ -62,7 +62,7 @@ class FilesRun(SourceRun):
         return [f"{cut.range.path} {cut.start}-{cut.end} {cut.range.tail}" for cut in share.cuts]
 
     def _read(self, shipped: bytes) -> list[dict[str, Any]]:
-        """Read a share in a process of its own."""
+        """Read a share in a separate process."""
         config, share = self.config(), pickle.loads(shipped)
         fs = open_filesystem(share.root, current(), config.storage)
         found: list[dict[str, Any]] = []

@@ -1,12 +1,13 @@
-"""Liveness, checked from what is on storage: nothing stays stuck, whatever else is damaged.
+"""Liveness, checked from the files on storage: no step stays stuck, even if other files are damaged.
 
-- **L1** what is due is a file after at most `k` more batches of its query.
-- **L2** `flush` returns with nothing open but what it names.
-- **L3** a created record becomes published once its cause is gone, or names the one thing a person must do.
-- **L4** vacuum frees everything that nothing needs within two runs.
-- **L5** the writers' state is bounded by what is open.
+- **L1** A due segment is in a file after at most `k` more batches of its query.
+- **L2** After `flush`, only the segments that its error names are open.
+- **L3** A created record is published once the cause of the delay is removed, or an error names the one thing that a
+person must do.
+- **L4** Vacuum frees every file that is not needed within two runs.
+- **L5** The number of open segments bounds the size of the writers' state.
 
-Call each after what it is about; all raise an `InvariantViolation` that says what does not hold.
+Call each check after the step that it checks. Each check raises an `InvariantViolation` that names the broken rule.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ __all__ = (
     "check_vacuumed",
 )
 
-# `k` of L1: a job is done in the batch after it was due, some tasks may be missing in it, and what is damaged is tried
-# before others are planned without it.
+# `k` of L1: a job is executed in the batch after it was due, some of that batch's tasks may be missing, and a damaged
+# input is tried before other jobs are planned without it.
 BATCHES_UNTIL_FILE = 8
 
 ADD_ID_CHARACTERS = 128
@@ -52,14 +53,15 @@ BYTES_PER_ENTRY = 2_000
 
 @dataclass
 class DueWatch:
-    """Counts for how many batches of a query each of its open segments has been due; it knows nothing of planning."""
+    """Counts for how many batches of a query each open segment has been due, without using the product's planning."""
 
-    facts_of: Callable[[Add], Sequence[RowFacts]]  # the rows of a segment; empty for one that cannot be read
+    facts_of: Callable[[Add], Sequence[RowFacts]]  # the rows of a segment; empty if the segment cannot be read
     limit: int = BATCHES_UNTIL_FILE  # `k`
-    waited: dict[str, int] = field(default_factory=dict)  # by id of a segment, the batches for which it has been due
+    # by segment id, the number of batches for which it has been due
+    waited: dict[str, int] = field(default_factory=dict)
 
     def after_batch(self, rules: Rules, segments: Iterable[Add], moment: Moment) -> None:
-        """Check L1 after a batch of a query; `segments` are all of its open ones that are not damaged."""
+        """Check L1 after a batch of a query. `segments` are all its open segments that are not damaged."""
         groups: dict[tuple[str, str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
         for segment in segments:
             key = segment.directory_key, segment.encoding, repr(segment.rolling_stats.get("windowUs"))
@@ -75,7 +77,7 @@ class DueWatch:
 
 
 def check_flushed(head: LogState, error: BaseException | None, damaged: Collection[str]) -> None:
-    """Check L2 after a flush of everything, and the error of it; `damaged` are ids of segments nobody can read."""
+    """Check L2 after a flush of all segments that raised `error`. `damaged` are the ids of unreadable segments."""
     for segment in head.segments.values():
         require(segment.id in damaged, "L2", f"{segment.id} of {segment.rows} rows is open after a flush")
         named = error is not None and (segment.path in str(error) or segment.id in str(error))
@@ -83,13 +85,13 @@ def check_flushed(head: LogState, error: BaseException | None, damaged: Collecti
 
 
 def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, Add], gone: Collection[str]) -> None:
-    """Check L3 when every cause is gone and somebody has committed since.
+    """Check L3 after every cause was removed and a commit has followed.
 
     Args:
         fs: rooted at the directory.
         live: adds of the head.
         removed: parts that records have removed, by their final paths.
-        gone: ids of parts that somebody else took away or damaged.
+        gone: ids of parts that another program deleted or damaged.
     """
     finals = set()
     for add in live:
@@ -106,9 +108,9 @@ def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, A
 
 
 def check_vacuumed(log: CommitLog, since_version: int) -> None:
-    """Check L4 after two vacuums, each more than the retention after everything else.
+    """Check L4 after two vacuums, each run later than the retention after all other writes.
 
-    `since_version` is the head before the second one.
+    `since_version` is the head before the second vacuum.
     """
     fs, head = log.fs, log.refresh()
     needed = {add.path for add in snapshot_at(log, head).adds.values()}
@@ -131,7 +133,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
 
 
 def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
-    """Check L5 of the state at the log's head; `open_segments` are the ids of those that the records say are open."""
+    """Check L5 of the state at the log's head. `open_segments` are the ids of open segments by the records."""
     require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
     due = [segment.id for job in state.assembly_tasks for segment in job.inputs]
     require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = ("Plans", "check_batches", "check_plans", "check_skipped", "read_plans")
 
 KNOWN_BYTES_MAX = 65
-# Of a columns file with nothing known.
+# The size of a columns file without known files.
 HEADER_BYTES_MAX = 4 << 10
 
 
 @dataclass
 class Plans:
-    """The plans that are kept."""
+    """The plans that the plan log keeps."""
 
     state: LogState
     records: dict[int, Record] = field(default_factory=dict)
@@ -43,21 +43,21 @@ class Plans:
 
 
 def check_plans(fs: FileSystem, offsets: Sequence[str], commits: int, kept_max: int | None = None) -> Plans:
-    """Check a plan log as it is, at any moment, against Spark's checkpoint.
+    """Check a plan log against Spark's checkpoint; it holds at any moment.
 
-    - **S2** each offset names a durable plan, and this plan names the offset before it
-    - **S3** the ranges of a file follow each other, without overlap and without a gap
-    - **S4** no plan is trimmed of a batch that may come again
-    - **S8** a columns file has 65 bytes for each known file at most, and few plans are kept
+    - **S2** Each offset names a durable plan, and this plan names the offset before it.
+    - **S3** The ranges of a file follow each other, without overlap and without a gap.
+    - **S4** No plan is trimmed whose batch Spark may still retry.
+    - **S8** A columns file has at most 65 bytes for each known file, and few plans are kept.
 
     Args:
         fs: the directory of the plan log.
         offsets: the end of each batch, as JSON.
-        commits: number of batches that are done.
-        kept_max: greatest number of plans that are kept; by default what records of a few KiB make of the bounds.
+        commits: number of batches that Spark has committed.
+        kept_max: greatest number of plans that are kept; by default it is not checked.
 
     Raises:
-        InvariantViolation: one does not hold.
+        InvariantViolation: an invariant does not hold.
     """
     found = read_plans(fs)
     state = found.state
@@ -72,7 +72,7 @@ def check_plans(fs: FileSystem, offsets: Sequence[str], commits: int, kept_max: 
             require(record.nonce == position.nonce, "S2", f"{offset} names a plan that is {record.nonce!r}")
             require(record.previous_nonce == before, "S2", f"{offset} does not follow {before!r}")
         before = position.nonce
-    # The batch that is not done, and positions that older copies of the checkpoint may have.
+    # The plans of the uncommitted batch, and of positions in older copies of the checkpoint, are needed.
     ends = [position.plan for position in map(position_of, map(json.loads, offsets)) if position is not None]
     done = ends[:commits]
     needed = (done[-1] if done else -1) - plan_log.VERSIONS_KEPT
@@ -98,7 +98,7 @@ def read_plans(fs: FileSystem) -> Plans:
 
 
 def check_skipped(fs: FileSystem, report: dict[str, Any]) -> None:
-    """Check that a stream reports the files that its plans leave out, where all plans are kept: **S7**."""
+    """Check **S7**: a stream reports the files that its plans leave out, if all plans are kept."""
     found = read_plans(fs)
     if found.state.log_start > 0:
         return
@@ -112,7 +112,7 @@ def check_skipped(fs: FileSystem, report: dict[str, Any]) -> None:
 
 
 def check_batches(run: FilesRun) -> None:
-    """Check that each range was read in one batch: **S6**."""
+    """Check **S6**: each range was read in exactly one batch."""
     found = Counter(read for reads in run.adds.values() for read in reads)
     twice = [read for read, times in found.items() if times > 1]
     require(not twice, "S6", f"{twice} were read twice")
@@ -132,7 +132,7 @@ def _check_ranges(found: Plans) -> None:
 
 
 def _check_columns(fs: FileSystem, found: Plans) -> None:
-    """Check that each columns file is what the one before it, and the plans between, make of it."""
+    """Check that each columns file equals the one before it, updated by the plans between them."""
     state = found.state
     files = plan_log.columns_files(state)[::-1]
     require(len(files) <= plan_log.COLUMNS_KEPT, "S8", f"{files} are named")

@@ -1,7 +1,7 @@
-"""Random rows of every type that a condition compares, and random conditions on them with what DuckDB calls the same.
+"""Random rows of every type that a condition compares, and random conditions on them with their DuckDB equivalents.
 
-A text is drawn piece by piece in both dialects. Where a literal means the same in both, it is the same text; times are
-written out for DuckDB, which knows neither the clocks of a directory nor its forms of a timestamp.
+A condition is drawn piece by piece in both dialects. A literal that means the same in both dialects has the same text.
+Times are written out for DuckDB, which has neither the time zone of a directory nor ftfile's forms of a timestamp.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ NAN, INFINITY = math.nan, math.inf
 UTC = datetime.timezone.utc
 SIGNS = ["=", "==", "!=", "<>", "<", "<=", ">", ">="]
 _OPERATORS = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, ">=": operator.ge}
-_NULLS = 0.15  # of the values
+_NULLS = 0.15  # share of the values
 
 _DAYS = [datetime.date(1969, 12, 31), datetime.date(2024, 7, 1), datetime.date(2024, 7, 2), datetime.date(2024, 10, 27)]
-_TIMES = ["1969-12-31T23:59:59", "2024-07-01T00:00:00", "2024-07-01T12:00:00.500000"]  # whole seconds before 1970: ORC
+# whole seconds before 1970, because of ORC
+_TIMES = ["1969-12-31T23:59:59", "2024-07-01T00:00:00", "2024-07-01T12:00:00.500000"]
 _TIMES += ["2024-10-27T01:30:00.000001", "2024-10-27T02:30:00"]
 _CLOCKS = [*map(datetime.datetime.fromisoformat, _TIMES)]
 _TEXTS = ["", "a", "A", "b'c", 'say "hi", ok', "back\\slash", "%_", "ß", "e\u0301", "\u00e9", "\uffff", "😀", " a "]
@@ -40,7 +41,7 @@ PAIR = {
     ],
 }
 ITEMS = {"type": "array", "elementType": "long", "containsNull": True}
-# Of each column, its type in Spark's JSON and the values drawn.
+# By column: its type in Spark's JSON, and the values drawn.
 COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "small": ("byte", [-128, -1, 0, 1, 7, 127]),
     "Number": ("long", [-(2**31), -7, 0, 7, 99, 2**31 - 1]),
@@ -59,10 +60,10 @@ COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "items": (ITEMS, [[], [7], [None]]),
 }
 NESTED = frozenset({"pair", "items"})
-# Types of rows that were written before a column became wider.
+# Types of rows that were written before a column was widened.
 NARROW = {"Number": "integer", "ratio": "float", "price": "decimal(5,2)"}
 WIDE = {"ratio": "double", "price": "decimal(9,4)"}
-# Literals that mean the same in both dialects.
+# Literals with the same meaning in both dialects.
 _LITERALS = {
     "small": ["0", "-1", "7", "127", "1.0", "'7'"],
     "Number": ["0", "-7", "7", "07", "99", "7.0", "2147483647", "'99'"],
@@ -82,14 +83,14 @@ _LITERALS["date"] += ["DATE '2024-07-02' - INTERVAL 1 DAY", "DATE '2024-07-01' +
 
 
 class Condition(NamedTuple):
-    """A condition as ftfile takes it, and as DuckDB does."""
+    """A condition in the form of ftfile and in the form of DuckDB."""
 
     where: Any
     sql: str
 
 
 class RandomConditions:
-    """Draws rows, and conditions on columns of these names in a directory with the clocks of `time_zone`."""
+    """Draws rows, and conditions on columns with these names in a directory whose time zone is `time_zone`."""
 
     def __init__(self, dice: random.Random, columns: list[str], time_zone: str) -> None:
         self._dice = dice
@@ -102,7 +103,7 @@ class RandomConditions:
         return [{"id": first + place} | {name: self._value(name) for name in self._columns} for place in range(count)]
 
     def condition(self) -> Condition:
-        """Return a condition: a text most often, else values by column or an expression."""
+        """Return a condition: mostly a text, otherwise values by column or an expression."""
         chance = self._dice.random()
         if chance < 0.1:
             return self._mapping()
@@ -148,7 +149,7 @@ class RandomConditions:
         return self._both(text)
 
     def _time(self, *, is_instant: bool) -> Condition:
-        """Return a time by the clocks of the directory, or with an offset, in one of its forms."""
+        """Return a time in one of its forms: in the time zone of the directory, or with an offset."""
         clock = self._dice.choice(_CLOCKS)
         form = self._dice.choice(["day", "clock", "offset", "later"])
         if form == "day":
@@ -201,7 +202,7 @@ def _filled(form: str, *pieces: Condition) -> Condition:
 
 
 def sql_literal(value: object) -> str:
-    """Return a value as a literal of DuckDB, which takes on the type of the column that it is compared with."""
+    """Return a value as a literal of DuckDB, which casts it to the type of the compared column."""
     if value is None or isinstance(value, bool | int | Decimal):
         return "NULL" if value is None else str(value)
     if isinstance(value, float):

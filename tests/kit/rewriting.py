@@ -1,4 +1,4 @@
-"""Writes the files of a directory anew without some of their rows, as an operation of maintenance would record it."""
+"""Rewrites the files of a directory without some of their rows, as a maintenance operation records it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ("rewrite_without",)
 
 
 def rewrite_without(url: str, condition: pc.Expression) -> None:
-    """Replace each file of Parquet by one without the rows that match, in one record: as many adds as removes."""
+    """Replace each Parquet file by a file without the matching rows, in one record with as many adds as removes."""
     fs = open_filesystem(url)
     log = CommitLog(fs)
     live = tuple(take_snapshot(log).adds.values())

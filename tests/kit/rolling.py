@@ -1,4 +1,4 @@
-"""When open files end, by the options alone: what histories draw, and expect. It knows nothing of planning."""
+"""The moments at which open files end, derived only from the options and independent of the product's planning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("AT_ONCE", "DRAWN", "EVENT_RULES", "FINAL_RULES", "RULES", "RowFacts"
 
 _MINUTE_MS = 60_000
 
-# By reason, the options by which a file of a record or two ends with its batch, or an hour later.
+# By reason, the options that end a file of one or two records with its batch, or an hour later.
 AT_ONCE: dict[str, dict[str, str]] = {
     "size": {"maxBytesPerFile": "1"},
     "rows": {"maxRecordsPerFile": "1"},
@@ -29,7 +29,7 @@ AT_ONCE: dict[str, dict[str, str]] = {
     "openSegments": {"maxOpenSegments": "1"},
 }
 
-# Those of histories: of all rows, and of rows with a time, or with a last one of a file.
+# The rules that histories draw: for all rows, for rows with a time, and for rows that can be the last of a file.
 RULES: tuple[dict[str, str], ...] = (
     {},
     {"maxBatchesPerFile": "2"},
@@ -61,7 +61,7 @@ DRAWN = (*RULES, *EVENT_RULES, *FINAL_RULES)
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """The known facts of one row of an open file, from its writer."""
+    """The facts about one row of an open file, as its writer has them."""
 
     batch: int
     committed_ms: int  # when its batch was committed
@@ -70,7 +70,7 @@ class RowFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """When files end, as the options of the query say; None where one is not set. Times in ms of the UTC clock."""
+    """When files end by the options of the query. An unset option is None. Times are in ms of the UTC clock."""
 
     max_bytes: int | None = None
     max_rows: int | None = None
@@ -83,7 +83,7 @@ class Rules:
 
 
 def rules_of(options: dict[str, str]) -> Rules | None:
-    """Return when files end by these options; None where they end with their batch."""
+    """Return when files end by these options, or None if they end with their batch."""
     if not ACROSS_BATCHES & options.keys() and options.get("rolling") != "policy":
         return None
     return Rules(
@@ -101,7 +101,7 @@ def rules_of(options: dict[str, str]) -> Rules | None:
 def due_segments(
     rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], moment: Moment
 ) -> Iterable[tuple[Add, str]]:
-    """Yield the segments that must go into files now, whatever their order within a batch is."""
+    """Yield the segments that must be assembled now, for any order of the segments within a batch."""
     facts = [fact for _, rows in group for fact in rows]
     if not facts:
         return
@@ -133,7 +133,7 @@ def _whole_group_due(
 
 
 def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFacts]) -> str | None:
-    """Return why a segment is due, by what came after it."""
+    """Return the reason why a segment is due, judged by the rows after it."""
     if rules.finalize and any(fact.is_final for fact in (*rows, *later)):
         return "finalize"
     if rules.max_rows is not None and len(later) >= rules.max_rows:

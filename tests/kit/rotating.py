@@ -1,4 +1,4 @@
-"""A log file that grows and is rotated, as logrotate and the loggers of applications do it."""
+"""A log file that grows and is rotated like the files of logrotate and of application loggers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rotation: TypeAlias = Literal["rename", "copytruncate"]
 
 
 class RotatingLog:
-    """A log file `app.log`, and beside it `app.log.1`, `app.log.2` … with what it had before.
+    """A log file `app.log` with its rotated predecessors `app.log.1`, `app.log.2` …
 
     For example::
 
@@ -29,11 +29,11 @@ class RotatingLog:
         log.rotate()              # app.log.1.gz
         log.write(["three"])      # app.log
 
-    The file is kept open like that of a real logger. Nothing that was written is ever deleted.
+    The file is kept open, as a real logger does. No written line is ever deleted.
 
     Args:
-        path: of the file; its directory is made.
-        how: rotation renames the file and begins a new one, or copies and truncates it.
+        path: of the file; its directory is created.
+        how: rotation renames the file and begins a new file, or copies and truncates the file.
         compressed: each rotated file is compressed by gzip, under a name ending in `.gz`.
     """
 
@@ -46,20 +46,20 @@ class RotatingLog:
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the file that grows."""
+        """Return the size of the growing file."""
         return os.fstat(self._file.fileno()).st_size
 
     def write(self, lines: Iterable[str]) -> None:
-        """Append lines, each with a line feed; they are in the file when this returns."""
+        """Append lines, each with a line feed. They are in the file when this method returns."""
         self.write_text("".join(f"{line}\n" for line in lines))
 
     def write_text(self, text: str) -> None:
-        """Append text as it is, such as half a line."""
+        """Append text unchanged, such as half a line."""
         self._file.write(text.encode())
         self._file.flush()
 
     def rotate(self) -> Path:
-        """Rotate the file, and return the path of what it was; older ones move on by one number."""
+        """Rotate the file and return the path of the rotated file. The numbers of older files increase by one."""
         for number, old in sorted(self._rotated(), reverse=True):
             old.rename(self._numbered(number + 1, old.suffix if old.suffix == ".gz" else ""))
         rotated = self._numbered(1)
@@ -73,11 +73,11 @@ class RotatingLog:
         return self._compress(rotated) if self._compressed else rotated
 
     def files(self) -> list[Path]:
-        """Return the paths of all files with what was ever written, the oldest first."""
+        """Return the paths of all files with written lines, the oldest first."""
         return [*(path for _, path in sorted(self._rotated(), reverse=True)), self.path]
 
     def lines(self) -> list[str]:
-        """Return all lines that were ever written, as they are found in the files."""
+        """Return all lines that were ever written, read from the files."""
         lines = []
         for path in self.files():
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -90,7 +90,7 @@ class RotatingLog:
 
     def _compress(self, rotated: Path) -> Path:
         packed = rotated.with_name(f"{rotated.name}.gz")
-        # Half of it, left alone for long on a busy machine, would be taken for all of it.
+        # On a busy machine, half of the file could stay long enough to be read as the complete file.
         hidden = rotated.with_name(f".{packed.name}")
         with rotated.open("rb") as source, gzip.open(hidden, "wb") as target:
             shutil.copyfileobj(source, target)

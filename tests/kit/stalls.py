@@ -1,4 +1,4 @@
-"""Tests with limits of fractions of a second: repeated if they failed while the machine stood still."""
+"""Tests with limits of fractions of a second, repeated if they failed while the machine was stalled."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ("STALL_S", "TRIES", "Ticks", "run_in_peace")
 
 TICK_S = 0.02
-# The shortest limit of such a test is twice as long.
+# The shortest limit of these tests is twice as long.
 STALL_S = 0.05
 TRIES = 20
 
 
 class Ticks:
-    """Counts time in a thread of its own, within a `with` block.
+    """Measures stalls of the machine in a separate thread, within a `with` block.
 
     Attributes:
         longest_s: the longest time for which that thread had no processor.
@@ -52,9 +52,9 @@ class Ticks:
 
 
 def run_in_peace(test: Callable[[], object]) -> None:
-    """Run a test, again and again as long as it fails and the machine stood still meanwhile.
+    """Run a test, and repeat it while it fails and the machine was stalled during the run.
 
-    A test whose fixtures keep what it did begins by undoing that.
+    A test whose fixtures keep its results must reset them at its beginning.
     """
     for left in reversed(range(TRIES)):
         ticks = Ticks()

@@ -1,14 +1,14 @@
-"""The invariants of a store, checked from its files alone, at any moment.
+"""The invariants of a store, checked only from its files, at any moment.
 
-- **K1** live runs of a bucket are apart in keys or in position.
-- **K2** the rows of a run rise, each key once, in its bucket, and are those that its metadata sayss.
-- **K3** the pages of a run find each of its rows.
-- **K4** a purge ends the rows in its range that came before it, and no others.
-- **K5** deletes and purges leave a bucket only when no older row can come back.
-- **K6** maintenance changes the rows of no version; a batch changes those that it wrote.
-- **K7** a store has one definition: what its first record says of keys, buckets and merges stays.
-- **K8** epochs of an operator rise; that its windows are recorded once, and in their order, is I2.
-- **K10** in each bucket, all runs of level 1 are older than all of level 0.
+- **K1** Live runs of a bucket do not overlap in both keys and position.
+- **K2** The rows of a run are in ascending order, each key once, in its bucket, and as its metadata describes them.
+- **K3** The pages of a run find each of its rows.
+- **K4** A purge ends the older rows in its range, and no other rows.
+- **K5** Deletes and purges are removed from a bucket only if no older row can reappear.
+- **K6** Maintenance changes the rows of no version. A batch changes only the rows that it wrote.
+- **K7** A store has one definition: the keys, buckets and merges of its first record do not change.
+- **K8** Epochs of an operator increase. I2 covers that its windows are recorded once and in order.
+- **K10** In each bucket, all runs of level 1 are older than all runs of level 0.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class StoreReport:
     """The content of a store.
 
     Attributes:
-        version: the newest.
-        rows: of it, values by key.
-        directory: what `check_directory` found.
-        checked: versions whose rows were checked, which stay as they are as long as their bytes do.
-        tables: the rows of runs that were checked, by id.
+        version: the newest version.
+        rows: of the newest version, values by key.
+        directory: the result of `check_directory`.
+        checked: versions whose rows were checked. They stay valid while their bytes are unchanged.
+        tables: the rows of checked runs, by id.
     """
 
     version: int
@@ -74,16 +74,16 @@ def check_store(
 ) -> StoreReport:
     """Check K1 to K8 and K10, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
 
-    Rows of a version are compared with those of the version before, with the new runs on top; so all versions that the
-    log keeps are checked whose files a vacuum has not taken.
+    The rows of a version are compared with the rows of the version before it plus the new runs. This covers all
+    versions that the log keeps and whose files exist.
 
     Args:
-        fs: rooted at the store, with its keys, if it is encrypted.
-        earlier: of an earlier check; what it has checked is only compared by its bytes.
-        directory: what `check_directory` found, if nothing has changed since.
+        fs: rooted at the store, with its keys if it is encrypted.
+        earlier: of an earlier check; of versions that it has checked, only the bytes are compared.
+        directory: the result of `check_directory`, if nothing has changed since.
 
     Raises:
-        InvariantViolation: names the invariant and what was found.
+        InvariantViolation: names the invariant and the violation.
     """
     if directory is None:
         directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
@@ -110,7 +110,7 @@ class _Check:
         self._in_bucket: set[tuple[str, int]] = set()
 
     def version(self, version: int) -> None:
-        """Check a version, unless a vacuum has taken its files."""
+        """Check a version, unless vacuum has deleted its files."""
         definition = self._definitions.get(version)
         if definition is None:
             return
@@ -155,7 +155,7 @@ class _Check:
                 _check_rows(run, rows, definition)
 
     def _table(self, add: Add) -> pa.Table:
-        """Return the rows of a run that are live."""
+        """Return the live rows of a run."""
         if add.id not in self.tables:
             try:
                 reader = open_run(self._files, add, self._cache)
@@ -182,7 +182,7 @@ class _Check:
         }
 
     def _check_change(self, version: int, definition: StoreDefinition, found: Buckets) -> None:
-        """Compare the rows of a version with those of the version before, with new runs on top."""
+        """Compare the rows of a version with the rows of the version before it plus the new runs."""
         record = self._records.get(version)
         before = self._definitions.get(version - 1)
         if record is None or (version > 0 and version - 1 not in self.log.snapshots):
@@ -195,7 +195,7 @@ class _Check:
             try:
                 old = self._folded(self._runs_of(version - 1), before, is_bottommost=False)
             except NotFound:
-                return  # a vacuum took it
+                return  # vacuum has deleted its files
         expected = {}
         for bucket in old.keys() | new.keys():
             tables = [old[bucket]] if bucket in old else []
@@ -236,7 +236,7 @@ def _definitions_of(fs: FileSystem, log: LogContents) -> dict[int, StoreDefiniti
         if encoding is None:
             continue
         definition = StoreDefinition.from_json(head.definitions[encoding]["store"])
-        definition = definition.naming(code_of(definition.merge))  # of tests
+        definition = definition.naming(code_of(definition.merge))  # merge functions of the tests
         if last is not None and not record.overwrite:
             _require_same(last, definition, record)
         found[record.version] = last = definition
@@ -300,7 +300,7 @@ def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
 
 
 def _are_same(expected: pa.Table, found: pa.Table) -> bool:
-    """Return True for tables of one schema with the same rows; NaN is the same as NaN."""
+    """Return True if two tables have one schema and the same rows; NaN equals NaN."""
     if expected.equals(found):
         return True
     columns = zip(expected.columns, found.columns, strict=True)
@@ -310,7 +310,7 @@ def _are_same(expected: pa.Table, found: pa.Table) -> bool:
 
 
 def _live_rows(buckets: Buckets, definition: StoreDefinition) -> pa.Table:
-    """Return the rows of all buckets that are no deletes, by key, without columns of ours."""
+    """Return the rows of all buckets that are not deletes, by key, without ftfile's internal columns."""
     names = definition.schema.names
     tables = [definition.aligned(definition.schema.empty_table()).select(names)]
     for rows in buckets.values():

@@ -24,7 +24,7 @@ __all__ = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 not carried out."""
+    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 could not run."""
     options = _parse(arguments)
     return run_command("demo", partial(_demonstrate, _settings(options)), keep=options.keep)
 
@@ -58,7 +58,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the files, and print where they are")
     options = parser.parse_args(arguments)
     if options.fs == "hdfs" and options.sink in {"both", "spark"}:
-        parser.error("on HDFS there is ftfile alone: leave --sink out")
+        parser.error("on HDFS only ftfile runs: omit --sink")
     return options
 
 

@@ -1,4 +1,4 @@
-"""The beginning of every Spark application that is a process of its own: its argument, its end, its session."""
+"""The start of every Spark application that runs as a separate process: its argument, its end, its session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def begin() -> dict[str, Any]:
-    """Return the JSON of the file that the command line names; from now on the process ends with its parent."""
+    """Return the JSON of the file that the command line names. From now on the process ends with its parent."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     return job
@@ -32,11 +32,11 @@ def begin() -> dict[str, Any]:
 def build_session(
     scratch: str, settings: Mapping[str, str] = NO_MORE, *, memory: str = "512m", task_attempts: int = 1
 ) -> SparkSession:
-    """Return a session on two cores, quick to start many times over.
+    """Return a session on two cores, which starts quickly.
 
     Args:
-        scratch: directory of its temporary files, which is there.
-        settings: more of Spark's.
+        scratch: existing directory for its temporary files.
+        settings: more settings of Spark.
         memory: of the JVM.
         task_attempts: number of failures of one task after which its query fails.
     """
@@ -61,6 +61,6 @@ def build_session(
 
 
 def _end_with_parent() -> None:
-    """Leave at once when the parent is gone: its end of our standard input closes with it."""
+    """Exit at once when the parent has ended, which closes our standard input."""
     sys.stdin.read()
     os._exit(1)

@@ -1,6 +1,6 @@
-"""The independent reader: DuckDB counts every row of a plain directory against the source, all columns.
+"""The independent reader: DuckDB compares every row of a plain directory with the source, in all columns.
 
-Nothing here knows a sink: whatever file with the right ending lies anywhere below the directory is read.
+The reader uses no code of a sink: it reads every file with the right ending below the directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JSON_TYPES = {"integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR", "insta
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The rows that a plain reader finds; each is counted as often as it occurs."""
+    """The rows that a plain reader finds. Each row is counted as often as it occurs."""
 
     files: int
     size_bytes: int
@@ -36,12 +36,12 @@ class Verdict:
 
     @property
     def exact(self) -> bool:
-        """True if the directory holds every row of the source once, nothing else, and can be read whole."""
+        """True if the directory contains every row of the source once, no other row, and no unreadable file."""
         return not (self.missing or self.duplicated or self.foreign or self.unreadable)
 
 
 def connect() -> DuckDBPyConnection:
-    """Open an in-memory DuckDB that never goes to the network."""
+    """Open an in-memory DuckDB without network access."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "2"})
     connection.execute("SET TimeZone = 'UTC'")
     return connection
@@ -50,9 +50,8 @@ def connect() -> DuckDBPyConnection:
 def canonical_row() -> str:
     r"""Return the SQL expression of a row's canonical text, by which rows are compared.
 
-    The fields of ``COLUMNS`` in order, joined by U+001F. Null is ``\N``; an integer its digits; a number the
-    shortest decimal text of its double; a text itself, backslashes doubled; an instant its microseconds since
-    1970 in UTC.
+    The fields of ``COLUMNS`` in order, joined by U+001F. Null is ``\N``; an integer its digits; a number the shortest
+    decimal text of its double; a text itself, backslashes doubled; an instant its microseconds since 1970 in UTC.
     """
     return "concat_ws(chr(31), " + ", ".join(_canonical_field(column) for column in COLUMNS) + ")"
 
@@ -72,15 +71,15 @@ def check_directory(connection: DuckDBPyConnection, directory: Path, file_format
     """Compare the rows of a directory with the table ``flights``.
 
     Args:
-        connection: Holds the table ``flights``, the source.
-        directory: Read with all its sub-directories; ``name=value`` in a path is a column, as Hive does it.
+        connection: contains the table ``flights``, the source.
+        directory: is read with all its sub-directories; ``name=value`` in a path is a column, as in Hive.
         file_format: ``json`` or ``parquet``, which is also the ending of the files.
     """
     connection.execute("CREATE OR REPLACE TEMP TABLE found (line VARCHAR)")
     pattern = str(directory / "**" / f"*.{file_format}")
     files = [row[0] for row in connection.execute("SELECT file FROM glob(?) ORDER BY file", [pattern]).fetchall()]
     unreadable = []
-    # File by file, so that one broken file does not hide what the others hold.
+    # Files are read one by one, so that a broken file does not hide the rows of other files.
     for file in files:
         try:
             connection.execute(f"INSERT INTO found SELECT {canonical_row()} FROM {_reader(file_format)}", [file])
@@ -99,7 +98,7 @@ def _reader(file_format: str) -> str:
 
 
 def _compare(connection: DuckDBPyConnection) -> tuple[int, int, int, int]:
-    """Count the rows found, those missing, the copies too many, and those the source does not have."""
+    """Count the rows, the missing rows, the surplus copies, and the rows that the source does not have."""
     counts = connection.execute(
         f"""
         WITH expected AS (SELECT {canonical_row()} AS line, count(*) AS times FROM flights GROUP BY line),

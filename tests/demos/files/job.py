@@ -1,8 +1,8 @@
-"""The Spark application that gets killed: it streams the input files into every target, as users do.
+"""The Spark application that is killed: it streams the input files into every target, as users do.
 
-Started as a script with one argument, a JSON file: ``input``, ``schema``, ``files_per_batch``, ``scratch``,
-``task_attempts``, ``targets``. Once the streams have ended it reads every target with Spark and leaves what it read
-for a count.
+It is started as a script with one argument, a JSON file: ``input``, ``schema``, ``files_per_batch``, ``scratch``,
+``task_attempts``, ``targets``. After the streams have ended, it reads every target with Spark and writes the rows for a
+count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def main() -> None:
-    """Stream everything there is into every target, side by side, then read it back."""
+    """Stream all input into every target at the same time, then read it back."""
     job = begin()
     spark = build_session(job["scratch"], SETTINGS, memory="1g", task_attempts=job["task_attempts"])
     queries = [start_query(spark, job, target) for target in job["targets"]]
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def start_query(spark: SparkSession, job: dict[str, Any], target: dict[str, Any]) -> StreamingQuery:
-    """Start the stream of one target; it ends by itself when the input is used up."""
+    """Start the stream of one target. It ends after the last input file."""
     flights = (
         spark.readStream.schema(job["schema"])
         .option("maxFilesPerTrigger", job["files_per_batch"])
@@ -57,7 +57,7 @@ def start_query(spark: SparkSession, job: dict[str, Any], target: dict[str, Any]
 
 
 def read_back(spark: SparkSession, schema: str, target: dict[str, Any]) -> None:
-    """Write what Spark reads in the target's directory as plain Parquet, for the reader outside to count."""
+    """Write the rows that Spark reads in the target's directory as plain Parquet, for the independent count."""
     reader = spark.read.format("ftfile" if target["sink"] == "ftfile" else target["file_format"])
     if target["sink"] != "ftfile":
         reader = reader.schema(schema)

@@ -1,8 +1,8 @@
-"""When the application is killed: a plan drawn from a seed, and the hunt for each moment of the plan.
+"""When the application is killed: a plan drawn from a seed, and the search for each moment of the plan.
 
-Spark and the sink know nothing of it. The hunter looks at the directories about a thousand times a second,
-freezes the whole application (SIGSTOP) when the moment seems to be there, looks again, and then either kills
-it where it stands or lets it go on and waits for the next batch.
+Spark and the sink do not take part. The search lists the directories about a thousand times a second. When the moment
+seems to have come, it freezes the whole application (SIGSTOP) and lists them again. Then it either kills the
+application, or resumes it and waits for the next batch.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LONGEST_DELAY_S = 0.1
 
 
 class Moment(Enum):
-    """A moment worth dying in."""
+    """A moment in which the application is killed."""
 
     WINDOW = "between the sink's record and Spark's commit"
     WRITING = "writing the files of a batch"
 
 
 class Victim(Enum):
-    """The victims; all but the application, or the driver of one on a cluster, are servers around it."""
+    """The victims: the application, the driver of an application on a cluster, or servers that it uses."""
 
     APPLICATION = "the application"
     NAMENODE = "the NameNode"
@@ -54,18 +54,18 @@ class Victim(Enum):
 
     @property
     def is_application(self) -> bool:
-        """True if no server dies."""
+        """True if no server is killed."""
         return self in {Victim.APPLICATION, Victim.DRIVER}
 
     @property
     def ends_application(self) -> bool:
-        """True if the application dies, too."""
+        """True if the application is killed, too."""
         return self.is_application or self in {Victim.EVERYTHING, Victim.BROKER_AND_DRIVER}
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One planned kill: of which stream, in which moment, not before which batch, after which extra wait."""
+    """One planned kill: the stream, the moment, the earliest batch, and an extra delay."""
 
     target: str
     moment: Moment
@@ -78,8 +78,8 @@ class Kill:
 class Hit:
     """One kill as it happened.
 
-    ``states`` is what the directories showed when every process was gone, or stood still while servers died;
-    ``unpublished`` how many files of the newest recorded batch of the stream in question were not yet in place.
+    ``states`` is the state of the directories after every process had ended, or stood still while servers were killed.
+    ``unpublished`` is the number of files of the stream's newest recorded batch that were not yet published.
     """
 
     kill: Kill
@@ -91,13 +91,13 @@ class Hit:
 
     @property
     def counts(self) -> bool:
-        """True if the stream really died in the planned moment."""
+        """True if the stream was killed in the planned moment."""
         state = self.states[self.kill.target]
         return state.in_window if self.kill.moment is Moment.WINDOW else state.in_flight
 
 
 def plan_kills(seed: int, targets: Sequence[str], batches: int) -> tuple[Kill, ...]:
-    """Draw one kill of each stream in each moment, in any order, spread over the batches."""
+    """Draw one kill of each stream in each moment, in random order, spread over the batches."""
     drawn = random.Random(seed)
     deaths = list(product(targets, Moment))
     drawn.shuffle(deaths)
@@ -117,17 +117,17 @@ def hunt(
     on_poll: Callable[[], None],
     strike: Callable[[], None] | None = None,
 ) -> Hit | None:
-    """Wait for the planned moment and kill the application in it, or something else.
+    """Wait for the planned moment and kill the application or another victim.
 
     Args:
-        app: The running application.
-        kill: What to wait for.
-        targets: Every stream of the application.
-        on_poll: Called after every look; it may raise to give up.
-        strike: Kills something else while the application stands still, which then goes on.
+        app: the running application.
+        kill: the planned kill.
+        targets: every stream of the application.
+        on_poll: is called after every check; it may raise to stop the search.
+        strike: kills another victim while the application is frozen; the application resumes afterwards.
 
     Returns:
-        What happened; None if the application ended before the moment came.
+        The hit, or None if the application ended before the moment.
     """
     victim = next(target for target in targets if target.name == kill.target)
     lure = _Lure(kill, victim)
@@ -135,7 +135,7 @@ def hunt(
     while app.exit_code is None:
         if lure.is_near():
             processes = app.freeze()
-            # A stop signal reaches a thread that is running at its next entry to the kernel.
+            # A stop signal reaches a running thread at its next entry to the kernel.
             time.sleep(SETTLE_S)
             if lure.is_there():
                 if strike is None:
@@ -157,9 +157,9 @@ def hunt(
 
 
 class _Lure:
-    """Tells from the directories of one stream whether the planned moment is near and, once frozen, there.
+    """Detects the planned moment of one stream from its directories: first that it is near, then that it has come.
 
-    ``pause_s`` is how long to wait before the next look.
+    ``pause_s`` is the time until the next check.
     """
 
     def __init__(self, kill: Kill, target: Stream) -> None:
@@ -167,13 +167,13 @@ class _Lure:
         self._kill = kill
         self._delay_s = kill.delay_s
         self._target = target
-        # What an earlier kill left behind is not a new moment.
+        # A moment that an earlier kill left behind is not a new moment.
         self._recorded_at_start = observe(target).recorded
         self._begun = NOTHING
         self._files_at_begin = 0
 
     def is_near(self) -> bool:
-        """Look at the running application; may sleep for the planned wait."""
+        """Check the running application. May sleep for the planned delay."""
         state = observe(self._target)
         if state.begun < self._kill.not_before:
             return False
@@ -181,13 +181,13 @@ class _Lure:
         if self._kill.moment is Moment.WINDOW:
             return self._is_window(state)
         if state.begun != self._begun:
-            # The count at the first sight of a batch is the one before its first file: tasks start later.
+            # Tasks start later, so the count at the first sight of a batch is the count before its first file.
             self._begun, self._files_at_begin = state.begun, _count_files(self._target)
             return False
         return self._is_writing(state) and self._outlasts_delay()
 
     def _outlasts_delay(self) -> bool:
-        """Wait as planned; return False if the batch was written sooner, and plan to wait half as long as that took."""
+        """Wait for the planned delay. If the batch ended sooner, return False; the next delay is half that time."""
         began_s = time.monotonic()
         while (waited_s := time.monotonic() - began_s) < self._delay_s:
             time.sleep(POLL_S)
@@ -197,11 +197,11 @@ class _Lure:
         return True
 
     def come_sooner(self) -> None:
-        """Halve the planned wait: the moment was over when it ended, and may be as short in every batch."""
+        """Halve the planned delay: the moment was over after it, and may be as short in every batch."""
         self._delay_s /= 2
 
     def is_there(self) -> bool:
-        """Look at the frozen application."""
+        """Check the frozen application."""
         state = observe(self._target)
         return self._is_window(state) if self._kill.moment is Moment.WINDOW else self._is_writing(state)
 
@@ -214,7 +214,7 @@ class _Lure:
 
 
 def _count_files(target: Stream) -> int:
-    """Count the files below the target outside the sink's log, hidden ones too; on HDFS also those in the log."""
+    """Count the files below the target outside the sink's log, including hidden files; on HDFS also in the log."""
     if not isinstance(target.output, Path):
         return target.output.count_files()
     log = str(target.log)

@@ -1,8 +1,7 @@
-"""The demonstration on HDFS: its servers and the driver are killed on the way, and every row is counted.
+"""The demonstration on HDFS: its servers and the driver are killed during the streams, and every row is counted.
 
-The servers are real processes (`tests.hdfs.minicluster`). One stream goes by WebHDFS, the other by Hadoop's own
-protocol; what the streams look like from outside is asked of the NameNode's web server, and what a plain reader finds
-is read in a copy of all files there are.
+The servers are real processes (`tests.hdfs.minicluster`). One stream uses WebHDFS, the other Hadoop's protocol. The
+states of the streams are read from the NameNode's web server, and the rows of a plain reader from a copy of all files.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ("plan_blows", "run_on_hdfs")
 
 DATANODES = 2
-# As on a cluster: a task that loses its DataNode amid a large file is run again.
+# As on a cluster: a task that loses its DataNode in the middle of a large file is retried.
 TASK_ATTEMPTS = 4
-# A dead DataNode is offered no more after a few seconds, not after minutes.
+# The NameNode stops offering a dead DataNode after a few seconds instead of minutes.
 SETTINGS = {"dfs.namenode.avoid.write.stale.datanode": "true", "dfs.namenode.stale.datanode.interval": "3000"}
 
 BLOWS = (
@@ -48,7 +47,7 @@ QUICK_BLOWS = ((Victim.NAMENODE, Moment.WINDOW), (Victim.DATANODE, Moment.WRITIN
 def plan_blows(
     seed: int, targets: Sequence[str], batches: int, blows: Sequence[tuple[Victim, Moment]]
 ) -> tuple[Kill, ...]:
-    """Draw which stream is watched for each blow, and its batch; the blows are spread over the batches."""
+    """Draw the stream that is watched for each kill, and its batch. The kills are spread over the batches."""
     drawn = random.Random(seed)
     step = batches / (len(blows) + 1)
     watched = drawn.sample(targets, len(targets))
@@ -61,10 +60,10 @@ def plan_blows(
 
 
 def run_on_hdfs(settings: Settings, workspace: Workspace, console: Console) -> SinkRun:
-    """Stream everything to HDFS under the blows, then read the result.
+    """Stream all rows to HDFS under the kills, then read the result.
 
     Raises:
-        DemoError: HDFS cannot be started here; or the application failed, stood still, or ended too early.
+        DemoError: HDFS cannot be started; or the application failed, stopped making progress, or ended too early.
     """
     console.progress("HDFS starts")
     try:
@@ -90,7 +89,7 @@ def run_on_hdfs(settings: Settings, workspace: Workspace, console: Console) -> S
 
 
 class HdfsJob(StruckJob):
-    """The Spark application, which goes on while servers below it are killed and started again."""
+    """The Spark application, which continues while the servers that it uses are killed and restarted."""
 
     def __init__(
         self, argument: Path, targets: tuple[Target, ...], batches: int, console: Console, cluster: MiniCluster
@@ -129,7 +128,7 @@ def _target(root: Path, cluster: MiniCluster, file_format: str) -> Target:
         output=HdfsPath(
             cluster.pages, cluster.web_url if file_format == "json" else cluster.url, f"/demo/{file_format}"
         ),
-        # On the disk: Spark's own client would not wait for a NameNode.
+        # On the local disk: Spark's HDFS client would not wait for a NameNode.
         checkpoint=home / f"{file_format}-checkpoint",
         read_back=home / f"{file_format}-read-by-spark",
     )

@@ -1,4 +1,4 @@
-"""What demonstrations of one stream share: its application, which is killed, and a process that goes on beside it."""
+"""Shared parts of demonstrations with one stream: its application, which is killed, and a companion process."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ("Companion", "OneStream")
 
-# Of a stream without an end, at most so many batches from one kill to the next.
+# For an endless stream, the greatest number of batches between two kills.
 BATCHES_PER_KILL = 4
 
 
 class OneStream:
-    """A stream whose application is killed in each moment in turn, below a directory of its own.
+    """A stream whose application is killed in each moment in sequence, in a separate directory.
 
     Args:
         root: the directory, empty.
-        console: tells what happens.
+        console: shows the events.
         seed: draws the kills.
         script: of the application; see `write_job`.
-        batches: number that the stream will have; 0 if it goes on until it is killed.
+        batches: number of batches of the stream; 0 if it runs until it is killed.
     """
 
     def __init__(self, root: Path, console: Console, seed: int, script: str, batches: int = 0) -> None:
@@ -51,34 +51,34 @@ class OneStream:
         (root / "scratch").mkdir()
 
     def write_job(self, **more: object) -> None:
-        """Write what the next runs of the application need to know: where all is, and more."""
+        """Write the settings of the application's next runs: all paths, and more."""
         where = {"output": self.target.output, "checkpoint": self.target.checkpoint, "scratch": self.root / "scratch"}
         self.write("job", **where, **more)
 
     def write(self, name: str, **job: object) -> Path:
-        """Write what a program needs to know, and return the file."""
+        """Write the settings of a program to a file and return its path."""
         path = self.root / f"{name}.json"
         path.write_text(json.dumps(job, default=str), encoding="utf-8")
         return path
 
     def begin_beside(self, script: str, **job: object) -> Companion:
-        """Start a process beside the application."""
+        """Start a process that runs together with the application."""
         return Companion(Path(script), self.write(Path(script).stem, **job), self.environment)
 
     def strike(self, kills: int) -> list[Hit]:
-        """Run the application until it was killed so often.
+        """Run the application until it was killed this often.
 
         Returns:
-            One hit for each try; some may have come too late.
+            One hit for each try; some tries may have come too late.
 
         Raises:
-            DemoError: it failed, stood still, or ended before.
+            DemoError: it failed, stopped making progress, or ended before.
         """
         hits: list[Hit] = []
         for number in range(kills):
             moment = list(Moment)[number % len(Moment)]
             begun = observe(self.target).begun
-            # Of what is left, no kill takes more than its share: it may be caught in a later batch only.
+            # No kill uses more than its share of the remaining batches: it may succeed only in a later batch.
             share = (self._batches - 1 - begun) // (kills - number + 1) if self._batches else BATCHES_PER_KILL
             not_before = begun + self.drawn.randint(2, max(share, 2))
             delay_s = self.drawn.uniform(0, LONGEST_DELAY_S) if moment is Moment.WRITING else 0.0
@@ -86,24 +86,24 @@ class OneStream:
         return hits
 
     def run_to_end(self) -> None:
-        """Run the application until it ends by itself.
+        """Run the application to its end.
 
         Raises:
-            DemoError: it failed or stood still.
+            DemoError: it failed or stopped making progress.
         """
         self._job.run_to_end()
 
     def describe(self, hits: Sequence[Hit]) -> str:
-        """Say how much there was of batches and of kills."""
+        """Return the number of batches and of kills as a text."""
         return f"{observe(self.target).committed + 1} micro-batches, {count_kills(hits)}"
 
     def elapsed(self) -> str:
-        """Say how long it has taken."""
+        """Return the elapsed time as a text."""
         return f"{time.monotonic() - self._began_s:.1f} s"
 
 
 class Companion:
-    """A process that runs until its standard input closes, and then prints what it has to say, as JSON."""
+    """A process that runs until its standard input closes, and then prints its result as JSON."""
 
     def __init__(self, script: Path, argument: Path, environment: dict[str, str]) -> None:
         self._script = script
@@ -123,7 +123,7 @@ class Companion:
             self._process.kill()
 
     def end(self) -> Any:
-        """Let it end, and return what it says.
+        """Close its standard input, wait for its end, and return its result.
 
         Raises:
             DemoError: it failed.

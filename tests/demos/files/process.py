@@ -1,4 +1,4 @@
-"""A Spark application in a session of its own, which can be frozen, looked at and killed whole."""
+"""A Spark application in a separate session, which can be frozen, inspected and killed as a whole."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ProcessEntry(NamedTuple):
 class SparkApp:
     """One run of a Spark application: the script, its JVM and its Python workers.
 
-    Spark's Python workers leave the process group of the JVM, not its session: the session is what is killed.
+    Spark's Python workers leave the process group of the JVM but not its session, so the session is killed.
     """
 
     def __init__(self, script: Path, argument: Path, log: Path, environment: Mapping[str, str]) -> None:
-        """Start ``script`` with one argument; what it prints is appended to ``log``."""
+        """Start ``script`` with one argument. Its output is appended to ``log``."""
         self.log = log
         self._ended = False
         with log.open("ab") as output:
@@ -54,7 +54,7 @@ class SparkApp:
 
     @property
     def session(self) -> int:
-        """The id of the session, which is that of the script's process."""
+        """The id of the session, which is the process id of the script."""
         return self._process.pid
 
     @property
@@ -63,8 +63,8 @@ class SparkApp:
         return self._process.poll()
 
     def freeze(self) -> int:
-        """Stop every process of the application where it stands, and return how many there are."""
-        # The group first, in one call: the JVM in it is the one that must not go on.
+        """Stop every process of the application at once, and return their number."""
+        # The group is stopped first, in one call, because it contains the JVM.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGSTOP)
         members = session_members(self._process.pid)
@@ -73,22 +73,22 @@ class SparkApp:
         return len(members)
 
     def thaw(self) -> None:
-        """Let a frozen application go on."""
+        """Resume a frozen application."""
         for member in session_members(self._process.pid):
             _signal(member, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL every process of the application and wait until all are gone; repeatable.
+        """SIGKILL every process of the application and wait until all have ended; repeatable.
 
         Raises:
-            TimeoutError: A process outlived its SIGKILL.
+            TimeoutError: a process survived its SIGKILL.
         """
         deadline_s = time.monotonic() + END_TIMEOUT_S
         while not self._ended:
             members = session_members(self._process.pid)
             for member in members:
                 _signal(member, signal.SIGKILL)
-            # Once the script is reaped and its session empty, the id may be given to somebody else.
+            # After the script is reaped and its session is empty, the system may reuse the id.
             self._ended = not members and self._process.poll() is not None
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"processes of session {self._process.pid} are still there after SIGKILL")
@@ -97,17 +97,17 @@ class SparkApp:
             self._process.stdin.close()
 
     def last_words(self) -> str:
-        """Return the last lines the application printed."""
+        """Return the last lines of the application's output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LAST_WORDS_LINES:])
 
 
 def own_environment(home: Path) -> dict[str, str]:
-    """Return our environment, with this interpreter's own Spark, this interpreter for its workers, and our modules."""
+    """Return our environment, with this interpreter's Spark, this interpreter for its workers, and our modules."""
     foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", quick_python.VARIABLE}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     environment |= quick_spark.environment()
-    # The application runs in another directory: what was relative to ours must not be any more.
+    # The application runs in another directory, so relative paths of ours must become absolute.
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in [*entries, str(ROOT)])
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -116,7 +116,7 @@ def own_environment(home: Path) -> dict[str, str]:
 
 
 def session_members(session: int) -> tuple[int, ...]:
-    """Return the living processes of a session (zombies left out)."""
+    """Return the living processes of a session, without zombies."""
     members = []
     for process in list_processes():
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -126,7 +126,7 @@ def session_members(session: int) -> tuple[int, ...]:
 
 
 def list_processes() -> list[ProcessEntry]:
-    """Return every process there is, from ``/proc`` or, where there is none, from ``ps``."""
+    """Return all processes, from ``/proc`` or, if it is missing, from ``ps``."""
     root = Path("/proc")
     if not (root / "self" / "stat").exists():
         command = ["ps", "-axo", "pid=,stat=,ppid="]
@@ -136,7 +136,8 @@ def list_processes() -> list[ProcessEntry]:
     for directory in root.iterdir():
         if directory.name.isdigit():
             with contextlib.suppress(OSError):
-                # The name in parentheses may hold anything: the state and the parent follow the last one.
+                # The name in parentheses may contain any character: the state and the parent follow the last
+                # parenthesis.
                 state, parent = (directory / "stat").read_text().rpartition(")")[2].split()[:2]
                 found.append(_entry(directory.name, state, parent))
     return found

@@ -37,7 +37,7 @@ HEADINGS = (
 
 
 class Console:
-    """Writes lines, and one progress line that updates itself on a terminal and is sparse elsewhere."""
+    """Writes lines, and a progress line that is updated in place on a terminal and is written seldom elsewhere."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class Console:
         self._write((CLEAR_LINE if self._is_terminal else "") + text + "\n")
 
     def progress(self, text: str) -> None:
-        """Say what is going on: replaces the last progress on a terminal, else a line every ten seconds."""
+        """Show the progress: replaces the last progress on a terminal, otherwise writes a line every ten seconds."""
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
             self._write(f"{CLEAR_LINE}  {text}"[: len(CLEAR_LINE) + columns - 1])
@@ -59,11 +59,11 @@ class Console:
             self._write(f"  ... {text}\n")
 
     def table(self, rows: Sequence[Sequence[str]], texts: int, indent: str = "") -> None:
-        """Write rows of cells, the first of them headings; the first `texts` columns to the left, numbers to the right.
+        """Write a table whose first row has the headings, with text columns aligned left and numbers right.
 
         Args:
             rows: of equal length.
-            texts: number of columns that are no numbers.
+            texts: number of text columns, which come first.
             indent: before each line.
         """
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -73,7 +73,7 @@ class Console:
             self.line(indent + "  ".join(cells).rstrip())
 
     def hit(self, hit: Hit, elapsed_s: float) -> None:
-        """Tell of one kill, and of what the directories showed when every process was gone."""
+        """Write one kill, and the state of the directories after every process had ended."""
         victim = hit.kill.victim
         whom = f"{hit.processes} processes" if victim is Victim.APPLICATION else victim.value
         caught = f"{hit.kill.target} was {hit.kill.moment.value}"
@@ -84,10 +84,10 @@ class Console:
             hidden = f", {waiting} of its files not yet in place" if waiting else ""
             self.line(f"{'':11}{name}: {state.describe()}{hidden}")
         if not hit.counts:
-            self.line(f"{'':11}too late: this kill does not count, and is tried again")
+            self.line(f"{'':11}too late: this kill does not count and is repeated")
 
     def paint(self, text: str, *, good: bool) -> str:
-        """Colour a text, if there is colour."""
+        """Colour a text, if the terminal has colours."""
         return f"{GREEN if good else RED}{text}{PLAIN}" if self._has_colour else text
 
     def _write(self, text: str) -> None:
@@ -96,13 +96,13 @@ class Console:
 
 
 def count_kills(hits: Sequence[Hit]) -> str:
-    """Say how many kills there were, and how many of them where a batch may be there twice, or not at all."""
+    """Return the number of kills, and of kills where a batch could be duplicated or lost, as a text."""
     in_window = sum(hit.counts and hit.kill.moment is Moment.WINDOW for hit in hits)
     return f"{len(hits)} kills, {in_window} of them {Moment.WINDOW.value}"
 
 
 def print_summary(console: Console, workspace: Workspace, runs: Sequence[SinkRun]) -> None:
-    """Print what both readers found of every stream, and a verdict on each sink."""
+    """Print the rows that both readers found in every stream, and a verdict on each sink."""
     rows: list[tuple[str, ...]] = [HEADINGS]
     for run in runs:
         for name, verdict in run.plain.items():
@@ -127,7 +127,7 @@ def _counts(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _finding(verdicts: Collection[Verdict], rows: int) -> str:
-    """Say in words what one reader found in all the streams of a sink."""
+    """Return the rows that one reader found in all streams of a sink as a text."""
     if all(verdict.exact for verdict in verdicts):
         return f"each of the {rows:,} flights exactly once"
     kinds = {

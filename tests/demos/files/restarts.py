@@ -1,4 +1,4 @@
-"""The Spark application of a demonstration, which is started again as often as it was killed, and watched."""
+"""The Spark application of a demonstration, which is restarted after each kill, and watched."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ __all__ = ("END_POLL_S", "STALL_TIMEOUT_S", "DemoError", "Job", "MomentMissed", 
 
 PROGRESS_INTERVAL_S = 0.2
 END_POLL_S = 0.05
-# A driver, its executors and their Pythons start anew, on a machine that has all the servers, too.
+# A driver, its executors and their Python workers start on a machine that also runs all servers.
 STALL_TIMEOUT_S = 600.0
-# On a machine with much beside it, most moments are over before they are seen.
+# On a busy machine, most moments are over before they are detected.
 ATTEMPTS_PER_KILL = 12
 
 
 class DemoError(Exception):
-    """The demonstration could not be carried out; the message says why."""
+    """The demonstration could not run; the message contains the reason."""
 
 
 class MomentMissed(DemoError):
-    """The application came to its end before a moment was seen, as on a machine with much beside it."""
+    """The application ended before a moment was detected, as on a busy machine."""
 
 
 class Job:
-    """The Spark application of a demonstration, which can be started as often as it was killed.
+    """The Spark application of a demonstration, which can be started after each kill.
 
     Args:
         script: of the application.
-        argument: of the script; what it prints is appended to a file beside.
+        argument: of the script; its output is appended to a file next to the argument.
         targets: the streams of the application.
-        batches: number that each stream will have; 0 if it is not known.
+        batches: number of batches of each stream; 0 if unknown.
         console: shows the progress.
-        name: of the application in what is shown, if there are several.
-        environment: of the script; ours, with its temporary files beside the argument, unless given.
+        name: of the application in the output, if there are several.
+        environment: of the script; by default ours, with its temporary files next to the argument.
     """
 
     def __init__(
@@ -68,13 +68,14 @@ class Job:
         self._began_s = 0.0
 
     def strike(self, kill: Kill, started_s: float) -> list[Hit]:
-        """Run the application until the planned moment, and kill what is to be killed; again if that came too late.
+        """Run the application until the planned moment, and kill the victim; repeat it if the kill came too late.
 
         Returns:
             One hit for each try; the last one counts.
 
         Raises:
-            DemoError: The application failed, stood still, or ended before the moment came; or all kills came too late.
+            DemoError: the application failed, stopped making progress, or ended before the moment; or all kills came
+                too late.
         """
         hits: list[Hit] = []
         for _ in range(ATTEMPTS_PER_KILL):
@@ -86,10 +87,10 @@ class Job:
         raise DemoError(f"{self._name}{ATTEMPTS_PER_KILL} kills in a row came too late")
 
     def run_to_end(self) -> None:
-        """Run the application until it ends by itself.
+        """Run the application to its end.
 
         Raises:
-            DemoError: The application failed or stood still.
+            DemoError: the application failed or stopped making progress.
         """
         app, watch = self._begin()
         try:
@@ -102,11 +103,11 @@ class Job:
             raise DemoError(f"{watch.title}: the application failed (exit code {app.exit_code})\n{app.last_words()}")
 
     def show(self, text: str) -> None:
-        """Show what the application is doing."""
+        """Show the progress of the application."""
         self._console.progress(text)
 
     def describe(self, states: list[State]) -> str:
-        """Say how far each stream is."""
+        """Return the number of batches of each stream as a text."""
         if any(isinstance(target, Target) and target.read_back.exists() for target in self._targets):
             return "Spark reads the result"
         of = f" of {self._batches}" if self._batches else ""
@@ -116,7 +117,7 @@ class Job:
         return "batches: " + ", ".join(f"{each.name} {count}" for each, count in zip(self._targets, done, strict=True))
 
     def observe(self) -> list[State]:
-        """Look at every stream."""
+        """Read the state of every stream."""
         return [observe(target) for target in self._targets]
 
     def _hit(self, kill: Kill) -> Hit:
@@ -132,10 +133,10 @@ class Job:
         return hit
 
     def _bring_back(self, victim: Victim) -> None:
-        """Start again what was killed beside the application."""
+        """Restart the servers that were killed."""
 
     def _begin(self) -> tuple[SparkApp, Watch]:
-        """Start the application, and return it with who watches it."""
+        """Start the application, and return it with its watch."""
         self._runs += 1
         self._began_s = time.monotonic()
         log = self._argument.with_suffix(".log")
@@ -146,13 +147,13 @@ class Job:
 
 
 class Watch:
-    """Shows the progress of a running job, and gives up on one that stands still.
+    """Shows the progress of a running job, and stops waiting for a job without progress.
 
     Args:
-        job: is running.
+        job: the running job.
         title: of this run.
         began_s: monotonic time when the run began.
-        starts: nothing has moved in this run.
+        starts: the application is starting, so no stream has moved yet.
     """
 
     def __init__(self, job: Job, title: str, began_s: float, *, starts: bool) -> None:
@@ -165,10 +166,10 @@ class Watch:
         self._has_moved = not starts
 
     def __call__(self) -> None:
-        """Look, but not more often than the eye can follow.
+        """Check the progress, but not more often than a person can read it.
 
         Raises:
-            DemoError: No stream has moved for a long time.
+            DemoError: no stream has moved for a long time.
         """
         now_s = time.monotonic()
         if now_s - self._looked_at_s < PROGRESS_INTERVAL_S:

@@ -1,4 +1,4 @@
-"""One run of the demonstration: kill and restart each sink until the plan is done, then count the rows."""
+"""One run of the demonstration: kill and restart each sink until all planned kills are done, then count the rows."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The directory everything lies in, and the source: its rows in DuckDB, the batches its files make.
+    """The directory of all files, and the source: its rows in DuckDB, and the number of batches of its files.
 
-    A kill after Spark has listed files for a batch and before it has noted the batch makes one batch of two.
+    A kill after Spark has listed files for a batch and before it has written the batch's offsets merges two batches.
     """
 
     root: Path
@@ -80,13 +80,13 @@ class SinkRun:
 
     @property
     def exact(self) -> bool:
-        """True if both readers found every row once, and the sink's log holds every batch once, in order."""
+        """True if both readers found every row once, and the sink's log contains every batch once, in order."""
         verdicts = (*self.plain.values(), *self.by_spark.values())
         return self.log_is_complete and all(verdict.exact for verdict in verdicts)
 
 
 def prepare(settings: Settings, root: Path) -> Workspace:
-    """Load the flights and cut the input files below ``root``."""
+    """Load the flights and write the input files below ``root``."""
     connection = connect()
     rows = data.load_flights(connection, root, settings.rows)
     files = data.cut_files(connection, root / "input", settings.files)
@@ -94,12 +94,12 @@ def prepare(settings: Settings, root: Path) -> Workspace:
 
 
 def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Console) -> SinkRun:
-    """Stream everything through one sink under the kill plan, then read the result.
+    """Stream all rows through one sink under the planned kills, then read the result.
 
-    It begins anew, a few times, if the application ended before every kill of the plan was done.
+    If the application ended before the last planned kill, the run restarts from the beginning, a few times.
 
     Raises:
-        DemoError: The application failed, stood still, or ended too early each time.
+        DemoError: the application failed, stopped making progress, or ended too early each time.
     """
     for _ in range(RUNS_MAX - 1):
         try:
@@ -124,7 +124,7 @@ def _run_once(settings: Settings, workspace: Workspace, sink: str, console: Cons
 def judge(
     workspace: Workspace, sink: str, targets: Sequence[Target], hits: Sequence[Hit], stream_s: float, console: Console
 ) -> SinkRun:
-    """Count the rows that the readers find once a sink's streams have ended."""
+    """Count the rows that the readers find after a sink's streams have ended."""
     console.progress(f"{sink}: counting rows")
     connection = workspace.connection
     outputs = {each.name: _on_disk(each, workspace.root / "copies" / each.name) for each in targets}
@@ -139,7 +139,7 @@ def judge(
 
 
 def _on_disk(target: Target, copy: Path) -> Path:
-    """Return where a plain reader of the disk finds the output: what it would read is copied if it is elsewhere."""
+    """Return the local directory of the output for a plain reader. Output elsewhere is copied."""
     if isinstance(target.output, Path):
         return target.output
     target.output.download(copy, f".{target.file_format}")
@@ -160,7 +160,7 @@ def _target(root: Path, sink: str, file_format: str) -> Target:
 
 
 def write_job(settings: Settings, root: Path, targets: tuple[Target, ...], task_attempts: int = 1) -> Path:
-    """Write what the application needs to know, and return the file."""
+    """Write the settings of the application to a file and return its path."""
     argument = root / targets[0].sink / "job.json"
     scratch = argument.parent / "scratch"
     scratch.mkdir(parents=True)

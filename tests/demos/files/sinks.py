@@ -1,6 +1,6 @@
-"""The view of a stream from outside: Spark's checkpoint, and the log that its sink keeps.
+"""The view of a stream from outside: Spark's checkpoint, and the log of its sink.
 
-Nothing here imports Spark or ftfile: names in directories and the JSON of a record are all there is.
+This module imports neither Spark nor ftfile: it uses only names in directories and the JSON of a record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG_DIRECTORIES = {"ftfile": Path("_ftfile", "log"), "spark": Path("_spark_metad
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream: the sink it uses and where its files and its checkpoint lie."""
+    """One stream: its sink, and the paths of its files and its checkpoint."""
 
     name: str
     sink: str
@@ -44,13 +44,13 @@ class Stream:
 
     @property
     def log(self) -> Path | HdfsPath:
-        """The directory in which the sink keeps one entry per committed batch."""
+        """The directory in which the sink keeps one entry for each committed batch."""
         return self.output / LOG_DIRECTORIES[self.sink]
 
 
 @dataclass(frozen=True, slots=True)
 class Target(Stream):
-    """A stream of the demonstration: also the form of its files, and where lies what Spark reads back."""
+    """A stream of the demonstration, with the format of its files and the path of the rows that Spark reads back."""
 
     checkpoint: Path
     file_format: str
@@ -60,7 +60,7 @@ class Target(Stream):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The newest batch that Spark has begun, the sink has recorded, Spark has committed; -1 for none."""
+    """The newest batches that Spark has begun, the sink has recorded, and Spark has committed; -1 for none."""
 
     begun: int
     recorded: int
@@ -68,7 +68,7 @@ class State:
 
     @property
     def in_window(self) -> bool:
-        """True if the sink's record of the newest batch exists and Spark's own commit of it does not."""
+        """True if the sink's record of the newest batch exists and Spark's commit of it does not."""
         return self.recorded == self.begun > self.committed
 
     @property
@@ -77,7 +77,7 @@ class State:
         return self.begun > self.recorded
 
     def describe(self) -> str:
-        """Say in a few words where the stream stands."""
+        """Return the state of the stream as a text."""
         if self.begun == NOTHING:
             return "not begun"
         if self.in_window:
@@ -88,9 +88,9 @@ class State:
 
 
 def observe(target: Stream) -> State:
-    """Look at a stream once.
+    """Read the state of a stream.
 
-    The three directories are read in the order in which a later stage cannot be seen without its earlier one.
+    The three directories are read in an order in which a later stage cannot be seen without its earlier one.
     """
     committed = max(batches_in(target.checkpoint / "commits"), default=NOTHING)
     recorded = max(recorded_batches(target), default=NOTHING)
@@ -106,31 +106,32 @@ def recorded_batches(target: Stream) -> list[int]:
 
 
 def is_log_complete(target: Stream) -> bool:
-    """Return True if the sink's log holds every batch that Spark has committed once, in order, and no other."""
+    """Return True if the sink's log contains each batch that Spark has committed once, in order, and no other."""
     state = observe(target)
     if target.sink == "spark":
-        return state.recorded == state.committed  # drops old entries when it has compacted them
+        return state.recorded == state.committed  # drops old entries after it has compacted them
     return recorded_batches(target) == list(range(state.committed + 1))
 
 
 def unpublished_parts(target: Stream, batch: int) -> int:
-    """Return how many files of a recorded batch are not yet where a plain reader finds them."""
+    """Return the number of files of a recorded batch that are not yet published."""
     if target.sink == "spark":
         return 0  # writes its files in place, before its record
     record = next(record for recorded, record in _records(target) if recorded == batch)
     adds = json.loads(record.read_text(encoding="utf-8").splitlines()[1])["adds"]
-    names = [add["finalPath"] for add in adds if add["finalPath"] is not None]  # segments of open files have none
+    # segments of open files have no final path
+    names = [add["finalPath"] for add in adds if add["finalPath"] is not None]
     return sum(not (target.output / name).exists() for name in names)
 
 
 def batches_in(directory: Path | HdfsPath) -> set[int]:
-    """Return the batch ids that name the files of one of Spark's own logs."""
+    """Return the batch ids in the file names of a log of Spark."""
     matches = (BATCH_FILE.fullmatch(name) for name in _names_in(directory))
     return {int(match[1]) for match in matches if match}
 
 
 def _records(target: Stream) -> list[tuple[int, Path | HdfsPath]]:
-    """Return the batch and the file of every record that the stream has in the log of ftfile, in order."""
+    """Return the batch and the file of every record of the stream in the log of ftfile, in order."""
     names = sorted(name for name in _names_in(target.log) if RECORD_FILE.fullmatch(name))
     if not names:
         return []
@@ -141,7 +142,7 @@ def _records(target: Stream) -> list[tuple[int, Path | HdfsPath]]:
 
 @cache
 def _query_id(checkpoint: Path | HdfsPath) -> str:
-    """Return the id that Spark gave the query of a checkpoint, which stays the same over restarts."""
+    """Return the id of a checkpoint's query, which stays the same over restarts."""
     return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
 
 
@@ -149,7 +150,7 @@ def _query_id(checkpoint: Path | HdfsPath) -> str:
 def _author(record: Path | HdfsPath) -> tuple[str | None, int]:
     """Return the query and the batch that a log record commits; no query if a stream did not write it.
 
-    A record is created whole and never changes, so it needs to be read only once.
+    A record is created whole and never changes, so it is read only once.
     """
     author = json.loads(record.read_text(encoding="utf-8").splitlines()[0])["author"]
     return (author["queryId"], int(author["batchId"])) if author["kind"] == "stream" else (None, NOTHING)

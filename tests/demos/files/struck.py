@@ -1,4 +1,4 @@
-"""An application that goes on, or is started again, while it and servers around it are killed."""
+"""An application that continues or is restarted while it and the servers around it are killed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ GIVEN_UP_MAX = 10
 
 
 class StruckJob(Job, ABC):
-    """The Spark application, and what is killed around it, which is started again.
+    """The Spark application and its servers, which are killed and restarted.
 
     Attributes:
-        down_s: how long servers are away, at least: long enough for a batch to run into it.
+        down_s: least downtime of servers in seconds: long enough that a batch fails or waits.
     """
 
     down_s = 3.0
@@ -32,10 +32,10 @@ class StruckJob(Job, ABC):
     _given_up = 0
 
     def run_on(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Let the application go on until it ends by itself, or something else is true.
+        """Let the application continue until it ends or `until` returns True.
 
         Raises:
-            DemoError: It failed again and again, or stood still.
+            DemoError: it failed repeatedly, or stopped making progress.
         """
         while True:
             app, watch = self._running()
@@ -56,11 +56,11 @@ class StruckJob(Job, ABC):
 
     @abstractmethod
     def _kill_servers(self, victim: Victim) -> None:
-        """Kill the servers that the victim stands for."""
+        """Kill the servers of the victim."""
 
     @abstractmethod
     def _start_servers(self, victim: Victim) -> None:
-        """Start them again, and wait until they are ready."""
+        """Restart the servers and wait until they are ready."""
 
     @abstractmethod
     def _name_servers(self, victim: Victim) -> str:
@@ -80,18 +80,18 @@ class StruckJob(Job, ABC):
             self._give_up(app)
 
     def _running(self) -> tuple[SparkApp, Watch]:
-        """Return the application, started if need be, and who watches it."""
+        """Return the application, started if necessary, and its watch."""
         if self._app is not None:
             return self._app, self._watch(starts=False)
         self._app, watch = self._begin()
         return self._app, watch
 
     def _give_up(self, app: SparkApp) -> None:
-        """Take note that Spark ended a query, as it may when a server is away for long: a user starts it again."""
+        """Count a query that Spark ended, as it may if a server is down for long. A user would restart it."""
         self._given_up += 1
         if self._given_up > GIVEN_UP_MAX:
             raise DemoError(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
-        self._console.line(f"{'':11}Spark ended the stream by itself, and it is started again")
+        self._console.line(f"{'':11}Spark ended the stream; the stream is restarted")
         self.end()
 
     def _bring_back(self, victim: Victim) -> None:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ()
 
-# A rotated log that is compressed is read when it has not changed for this long, as the application has it.
+# A rotated, compressed log is read after it has not changed for this long, as the application sets it.
 COMPLETE_AFTER_S = 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The load, and the kills."""
+    """The load and the kills."""
 
     seed: int
     kills: int
@@ -41,7 +41,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 not carried out."""
+    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 could not run."""
     parser = argparse.ArgumentParser(prog="python -m tests.demos.logs", description=main.__doc__)
     parser.add_argument("--seed", type=int, default=2013, help="draws lines, rotations and kills")
     parser.add_argument("--quick", action="store_true", help="two kills, a minute")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Demo(OneStream):
-    """One demonstration below a directory of its own."""
+    """One demonstration in a separate directory."""
 
     def __init__(self, settings: Settings, root: Path, console: Console) -> None:
         super().__init__(root, console, settings.seed, job.__file__)
@@ -61,7 +61,7 @@ class _Demo(OneStream):
         self._logs.mkdir()
 
     def run(self) -> bool:
-        """Return True if every line is there once."""
+        """Return True if every line is in the result once."""
         self.console.line(
             f"Spark {version('pyspark')}: two logs of {self._settings.lines_per_second} lines a second each, rotated "
             f"all the time, tailed into Parquet; {self._settings.kills} kills drawn from seed {self._settings.seed}"
@@ -71,7 +71,7 @@ class _Demo(OneStream):
         with self.begin_beside(writing.__file__, logs=self._logs, seed=self._settings.seed, **load) as writer:
             hits = self.strike(self._settings.kills)
             written = writer.end()
-        self.console.line("the writer has ended; the last run reads what is left")
+        self.console.line("the writer has ended; the last run reads the remaining lines")
         time.sleep(COMPLETE_AFTER_S)
         self.write_job(logs=self._logs, available_now=True)
         self.run_to_end()

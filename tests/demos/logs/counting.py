@@ -1,6 +1,6 @@
-"""The independent count: DuckDB compares the lines in the log files, rotated ones too, with those in Parquet.
+"""The independent count: DuckDB compares the lines in the log files, including rotated files, with Parquet.
 
-Nothing here knows ftfile, Spark, or the process that wrote the logs.
+This module uses no code of ftfile, Spark, or the process that wrote the logs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ("LogCount", "count_lines")
 
 @dataclass(frozen=True, slots=True)
 class LogCount:
-    """The lines of one log: in its files, and in Parquet."""
+    """The lines of one log, in its files and in Parquet."""
 
     name: str
     files: int
@@ -31,7 +31,7 @@ class LogCount:
 
     @property
     def exact(self) -> bool:
-        """True if each line that was written is found once, and nothing else."""
+        """True if Parquet contains each written line once, and no other line."""
         return self.written > 0 and not (self.missing or self.duplicated or self.foreign)
 
 
@@ -45,7 +45,7 @@ def count_lines(logs: Path, names: Sequence[str], output: Path) -> list[LogCount
         paths = sorted(path for path in logs.iterdir() if path.name == name or path.name.startswith(f"{name}."))
         files[name] = len(paths)
         for path in paths:
-            # No delimiter occurs in a line: each line is one field, whatever it has.
+            # No delimiter occurs in a line, so each line is one field.
             connection.execute(
                 "INSERT INTO written SELECT ?, line FROM read_csv(?, columns = {'line': 'VARCHAR'}, header = false, "
                 "auto_detect = false, delim = '\x01', quote = '', escape = '', compression = ?)",

@@ -1,7 +1,7 @@
-"""The Spark application that gets killed: it tails the logs into Parquet, as users do.
+"""The Spark application that is killed: it tails the logs into Parquet, as users do.
 
-Started as a script with one argument, a JSON file: ``logs``, ``output``, ``checkpoint``, ``scratch``, and
-``available_now``: end when all that is there was read.
+It is started as a script with one argument, a JSON file: ``logs``, ``output``, ``checkpoint``, ``scratch``, and
+``available_now``: end after all existing lines were read.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ()
 
 
 def main() -> None:
-    """Tail the logs until killed, or until all that is there was read."""
+    """Tail the logs until killed, or until all existing lines were read."""
     job = begin()
     spark = build_session(job["scratch"])
     lines = (
         spark.readStream.format("ftfile")
         .option("fileFormat", "text")
-        .option("fileIdentity", "content")  # finds logs again that were copied or compressed
+        .option("fileIdentity", "content")  # recognizes logs that were copied or compressed
         .option("scanInterval", "500ms")
         .option("minFileAge", "2s")
         .option("checkpointLocation", job["checkpoint"])

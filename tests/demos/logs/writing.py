@@ -1,7 +1,7 @@
-"""The process that writes logs and rotates them, until its standard input closes and each was rotated a few times.
+"""The process that writes and rotates logs until its standard input closes and each log was rotated a few times.
 
-Started as a script with one argument, a JSON file: ``logs`` (a directory), ``seed``, ``lines_per_second``,
-``rotate_bytes``. Its last words are a line of JSON: the number of lines and of rotations of each log.
+It is started as a script with one argument, a JSON file: ``logs`` (a directory), ``seed``, ``lines_per_second``,
+``rotate_bytes``. Its last output is a line of JSON: the number of lines and of rotations of each log.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ("LOGS", "LogKind")
 
 PAUSE_S = 0.02
-# However soon the stream is killed as often as is planned.
+# Also if all planned kills are done early.
 ROTATIONS_MIN = 2
-# The chance of writing half a line, and the rest with the next lines.
+# The probability that the last line is written by half, and its rest with the next lines.
 HALF = 0.2
 LEVELS = ("INFO", "INFO", "INFO", "WARN", "ERROR")
 WORDS = [
@@ -61,7 +61,7 @@ LOGS = (
 
 
 class _Writer:
-    """One log, its lines numbered from 0 on."""
+    """One log, its lines numbered from 0."""
 
     def __init__(self, kind: LogKind, directory: Path, rotate_bytes: int, drawn: random.Random) -> None:
         self.log = RotatingLog(directory / kind.name, how=kind.how, compressed=kind.compressed)
@@ -74,7 +74,7 @@ class _Writer:
         self._draw_size()
 
     def write(self, count: int) -> None:
-        """Write some lines, the last of them perhaps by half; rotate only behind a whole line, as loggers do."""
+        """Write some lines, the last of them possibly by half. Rotate only after a complete line, as loggers do."""
         text = self._rest + "".join(f"{self._line()}\n" for _ in range(count))
         cut = len(text)
         if self._drawn.random() < HALF:
@@ -103,7 +103,7 @@ class _Writer:
 
 
 def main() -> None:
-    """Write and rotate until nobody holds the other end of the standard input, and each log was rotated."""
+    """Write and rotate until the standard input closes and each log was rotated."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     drawn = random.Random(job["seed"])
     writers = [_Writer(kind, Path(job["logs"]), job["rotate_bytes"], drawn) for kind in LOGS]

@@ -43,7 +43,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 not carried out."""
+    """Run the demonstration and return the exit code: 0 exact, 1 not exact, 2 could not run."""
     parser = argparse.ArgumentParser(prog="python -m tests.demos.store", description=main.__doc__)
     parser.add_argument("--seed", type=int, default=2013, help="draws the kills")
     parser.add_argument("--quick", action="store_true", help="less text, two kills of the stream, half a minute")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Demo(OneStream):
-    """One demonstration below a directory of its own."""
+    """One demonstration in a separate directory."""
 
     def __init__(self, settings: Settings, root: Path, console: Console) -> None:
         super().__init__(root, console, settings.seed, job.__file__, settings.files)
@@ -62,7 +62,7 @@ class _Demo(OneStream):
         self._text: Text = write_text(root / "text", settings.files, settings.times)
 
     def run(self) -> bool:
-        """Return True if both stores have each word as often as it occurs."""
+        """Return True if both stores contain the right count of each word."""
         words, kinds = self._text.totals[-1], len(self._text.counts)
         self.console.line(
             f"Spark {version('pyspark')}: {words:,} words, {kinds:,} different ones, in {len(self._text.files)} files, "
@@ -93,10 +93,10 @@ class _Demo(OneStream):
         return self._judge("the stream", self.target.output) and is_whole
 
     def _count_in_windows(self) -> bool:
-        """Count the words again by a program that is killed within drawn windows; return True if its counts are right.
+        """Count the words again by a program that is killed in drawn windows; return True if its counts are right.
 
         Raises:
-            DemoError: the program failed, stood still, or ended before the last kill.
+            DemoError: the program failed, stopped making progress, or ended before the last kill.
         """
         store, checkpoint = self.root / "windows-store", self.root / "windows-checkpoint"
         last = self._settings.windows - 1
@@ -104,7 +104,7 @@ class _Demo(OneStream):
         path = self.write("windows", **where, windows=self._settings.windows, checkpoint_every=5)
         killed_in = [-1]
         for kills_left in range(self._settings.window_kills, 0, -1):
-            # Within its share of the windows that are left, so that however far a run gets, the next ones have theirs.
+            # A kill uses at most its share of the remaining windows, so that enough windows remain for the next kills.
             share = (last - killed_in[-1]) // (kills_left + 1)
             killed_in.append(self._run_windows(path, killed_in[-1] + self.drawn.randint(1, max(share, 1))))
         self._run_windows(path, None)
@@ -115,16 +115,17 @@ class _Demo(OneStream):
         return self._judge("the windows", store)
 
     def _run_windows(self, argument: Path, until: int | None) -> int:
-        """Run the program to its end, or kill it soon after it has begun a window; return the last that it has begun.
+        """Run the program to its end, or kill it soon after it has begun a window. Return the last window that it has
+        begun.
 
         Raises:
-            DemoError: it failed, stood still, or ended before that window.
+            DemoError: it failed, stopped making progress, or ended before that window.
         """
         log, window, began_s = self.root / "windows.log", -1, 0.0
         command = [sys.executable, windows.__file__, str(argument)]
         with (
             log.open("ab") as errors,
-            # Without a buffer, in which `select` would see no line.
+            # Unbuffered, because `select` does not see lines in a buffer.
             subprocess.Popen(
                 command, bufsize=0, stdout=subprocess.PIPE, stderr=errors, env=self.environment
             ) as program,
@@ -134,7 +135,7 @@ class _Demo(OneStream):
                     before_s, began_s = began_s or time.monotonic(), time.monotonic()
                     self.console.progress(f"{self.elapsed()}: window {window} of {self._settings.windows}")
                     if until is not None and window >= until:
-                        # At any moment of the window, which takes about as long as the one before.
+                        # At a random moment of the window, which takes about as long as the window before.
                         time.sleep(self.drawn.uniform(0, began_s - before_s))
                         return window
                 program.wait(STALL_TIMEOUT_S)
@@ -161,7 +162,7 @@ def _begun_windows(program: subprocess.Popen[bytes]) -> Iterator[int]:
     """Yield each window as the program begins it.
 
     Raises:
-        DemoError: it stands still.
+        DemoError: it stopped making progress.
     """
     assert program.stdout is not None
     while select.select([program.stdout], [], [], STALL_TIMEOUT_S)[0]:

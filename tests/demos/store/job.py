@@ -1,6 +1,6 @@
-"""The Spark application that gets killed: it counts the words of the files into a store, as users do.
+"""The Spark application that is killed: it counts the words of the files into a store, as users do.
 
-Started as a script with one argument, a JSON file: ``text``, ``output``, ``checkpoint``, ``scratch``.
+It is started as a script with one argument, a JSON file: ``text``, ``output``, ``checkpoint``, ``scratch``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The process that looks words up while they are counted, until its standard input closes.
+"""The process that looks up words while they are counted, until its standard input closes.
 
-Started as a script with one argument, a JSON file: ``store``, ``totals`` (the numbers of words that a version may
-have), ``words``, ``seed``. Its last words are a line of JSON: what it did, and what was wrong.
+It is started as a script with one argument, a JSON file: ``store``, ``totals`` (the numbers of words that a version may
+have), ``words``, ``seed``. Its last output is a line of JSON: the number of lookups, and the faults.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GETS = 50
 
 
 def main() -> None:
-    """Look until the standard input closes."""
+    """Look up words until the standard input closes."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     look = _Look(job)
     while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
@@ -44,7 +44,7 @@ class _Look:
         self.found: dict[str, Any] = {"versions": 0, "gets": 0, "getSeconds": 0.0, "faults": []}
 
     def once(self) -> None:
-        """Read on, and compare a scan and lookups of one version with each other and with what was before."""
+        """Refresh, and compare a scan with lookups of the same version and with the counts of the last version."""
         if self._reader is None:
             try:
                 self._reader = kv.open(self._store)
@@ -56,7 +56,9 @@ class _Look:
         self._version = self._reader.version
         self.found["versions"] += 1
         counts = {row["word"]: row["n"] for batch in self._reader.scan() for row in batch.to_pylist()}
-        self._require(sum(counts.values()) in self._totals, f"{sum(counts.values())} words are no whole batches")
+        self._require(
+            sum(counts.values()) in self._totals, f"{sum(counts.values())} words are not a sum of complete batches"
+        )
         fallen = [word for word, count in self._last.items() if counts.get(word, 0) < count]
         self._require(not fallen, f"counts fell: {fallen[:5]}")
         for word in self._drawn.choices(self._words, k=GETS):

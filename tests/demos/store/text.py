@@ -1,4 +1,4 @@
-"""The text: Python's own help, in files that a stream reads in their order; and its words, counted independently."""
+"""The text: Python's help pages in files that a stream reads in order, and an independent count of their words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Text(NamedTuple):
 
     Attributes:
         files: in their order.
-        counts: how often each word occurs.
+        counts: the number of occurrences of each word.
         totals: the number of words before each file, and in all.
     """
 
@@ -37,7 +37,7 @@ def words_in(text: str) -> list[str]:
 
 
 def write_text(directory: Path, files: int, times: int) -> Text:
-    """Write the text, as often as is said, in so many files of lines whose times of change rise."""
+    """Write the text the given number of times, in a number of files with increasing modification times."""
     lines = [line for _ in range(times) for topic in topics.values() for line in topic.splitlines() if line.isascii()]
     directory.mkdir()
     paths, counts, sizes = [], Counter[str](), []

@@ -1,7 +1,7 @@
-"""The program without Spark that gets killed: it counts words in windows, and keeps a checkpoint as an engine would.
+"""The program without Spark that is killed: it counts words in windows, and keeps a checkpoint as an engine would.
 
-Started as a script with one argument, a JSON file: ``text``, ``store``, ``checkpoint``, ``windows``,
-``checkpoint_every``. A window has an equal share of the files' lines. Its number is printed when it has begun.
+It is started as a script with one argument, a JSON file: ``text``, ``store``, ``checkpoint``, ``windows``,
+``checkpoint_every``. A window has an equal share of the files' lines. Its number is printed when the window begins.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _keep(checkpoint: Path, window: int) -> None:
-    """Replace the checkpoint in one step."""
+    """Replace the checkpoint atomically."""
     new = checkpoint.with_suffix(".new")
     with new.open("w", encoding="ascii") as file:
         file.write(str(window))
