@@ -294,7 +294,7 @@ class Tracker:
         self._clock = clock
         self._on_progress = on_progress
         self._began_s = self._logged_s = clock.monotonic_s()
-        self._now = Progress(operation, 0, total, 0, total_bytes, 0.0, unit)
+        self._now = Progress(operation, 0, total=total, done_bytes=0, total_bytes=total_bytes, elapsed_s=0.0, unit=unit)
 
     def expect(self, more: int, more_bytes: int) -> None:
         """Set the remaining work."""

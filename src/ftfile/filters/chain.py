@@ -46,7 +46,7 @@ def codec(name: str, level: int | None = None) -> Codec:
 
 def filter_class(name: str) -> type[Filter]:
     """Return the class of a filter; `ConfigError` if it is unknown or cannot be loaded."""
-    class_ = load_class("filter", name, _BUILT_IN, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
+    class_ = load_class("filter", name, built_in=_BUILT_IN, group=ENTRY_POINT_GROUP, base=Filter)  # type: ignore[type-abstract]
     if name in CODECS and (package := CODECS[name].package):
         try:
             pkgutil.resolve_name(package)

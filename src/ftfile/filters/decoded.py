@@ -35,7 +35,9 @@ def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, 
 
     `plain_bytes` and `checksum` (of the stored file) are from the log; `CorruptData` if they differ.
     """
-    return io.BufferedReader(_Decoded(file, chain, identity, plain_bytes, checksum), _BUFFER_BYTES)
+    return io.BufferedReader(
+        _Decoded(file, chain, identity=identity, plain_bytes=plain_bytes, checksum=checksum), _BUFFER_BYTES
+    )
 
 
 def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
@@ -218,7 +220,12 @@ class _Decrypted(_PlainFile):
     def __init__(self, file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> None:
         super().__init__(file, plain_bytes)
         self._ranges = DecryptedRanges(
-            self._read_range, file.seek(0, os.SEEK_END), self.name, keys, identity, plain_bytes
+            self._read_range,
+            file.seek(0, os.SEEK_END),
+            name=self.name,
+            keys=keys,
+            identity=identity,
+            plain_bytes=plain_bytes,
         )
         # Cached, since readers read it again.
         self._held = self._ranges.last_chunk()

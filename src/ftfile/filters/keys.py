@@ -265,4 +265,4 @@ def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     wrapping, records = (HKDF(SHA256(), KEY_BYTES, None, use).derive(issued.key) for use in (_WRAPPING, _RECORDS))
-    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)
+    return UsableKey(key_id, issued.wrapped, wrapping=wrapping, records=records, key=issued.key)

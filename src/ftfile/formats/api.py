@@ -311,4 +311,4 @@ def format_from_definition(definition: Mapping[str, Any], keys: Keys | None = No
 
 
 def _format_class(name: str) -> type[Format]:
-    return load_class("fileFormat", name, FORMATS, ENTRY_POINT_GROUP, Format)  # type: ignore[type-abstract]
+    return load_class("fileFormat", name, built_in=FORMATS, group=ENTRY_POINT_GROUP, base=Format)  # type: ignore[type-abstract]

@@ -199,7 +199,7 @@ class ParquetFormat(ColumnarFormat):
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         assert self.identity, "an encrypted file is bound to its place"
         encrypted = {"encryption_properties": encryption(self.keys, self.key_id)}
-        return _ParquetEncoder(schema, target, codec, encrypted, {IDENTITY: self.identity})
+        return _ParquetEncoder(schema, target, codec=codec, encryption=encrypted, metadata={IDENTITY: self.identity})
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         lent = LentFile(file)

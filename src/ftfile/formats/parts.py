@@ -75,11 +75,11 @@ def read_add(
     values = path_column_values(encoding, directory_of(add.directory_key), stem_of(add.directory_key), schema)
     with open_add(add, fs.open, is_old=is_old) as file:
         if add.kind == "segment":
-            batches = _segment_rows(file, add, encoding, decoded, keys)
+            batches = _segment_rows(file, add, encoding=encoding, schema=decoded, keys=keys)
         else:
             if file.size_bytes != add.length:
                 raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
-            batches = _part_rows(as_file(file), add, file_format, decoded, keys, wanted)
+            batches = _part_rows(as_file(file), add, file_format=file_format, schema=decoded, keys=keys, wanted=wanted)
         try:
             with closing(batches):  # before the file that it reads
                 for batch in batches:
@@ -126,14 +126,14 @@ def read_part(
                 actual = checksum_of(opened)
                 if actual != (add.length, add.checksum):
                     raise _other(add, _recorded(add), f"{actual[0]} bytes with {actual[1]}")
-            yield from _part_rows(as_file(opened), add, file_format, schema, keys)
+            yield from _part_rows(as_file(opened), add, file_format=file_format, schema=schema, keys=keys)
         return
     content = open_add(add, lambda path: fs.read(path, add.length))
     if len(content) != add.length or not matches(content, add.checksum):
         raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
     file = io.BytesIO(content)
     file.name = add.final_path or add.path  # its name in errors
-    yield from _part_rows(file, add, file_format, schema, keys)
+    yield from _part_rows(file, add, file_format=file_format, schema=schema, keys=keys)
 
 
 class UnreadablePart(Exception):
@@ -146,7 +146,7 @@ def rows_of_parts(
     """Yield the rows of parts one after the other; raise `UnreadablePart` for a part that cannot be read."""
     for number, add in enumerate(inputs):
         try:
-            for batch in read_part(fs, add, file_format, schema, keys_of(fs)):
+            for batch in read_part(fs, add, file_format=file_format, schema=schema, keys=keys_of(fs)):
                 yield add, batch
         except FtfileError as error:
             if error.retry is not Retry.NEVER:
@@ -231,12 +231,12 @@ def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None
     """
     chain, identity = Chain.for_reading(add.filters, keys), storage_identity("part", add.path)
     if isinstance(file_format, LineFormat):
-        return decoded_file(file, chain, identity, add.logical_length, add.checksum)
+        return decoded_file(file, chain, identity=identity, plain_bytes=add.logical_length, checksum=add.checksum)
     if not chain.filters:
         return file
     if keys is not None and chain.names == (AesGcm.name,):
         return decrypted_file(file, keys, identity, add.logical_length)
-    with decoded_file(file, chain, identity, add.logical_length, add.checksum) as decoded:
+    with decoded_file(file, chain, identity=identity, plain_bytes=add.logical_length, checksum=add.checksum) as decoded:
         plain = io.BytesIO(decoded.read())
     plain.name = add.final_path or add.path  # its name in errors
     return plain

@@ -98,7 +98,9 @@ class StoreConfig(WriteConfig):
 
     def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
         """Return a new spool for runs of a store with a definition."""
-        return RunSpool(stage, definition, self.hidden_chain, self.compression, self.block_bytes)
+        return RunSpool(
+            stage, definition, filters=self.hidden_chain, compression=self.compression, block_bytes=self.block_bytes
+        )
 
     def encoding(self, definition: StoreDefinition) -> dict[str, Any]:
         """Return the encoding that the log records for the store and its runs, given its definition."""
@@ -158,7 +160,9 @@ def _define(
         )
     keys = [resolve_column("keyColumns", name, schema) for name in names]
     if deletes is not None:
-        deletes = resolve_column("deleteColumn", deletes, schema, pa.types.is_boolean, "a boolean column")
+        deletes = resolve_column(
+            "deleteColumn", deletes, schema=schema, is_right=pa.types.is_boolean, needed="a boolean column"
+        )
         if deletes in keys:
             raise ConfigError(f"deleteColumn={deletes}: it is also a key column, and a deleteColumn is not stored")
         schema = pa.schema([field for field in schema if field.name != deletes])

@@ -220,7 +220,13 @@ def define(  # noqa: PLR0913 - all by name
     if sequence is not None:
         _check_sequence(sequence, values, fields, functions)
     return StoreDefinition(
-        tuple(keys), pa.schema(stored), tuple(bucket_by) or tuple(keys), buckets, functions, sequence, code
+        tuple(keys),
+        pa.schema(stored),
+        bucket_by=tuple(bucket_by) or tuple(keys),
+        buckets=buckets,
+        merge=functions,
+        sequence=sequence,
+        code=code,
     )
 
 

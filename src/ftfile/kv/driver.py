@@ -66,7 +66,9 @@ class HowWritten:
 
     def spool(self, stage: Stage) -> RunSpool:
         """Return a new spool for runs."""
-        return RunSpool(stage, self.definition, self.chain, self.compression, self.block_bytes)
+        return RunSpool(
+            stage, self.definition, filters=self.chain, compression=self.compression, block_bytes=self.block_bytes
+        )
 
 
 def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> HowWritten:
@@ -83,11 +85,11 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
         return HowWritten(
             StoreDefinition.from_json(encoding["store"]).naming(code),
             head.encoding,
-            Chain.from_definition(encoding["filters"], keys_of(fs)),
-            convert(store["plan"], PlanSettings, "rules of merges") if store else DEFAULT_PLAN,
-            compression,
-            block_bytes,
-            Storage.from_json(settings) if settings else Storage(),
+            chain=Chain.from_definition(encoding["filters"], keys_of(fs)),
+            plan=convert(store["plan"], PlanSettings, "rules of merges") if store else DEFAULT_PLAN,
+            compression=compression,
+            block_bytes=block_bytes,
+            storage=Storage.from_json(settings) if settings else Storage(),
         )
 
 
@@ -228,5 +230,5 @@ def due_after(
         tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)]
     else:
         tried = []
-    backoffs = backoffs_after(backoffs, tried, failed, live, state.version + 1)
+    backoffs = backoffs_after(backoffs, tried, failed=failed, live=live, version=state.version + 1)
     return tuple(job_of(compaction, tasks) for compaction, _ in due(live.values(), backoffs, rules))

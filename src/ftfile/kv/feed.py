@@ -105,7 +105,7 @@ class FeedPlanner(LogPlanner[Share]):
         record = record_or_gone(self._log, head, start.version)
         adds = tuple(self._live.at(start.version).values())
         last = BUCKETS_MAX if behind is None else behind
-        whole = Change(record.version, record.time_ms, adds, (), "all", (start.read, last))
+        whole = Change(record.version, record.time_ms, adds=adds, removes=(), scope="all", buckets=(start.read, last))
         return _shares({}, [whole], self._live.definitions, self._code)
 
     def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> list[Share]:

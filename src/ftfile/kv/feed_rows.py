@@ -90,7 +90,7 @@ def change_of(record: Record, buckets: tuple[int, int]) -> Change:
         scope = "all"
     elif not any(_is_new(add, record.version) for add in record.adds):
         scope = "none"
-    return Change(record.version, record.time_ms, record.adds, removes, scope, buckets)
+    return Change(record.version, record.time_ms, adds=record.adds, removes=removes, scope=scope, buckets=buckets)
 
 
 def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:

@@ -149,7 +149,7 @@ def _several(
     if definition.merge and np.any(groups.starts < lasts):
         definition.require_code()
         taken = [
-            merged(rows[name].combine_chunks(), groups, name, definition.merge[name], key_of)
+            merged(rows[name].combine_chunks(), groups, name=name, function=definition.merge[name], key_of=key_of)
             if name in definition.merge
             else rows[name].take(newest)
             for name in columns.column_names

@@ -168,7 +168,7 @@ _FUNCTIONS = {
     "coalesce": _Own(lambda _, newer: newer, lambda _, newer: newer, lambda kind: kind),  # the arrays contain no nulls
     "max": _Own(_max, _greater, _ordered),
     "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _lesser, _ordered),
-    "sum": _Own(_sum, _sum_of_two, _summed, _summing_type, _narrow_sum),
+    "sum": _Own(_sum, _sum_of_two, type_of=_summed, wide_type=_summing_type, narrow=_narrow_sum),
 }
 
 

@@ -210,8 +210,10 @@ def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
         Chain.for_reading(add.filters, keys := keys_of(files.fs)).decoder("")  # raises without keys
         assert keys is not None
         identity = storage_identity("segment", add.path, add.offset)
-        plain = DecryptedRanges(read_range, add.length, add.path, keys, identity, add.logical_length).read_at
-    return RunReader(plain, add.logical_length, add.path, cache, partial(parallel, files.fs))
+        plain = DecryptedRanges(
+            read_range, add.length, name=add.path, keys=keys, identity=identity, plain_bytes=add.logical_length
+        ).read_at
+    return RunReader(plain, add.logical_length, path=add.path, cache=cache, parallel=partial(parallel, files.fs))
 
 
 class CoalescingFiles(OpenFiles):

@@ -188,7 +188,13 @@ class StoreWrites(Writes[StoreConfig]):
         except Exception as error:  # no error of a compaction may fail the batch
             _log.warning("this task compacts no runs: %s", error)
             return AssemblyResults()
-        compactor = Compactor(stage, definition, encoding, lambda: config.spool(stage, definition), state.version)
+        compactor = Compactor(
+            stage,
+            definition,
+            encoding=encoding,
+            open_spool=lambda: config.spool(stage, definition),
+            read_version=state.version,
+        )
         return run_compactions(compactor, compactions, config.plan.read_bytes)
 
     def prepare(self, config: StoreConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
@@ -214,9 +220,10 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
         runs, buckets = sum(len(message.segments) for message in messages), config.definition.buckets
         if runs > MANY_RUNS * buckets:
             _log.warning(
-                "a batch writes %d runs for %d buckets, because its tasks have rows of all buckets: for fewer and "
-                'larger runs, use fewer tasks, or repartition(n, expr("pmod(xxhash64(%s), %d)"))',
-                *(runs, buckets, ", ".join(config.definition.bucket_by), buckets),
+                "a batch writes %(runs)d runs for %(buckets)d buckets, because its tasks have rows of all buckets. For "
+                "fewer and larger runs, use fewer tasks, or "
+                'repartition(n, expr("pmod(xxhash64(%(keys)s), %(buckets)d)"))',
+                {"runs": runs, "buckets": buckets, "keys": ", ".join(config.definition.bucket_by)},
             )
 
     def body(self, head: LogState, _: Callable[[], Snapshot]) -> Body:

@@ -193,11 +193,11 @@ class Fold:
             query_state = QueryState(
                 author.batch_id,
                 record.version,
-                author.run_id,
-                author.offsets_hash,
-                start or 0,
-                record.fingerprint,
-                record.settings,
+                run_id=author.run_id,
+                offsets_hash=author.offsets_hash,
+                lineage_start=start or 0,
+                fingerprint=record.fingerprint,
+                settings=record.settings,
             )
             self._queries.set(author.query_id, query_state)
         elif isinstance(author, JobAuthor) and author.transaction is not None:

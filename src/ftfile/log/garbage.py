@@ -138,7 +138,7 @@ def find_garbage(
     returned_paths = {file.path for _, file in returned}
     foreign = [info.path for _, info in garbage if info.path not in returned_paths]
     findings = Findings(log_start, since, log_start < possible, returned=returned, foreign=foreign)
-    _collect_parts(log.fs, head, within, horizon_ms, findings)
+    _collect_parts(log.fs, head, within=within, horizon_ms=horizon_ms, findings=findings)
     # A record with a future time was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
     _collect_log(log, old, findings)
@@ -241,7 +241,9 @@ def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     # Dead letters are in no snapshot: until they are published, only this list contains them.
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         staged.pop(add.path, None)
-    for note in _collect_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
+    for note in _collect_notes(
+        fs, [path for path in staged if layout.is_note(path)], within=within, horizon_ms=horizon_ms, findings=findings
+    ):
         del staged[note]
     for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
         for info in infos:

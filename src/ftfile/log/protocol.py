@@ -72,7 +72,7 @@ def commit(  # noqa: PLR0913 - the last by name
         problems = roll_forward(log, head, policy, author)
         raise_own_or_warn(problems, author)
         if head.has(author):
-            check_replay(log, head, author, fingerprint, policy)
+            check_replay(log, head, author=author, fingerprint=fingerprint, policy=policy)
             log.notes.replays += 1
             return Committed(head.version, replayed=True)
         if task_found_batch:
@@ -84,7 +84,9 @@ def commit(  # noqa: PLR0913 - the last by name
             return Committed(head.version, replayed=False)
         _check_publishable(log, head, body)
         mac = fingerprint_mac(log.fs, fingerprint, author)
-        record = structs.replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
+        record = structs.replace(
+            record_of(log, head, body=body, author=author, nonce=nonce), lineage_start=starts, fingerprint=mac
+        )
         check_removes_published(problems, record)
         record = structs.replace(record, metrics=body.metrics | measured.metrics())
         if (after := log.create(record)) is not None:
@@ -114,7 +116,10 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
     context = log.fs.context
     now_ms = context.clock.now_ms()
     return Record(
-        *(head.version + 1, nonce, author, now_ms),
+        version=head.version + 1,
+        nonce=nonce,
+        author=author,
+        time_ms=now_ms,
         store_ms=None if log.store_clock is None else log.store_clock.time_at(now_ms),
         previous_nonce=head.nonce,
         writer=context.writer,

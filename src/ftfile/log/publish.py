@@ -237,7 +237,9 @@ def renew_checkpoint(log: CommitLog, state: LogState, bytes_max: int = FILE_BYTE
     """Write a checkpoint, if it is not longer than `bytes_max`."""
     log.segments_max = len(state.segments)
     try:
-        size_bytes = checkpoints.write_checkpoint(log.fs, log.ids, state, log.checkpoints.useless, bytes_max)
+        size_bytes = checkpoints.write_checkpoint(
+            log.fs, log.ids, state=state, useless=log.checkpoints.useless, bytes_max=bytes_max
+        )
     except (StorageError, ConfigError) as error:
         log.delta_bytes = 0
         _log.warning(

@@ -156,7 +156,7 @@ class SealedFileSystem(WrapperFileSystem):
             key = self.keys.key_to_use(self.key_id)
         else:
             key = self.keys.find(mac.key_id, mac.wrapped)
-        return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
+        return _line(key, _ROWS, directory_id=self.directory_id, name=batch, content=digest.encode()).decode()
 
     @property
     def key_id(self) -> str:
@@ -164,7 +164,9 @@ class SealedFileSystem(WrapperFileSystem):
         return self._key_id or self._newest[1] or self.keys.only_id()
 
     def _with_mac(self, path: str, content: bytes) -> bytes:
-        line = _line(self.keys.key_to_use(self.key_id), _RECORD, self.directory_id, path, content)
+        line = _line(
+            self.keys.key_to_use(self.key_id), _RECORD, directory_id=self.directory_id, name=path, content=content
+        )
         return content + b"\n" + line + b"\n"
 
     def _checked(self, path: str, content: bytes) -> bytes:
@@ -182,7 +184,10 @@ class SealedFileSystem(WrapperFileSystem):
                 raise ConfigError(f"{path!r} cannot be read: {error}") from error
             raise CorruptData(path, "a known key", str(error)) from error  # equal to no hint
         for _ in range(2):
-            if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):
+            if hmac.compare_digest(
+                mac.digest,
+                _digest(key, _RECORD, directory_id=self.directory_id, name=path, prefix=mac.prefix, content=body),
+            ):
                 version = _version_of(path)
                 if version is not None and version >= self._newest[0]:
                     self._newest = version, mac.key_id
@@ -300,7 +305,11 @@ def _mac(line: bytes) -> _Mac | None:
 def _line(key: UsableKey, use: bytes, directory_id: str, name: str, content: bytes) -> bytes:
     wrapped = base64.urlsafe_b64encode(key.wrapped).decode() or "-"
     prefix = f"{_ALGORITHM} {key.key_id} {wrapped}".encode()
-    return prefix + b" " + _digest(key, use, directory_id, name, prefix, content).hex().encode()
+    return (
+        prefix
+        + b" "
+        + _digest(key, use, directory_id=directory_id, name=name, prefix=prefix, content=content).hex().encode()
+    )
 
 
 def _digest(key: UsableKey, use: bytes, directory_id: str, name: str, prefix: bytes, content: bytes) -> bytes:

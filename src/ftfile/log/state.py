@@ -211,7 +211,9 @@ class LogView:
     def to_state(self) -> LogState:
         """Return a state that only answers `has` for streams and transactions."""
         queries = {
-            query_id: QueryState(last_batch, self.version, "", None, 0, None)
+            query_id: QueryState(
+                last_batch, self.version, run_id="", offsets_hash=None, lineage_start=0, fingerprint=None
+            )
             for query_id, last_batch in self.last_batches.items()
         }
         transactions = {app: TransactionState(last, self.version, None) for app, last in self.transactions.items()}

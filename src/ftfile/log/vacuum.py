@@ -104,7 +104,10 @@ def vacuum(
     retention_ms = retention_ms_of("retention", retention, force=force)
     with maintaining("vacuum", path, Access.of(access)) as (log, author):
         return _logged(
-            author, _delete_garbage(log, author, retention_ms, None, access.get("progress"), dry_run=dry_run)
+            author,
+            _delete_garbage(
+                log, author, retention_ms=retention_ms, keep_last=None, progress=access.get("progress"), dry_run=dry_run
+            ),
         )
 
 
@@ -140,7 +143,12 @@ def expire(
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, Access.of(access)) as (log, author):
         progress = access.get("progress")
-        return _logged(author, _delete_garbage(log, author, retention_ms, keep_last, progress, dry_run=dry_run))
+        return _logged(
+            author,
+            _delete_garbage(
+                log, author, retention_ms=retention_ms, keep_last=keep_last, progress=progress, dry_run=dry_run
+            ),
+        )
 
 
 def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
@@ -175,7 +183,9 @@ def _delete_garbage(
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
     _warn_of_foreign(findings)
     if dry_run:
-        waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
+        waiting = _waiting(
+            log, head, findings=findings, horizon_ms=horizon_ms, now_ms=now_ms, retention_ms=retention_ms
+        )
         files = _garbage_files(findings)
         return VacuumReport(None, horizon_ms, findings.log_start, files, dry_run=True, waiting=waiting)
     if not findings.needs_record and (
@@ -197,10 +207,14 @@ def _delete_garbage(
     done = tuple(file for file in summary if file.path not in failed)
     is_capped = wanted_ms > horizon_ms
     if is_capped:
-        waiting = _waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
+        waiting = _waiting(
+            log, head, findings=findings, horizon_ms=horizon_ms, now_ms=now_ms, retention_ms=retention_ms
+        )
     else:
         waiting = ()
-    return VacuumReport(version, horizon_ms, head.log_start, done, len(failed), waiting=waiting)
+    return VacuumReport(
+        version, horizon_ms, oldest_version=head.log_start, files=done, failed=len(failed), waiting=waiting
+    )
 
 
 def _announce(log: CommitLog, author: MaintenanceAuthor, horizon_ms: int, findings: Findings) -> int:
@@ -254,7 +268,9 @@ def _waiting(
     from ftfile.log.garbage import find_waiting  # noqa: PLC0415 - likewise
 
     try:
-        return find_waiting(log, head, findings, horizon_ms, now_ms, retention_ms)
+        return find_waiting(
+            log, head, findings=findings, horizon_ms=horizon_ms, now_ms=now_ms, retention_ms=retention_ms
+        )
     except CorruptData:
         if log.refresh().version == head.version:
             raise

@@ -322,7 +322,7 @@ class MatchingRows(Choice):
         if snapshot.schema is None:
             return pa.schema([]), ()
         schema = recorded_schema(snapshot.definitions[snapshot.schema])
-        selection = Selection(snapshot, schema, None, self.where, _time_zone(head))
+        selection = Selection(snapshot, schema, columns=None, where=self.where, time_zone=_time_zone(head))
         return selection.filtered, selection.adds()
 
 

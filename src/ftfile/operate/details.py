@@ -231,11 +231,11 @@ def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | 
     return Changes(
         first.version,
         second.version,
-        tuple(map(_added, added)),
-        tuple(map(_added, removed)),
-        rows_added,
-        rows_removed,
-        tuple(_column_changes(_types_of(first), _types_of(second))),
+        added=tuple(map(_added, added)),
+        removed=tuple(map(_added, removed)),
+        rows_added=rows_added,
+        rows_removed=rows_removed,
+        columns=tuple(_column_changes(_types_of(first), _types_of(second))),
     )
 
 
@@ -304,13 +304,28 @@ _STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: 
 def _added(add: Add) -> AddedFile:
     first, last = add.origin.first_batch, add.origin.last_batch
     directory = layout.directory_of(add.directory_key)
-    return AddedFile(add.final_path or add.path, add.kind, add.rows, add.length, directory, first, last)
+    return AddedFile(
+        add.final_path or add.path,
+        add.kind,
+        rows=add.rows,
+        size_bytes=add.length,
+        directory=directory,
+        first_batch=first,
+        last_batch=last,
+    )
 
 
 def _batches(log: CommitLog, add: Add, version: int) -> Batches:
     query_id, first, last = add.origin.query_id, add.origin.first_batch, add.origin.last_batch
     before, after = (_offsets_of(log, query_id, batch_id, version) for batch_id in (first - 1, last))
-    return Batches(query_id, first, last, before, after, _ranges_of(first, before, after))
+    return Batches(
+        query_id,
+        first,
+        last_batch=last,
+        offsets_before=before,
+        offsets=after,
+        offset_ranges=_ranges_of(first, before, after),
+    )
 
 
 def _ranges_of(first: int, before: list[Any] | None, after: list[Any] | None) -> tuple[OffsetRange, ...] | None:

@@ -331,10 +331,21 @@ class Finding:
         return replace(self, severity="error", remedy=remedy, repair="no", actions=())
 
 
-def find(code: str, path: str, expected: str, actual: str, *actions: Action, remedy: str = "") -> Finding:
+def find(
+    code: str, path: str, expected: str, actual: str, *, actions: Iterable[Action] = (), remedy: str = ""
+) -> Finding:
     """Return a finding of a kind of the table; `remedy` replaces the remedy of the table."""
     kind = KINDS[code]
-    return Finding(code, path, expected, actual, kind.severity, remedy or kind.remedy, kind.repair, actions)
+    return Finding(
+        code,
+        path,
+        expected=expected,
+        actual=actual,
+        severity=kind.severity,
+        remedy=remedy or kind.remedy,
+        repair=kind.repair,
+        actions=tuple(actions),
+    )
 
 
 def check(code: str, expected: str, actual: str, remedy: str = "", *, is_passed: bool) -> Finding:
@@ -397,7 +408,7 @@ def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, 
     consequence = _consequence_of(add)
     action = Action("give-up", add=add, source=damaged, consequence=consequence)
     remedy = _give_up_advice(path, rows, consequence, full=full)
-    return replace(find(code, path, expected, actual, action, remedy=remedy), repair="on request")
+    return replace(find(code, path, expected, actual, actions=[action], remedy=remedy), repair="on request")
 
 
 def _consequence_of(add: Add) -> str:

@@ -228,7 +228,7 @@ class _Run:
         flush, log = self.flush, self.flush.log
         inputs = [segment for job in flush.all_jobs(head) for segment in job.inputs]
         size_bytes = sum(segment.length for segment in inputs)
-        tracker = Tracker("flush", log.clock, flush.progress, len(inputs), size_bytes)
+        tracker = Tracker("flush", log.clock, on_progress=flush.progress, total=len(inputs), total_bytes=size_bytes)
         with removing_unrecorded(log.fs, flush.author.job_id) as named:
             while self._flush_some(head, tracker, named):
                 head = log.refresh(durable=True)
@@ -267,11 +267,11 @@ class _Run:
             durability = durability_of(storage.durability, log.fs.capabilities)
             work = Assembling(head.definitions, head.version, durability, flush.commit_every)
             for jobs in rounds_of([*flush.jobs(head, query_id, segments)], flush.commit_every, files_of):
-                rewrites = self._rewrites(work, jobs, log, dict(storage.file_settings), tracker)
+                rewrites = self._rewrites(work, jobs, log=log, written=dict(storage.file_settings), tracker=tracker)
                 if not rewrites:
                     continue
                 named |= {add.path for rewrite in rewrites for add in rewrite.adds}
-                self._commit(log, rewrites, publishing, query_id, durability)
+                self._commit(log, rewrites, publishing=publishing, query_id=query_id, durability=durability)
                 return True
         return False
 
@@ -382,7 +382,14 @@ def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState
     else:
         last_batch, since = (0, head.version)
     first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since
-    return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, {}, first_index)
+    return Namer(
+        publishing.naming,
+        f"{last_batch:010d}",
+        time_ms=log.clock.now_ms(),
+        query_id=query_id,
+        extensions={},
+        first_index=first_index,
+    )
 
 
 def _settings_of(

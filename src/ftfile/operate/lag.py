@@ -202,7 +202,9 @@ class Lag:
         offsets = progress.offsets
         sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
         planned_ms = None if offsets is None else offsets.time_ms
-        status = CheckpointStatus(url, "", progress.planned, planned_ms, progress.committed)
+        status = CheckpointStatus(
+            url, "", planned_batch=progress.planned, planned_ms=planned_ms, committed_batch=progress.committed
+        )
         self.statuses[query_id] = replace(status, sources=tuple(sources))
         for number, recorded in enumerate(sources):
             try:
@@ -248,7 +250,11 @@ class Lag:
         assert position is not None, "it has a plan"
         storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self._settings_for(checkpoint) or {}).items()}
         status = status_of(
-            f"{checkpoint.rstrip('/')}/{layout.STATE_IN_CHECKPOINT}", position.log_id, storage, context, {}
+            f"{checkpoint.rstrip('/')}/{layout.STATE_IN_CHECKPOINT}",
+            position.log_id,
+            given=storage,
+            context=context,
+            listings={},
         )
         if status is None:
             return replace(source, unknown=_STATE_ELSEWHERE)

@@ -233,7 +233,7 @@ def record_changes(
             rows_removed=sum(ends.rows for ends, begins in live if begins is None),
             assembly_tasks=tuple(job for job in head.assembly_tasks if not ended & {add.id for add in job.inputs}),
         )
-        if not live or log.create(record_of(log, head, body, author, nonce)) is not None:
+        if not live or log.create(record_of(log, head, body=body, author=author, nonce=nonce)) is not None:
             return
     raise CommitError("other processes changed the log at every attempt: repair again later")
 

@@ -263,7 +263,15 @@ class _Plan:
         restored_version = None
         if self._version >= 0:
             restored_version = self._version
-        return RestoreReport(version, restored_version, restored, removed, missing, dry_run, self._undone)
+        return RestoreReport(
+            version,
+            restored_version,
+            restored=restored,
+            removed=removed,
+            missing=missing,
+            dry_run=dry_run,
+            undone_version=self._undone,
+        )
 
     def _find_missing(self, head: LogState) -> list[str]:
         """Return the paths of removed adds that a vacuum may have deleted, or that are missing."""

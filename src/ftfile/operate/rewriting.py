@@ -191,7 +191,7 @@ def rewrite(
         FtfileError: some files could not be rewritten. All others were, except if the choice takes all: then nothing
             was changed.
     """
-    operation = _Operation(log, author, workers, choice, progress)
+    operation = _Operation(log, author, workers=workers, choice=choice, progress=progress)
     if dry_run:
         return operation.plan()
     pending: tuple[Rewrite, ...] = ()
@@ -250,7 +250,9 @@ class _Operation:
         rounds = [*rounds_of(pieces, self.choice.commit_every)] or [()]
         assert len(rounds) == 1 or not self.choice.takes_all, "all of it in several records"
         files, length = sum(len(piece.inputs) for piece in pieces), sum(piece.length for piece in pieces)
-        tracker = Tracker(self.author.operation, self.log.clock, self.progress, files, length)
+        tracker = Tracker(
+            self.author.operation, self.log.clock, on_progress=self.progress, total=files, total_bytes=length
+        )
         report, errors = RewriteReport(where=self.choice.text), list[FtfileError]()
         for some in rounds:
             outcomes = dict[int, Outcome]()
@@ -392,11 +394,18 @@ class RowRewriter(Work[Piece, Outcome]):
             stage.finish(part)
             stage.wait_closed()
             add = add_of(stage.finished[-1], first.encoding, common_origin(piece.inputs, task.origin()))
-            if strong_digest(read_part(fs, add, file_format, schema, keys)) != before:
+            if strong_digest(read_part(fs, add, file_format=file_format, schema=schema, keys=keys)) != before:
                 raise CorruptData(add.path, "the rows of the merged parts", "other rows", advice)
             if add.rows != piece.row_count - rows_removed:
                 expected = f"{piece.row_count - rows_removed} rows, without the removed rows"
                 raise CorruptData(add.path, expected, f"{add.rows} rows", advice)
         place = f"{self.read_version:010d}{piece.place:07d}"
-        path = rewritten_path(first, piece.least_name, add.id, extension_of(encoding), place, fs.capabilities)
+        path = rewritten_path(
+            first,
+            piece.least_name,
+            part_id=add.id,
+            extension=extension_of(encoding),
+            place=place,
+            store=fs.capabilities,
+        )
         return structs.replace(add, final_path=path)

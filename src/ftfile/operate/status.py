@@ -239,7 +239,12 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         horizon_ms=head.horizon_ms,
         queries=tuple(
             QueryStatus(
-                query_id, query.last_batch, query.version, time_ms, checkpoints.get(query_id), _options_of(head, query)
+                query_id,
+                query.last_batch,
+                version=query.version,
+                time_ms=time_ms,
+                checkpoint=checkpoints.get(query_id),
+                options=_options_of(head, query),
             )
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),

@@ -302,7 +302,7 @@ class Directory:
             SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
         """
         columns = recorded_schema(self._schema_of(self._log.refresh()))
-        return follow_log(self._log, self.path, columns, offset, options)
+        return follow_log(self._log, self.path, columns=columns, offset=offset, options=options)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
         """Yield the dead letters of all batches with the reasons. `badRecords=deadLetter` writes them.
@@ -339,7 +339,9 @@ class Directory:
         # Only a condition depends on a time zone. Without one, the log is not read a second time.
         zone = UTC if where is None else self.time_zone()
         where = with_clock_values(where, self._log.clock.now_ms(), zone)
-        selection = Selection(snapshot, recorded_schema(self._schema_of(snapshot)), columns, where, zone)
+        selection = Selection(
+            snapshot, recorded_schema(self._schema_of(snapshot)), columns=columns, where=where, time_zone=zone
+        )
         return selection, partial(selection.rows, self.file_system, is_old=version is not None)
 
     def _schema_of(self, version: Snapshot | LogState) -> str:

@@ -84,7 +84,7 @@ def predicate(
         return None
     if isinstance(where, pc.Expression):
         return _checked(where, schema, columns)
-    bound_columns = Columns(schema, time_zone, columns, time_zones or {}, argument)
+    bound_columns = Columns(schema, time_zone, called=columns, time_zones=time_zones or {}, argument=argument)
     if isinstance(where, str):
         return _Parser(where, bound_columns).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):

@@ -195,7 +195,7 @@ def place_of(execution: Any, query_id: str) -> WrittenPlace | None:  # noqa: ANN
     export_to = parse_options(exports, "write")["exportTo"]
     code = tuple(options[name] for name in _CODE if name in options)
     if place["path"] is not None:
-        return WrittenPlace(query_id, sink, place, export_to, code)
+        return WrittenPlace(query_id, sink, options=place, export_to=export_to, code=code)
     return None
 
 

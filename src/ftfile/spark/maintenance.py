@@ -206,7 +206,9 @@ def compact(  # noqa: PLR0913 - all by name
             refused = {"full": full or None, "merge": merge}
         _check_no_others(workers.place.path, refused, is_store=is_store)
         if is_store:
-            return CompactionRounds(log, author, workers, code_of(merge), progress).compact(full=full)
+            return CompactionRounds(log, author, workers=workers, code=code_of(merge), progress=progress).compact(
+                full=full
+            )
         if target_bytes is None:
             target_bytes = TARGET_BYTES
         choice = SmallFiles(where, target_bytes, log.clock, commit_every)

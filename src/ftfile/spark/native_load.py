@@ -106,7 +106,7 @@ def load(
     """
     where = at_once(spark, where)
     directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
-    plan = _plan(_Loading(spark, directory, snapshot, place, where, check_files))
+    plan = _plan(_Loading(spark, directory, snapshot=snapshot, access=place, where=where, check_files=check_files))
     return filtered(plan.rows, where)
 
 
@@ -214,7 +214,9 @@ class _Loading:
             rows = functools.reduce(lambda one, other: one.union(other), frames)
         else:
             rows = self._no_rows()
-        return LoadPlan(self.directory.path, self.snapshot.version, rows, spark_files, ways.reasons)
+        return LoadPlan(
+            self.directory.path, self.snapshot.version, rows=rows, spark_files=spark_files, ftfile_files=ways.reasons
+        )
 
     def _ways(self) -> Ways:
         if not hasattr(self.spark, "_jsparkSession"):

@@ -121,7 +121,9 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     if as_texts and isinstance(where, str) and "'" in where and not all(map(pa.types.is_string, kinds)):
         return adds
     try:
-        return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()] or adds[:1]
+        return [
+            chosen.add for chosen in Selection(snapshot, schema, columns=(), where=where, time_zone="UTC").adds()
+        ] or adds[:1]
     except ConfigError:  # Spark may accept the condition, or reports the error
         return adds
 
@@ -257,7 +259,13 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
     else:
         options["recursiveFileLookup"] = "true"
     decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
-    return NativeGroup(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
+    return NativeGroup(
+        kind,
+        options,
+        schema_json=spark_schema_json(pa.schema([*columns, *in_path])),
+        partition_by=partition_by,
+        decimals=decimals,
+    )
 
 
 def _clashes(in_file: pa.DataType, read: pa.DataType) -> bool:

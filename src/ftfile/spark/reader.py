@@ -136,7 +136,7 @@ class _PushingReader(FtFileReader):
         where = condition_of(self._filters, filterable)
         if where is None:
             return super()._chosen(snapshot, recorded)
-        selection = Selection(snapshot, filterable, (), where, UTC)
+        selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC)
         return [chosen.add for chosen in selection.adds()], RowFilter(where, selection.filtered)
 
 

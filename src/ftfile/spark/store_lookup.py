@@ -84,7 +84,16 @@ def open_on_driver(
     executor_settings = tuple(settings_for_others(reader.path, access.settings).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, keys, access.settings.items()))
     number = None if follows else reader.version
-    place = StorePlace(reader.path, number, merge, keys, executor_settings, cache_bytes, least, marker)
+    place = StorePlace(
+        reader.path,
+        number,
+        merge=merge,
+        key_provider=keys,
+        storage=executor_settings,
+        cache_bytes=cache_bytes,
+        at_least_version=least,
+        marker=marker,
+    )
     _keep(place, reader)
     return reader, place
 
@@ -206,7 +215,7 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
     for key, name in zip(definition.keys, on, strict=True):
         kind = definition.schema.field(key).type
         needed = f"{kind}, the type of the key column {key!r},"
-        key_columns[key] = resolve_column("on", name, schema, kind.equals, needed)
+        key_columns[key] = resolve_column("on", name, schema=schema, is_right=kind.equals, needed=needed)
     return key_columns
 
 

@@ -72,7 +72,7 @@ class _Writer(Shipped, Generic[_C]):
         """Commit a batch or a batch write exactly once. Runs on the driver."""
         tasks = [message for message in messages if isinstance(message, TaskMessage)]
         self._config = self._in_session(tasks[0].session if tasks else SessionValues())
-        commit_batch(self._writes, self._config, unwrap(messages), batchId, SYSTEM)
+        commit_batch(self._writes, self._config, messages=unwrap(messages), batch_id=batchId, context=SYSTEM)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Log the abort. Nothing is deleted."""

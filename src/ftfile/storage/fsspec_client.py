@@ -239,7 +239,7 @@ class FsspecClient:
 
     def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
         text = hidden(str(error), self._secrets)
-        translated = remote_error(operation, path, self.where, error, text, is_upload=is_upload)
+        translated = remote_error(operation, path, where=self.where, error=error, text=text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
         if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
             faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)

@@ -120,7 +120,7 @@ class LocalFileSystem(FileSystem):
 
     def open(self, path: str) -> InputFile:
         with self._at("open", path) as name:
-            descriptor = open_file("open", path, self.root, name, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file("open", path, root=self.root, name=name, flags=os.O_RDONLY | os.O_CLOEXEC)
             return _LocalFile(path, io.FileIO(descriptor, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
@@ -242,12 +242,14 @@ class LocalFileSystem(FileSystem):
         """Write in place, since a rename is fifteen times slower."""
         with self._at("put", path) as name:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = open_file("put", path, self.root, name, flags, self._file_mode)
+            descriptor = open_file("put", path, root=self.root, name=name, flags=flags, mode=self._file_mode)
             if os.fstat(descriptor).st_nlink > 1:
                 # A copy of the directory can share the file by a hard link, or it is a file outside of the directory.
                 os.close(descriptor)
                 os.unlink(name.text, dir_fd=name.directory)
-                descriptor = open_file("put", path, self.root, name, flags | os.O_EXCL, self._file_mode)
+                descriptor = open_file(
+                    "put", path, root=self.root, name=name, flags=flags | os.O_EXCL, mode=self._file_mode
+                )
             with io.FileIO(descriptor, "w") as file:
                 _write_all(descriptor, memoryview(content))
                 file.truncate(len(content))

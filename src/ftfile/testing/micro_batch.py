@@ -150,7 +150,7 @@ class BatchQuery(ABC):
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
         """Commit with newly parsed settings and without the plan, as Spark does in another process."""
-        return commit_batch(self.writes, self.config(), messages, batch_id, current())
+        return commit_batch(self.writes, self.config(), messages=messages, batch_id=batch_id, context=current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
         """Abort, as Spark does if a task or the commit raised, or if the query is stopped."""
@@ -161,7 +161,7 @@ class BatchQuery(ABC):
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
-        return commit_batch(shipped.writes, shipped.config, messages, None, current())
+        return commit_batch(shipped.writes, shipped.config, messages=messages, batch_id=None, context=current())
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted query resumes: the first batch without a file in `commits`."""
@@ -183,8 +183,8 @@ class BatchQuery(ABC):
     def _run_attempts(self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]) -> TaskCommit:
         for attempt in range(self.attempts - 1):
             with contextlib.suppress(FtfileError):
-                return self.run_task(planned, writer, partition, rows, attempt)
-        return self.run_task(planned, writer, partition, rows, self.attempts - 1)
+                return self.run_task(planned, writer, partition=partition, rows=rows, attempt=attempt)
+        return self.run_task(planned, writer, partition=partition, rows=rows, attempt=self.attempts - 1)
 
     def _batches(self, rows: Sequence[Row], error: BaseException | None) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(list(rows), schema=_in_zone(spark_schema(self.columns), self.time_zone))

@@ -158,7 +158,7 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
         if query_id is not None:
             check_known_query(head, query_id, common.policy)
             if query_id not in head.queries and common.checkpoint is not None:
-                check_sources(config.path, common.checkpoint, query_id, log, head)
+                check_sources(config.path, common.checkpoint, query_id=query_id, log=log, head=head)
         app_id = None
         if common.transaction is not None:
             app_id = common.transaction.app_id
@@ -166,7 +166,15 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
             log.prepare_directory()  # tasks write the directory's id into dead letters
         marker, now_ms = write_marker(log.fs), log.clock.now_ms()
         view, offsets_known = head.view(app_id), query_id is not None
-        return WritePlan(writes, config, view, now_ms, check.definitions, marker, offsets_known)
+        return WritePlan(
+            writes,
+            config,
+            view=view,
+            time_ms=now_ms,
+            definitions=check.definitions,
+            marker=marker,
+            offsets_known=offsets_known,
+        )
 
 
 def write_task(
@@ -210,7 +218,9 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True, time_zone=task.time_zone)
     stage = Stage(fs, identity, common.storage.durability, writes.final_path(plan, identity))
     try:
-        bad = BadRecords(common.bad_records, common.max_record_bytes, config.hidden_chain, stage, identity)
+        bad = BadRecords(
+            common.bad_records, common.max_record_bytes, chain=config.hidden_chain, stage=stage, identity=identity
+        )
         segments = writes.write_rows(plan, rows, stage, bad)
         letters = bad.finish()
         stage.wait_closed()
@@ -225,11 +235,11 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     return TaskCommit(
         identity,
         tuple(stage.finished),
-        fingerprint.to_json(),
-        tuple(segments),
-        assembled.rewrites,
-        assembled.failed,
-        letters,
+        fingerprint=fingerprint.to_json(),
+        segments=tuple(segments),
+        rewritten=assembled.rewrites,
+        failed=assembled.failed,
+        dead_letters=letters,
         planned_ms=plan.time_ms,
         metrics={
             "writeSeconds": now_s - began_s,

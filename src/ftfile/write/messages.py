@@ -213,7 +213,9 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
     for message in messages:
         writer, partition = message.identity.writer, message.identity.partition
         for letter in message.dead_letters:
-            path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
+            path = dead_letter_path(
+                writer.owner, writer.batch_number, partition=partition, letter_id=letter.id, filters=letter.filters
+            )
             letters.append(structs.replace(add_of(letter, "", message.identity.origin()), final_path=path))
     return tuple(letters)
 

@@ -139,7 +139,7 @@ def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
 def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
     """Raise a ConfigError if the store does not support the names of staged files or dead letters."""
     staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
-    for staged_path in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
+    for staged_path in (staged, dead_letter_path(_ID, 0, partition=0, letter_id=_ID, filters=letters.names)):
         if fault := store.fault_of(staged_path, MORE_DIGITS):
             raise ConfigError(f"path={path!r}: the sink would write a file {staged_path!r}, which {fault}")
 
@@ -327,7 +327,13 @@ class CommonSettings:
         key = (path, context, storage.client_settings, encryption, optional_settings, at_least_version)
         with _lock:  # one log for all writers of a directory in this process, because its lock serialises them
             log = _logs.pop(key, None) or CommitLog(
-                open_for_writer(path, context, storage.client_settings, encryption, optional_settings),
+                open_for_writer(
+                    path,
+                    context,
+                    settings=storage.client_settings,
+                    encryption=encryption,
+                    optional_settings=optional_settings,
+                ),
                 at_least_version=at_least_version,
             )
             _logs[key] = log

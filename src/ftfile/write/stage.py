@@ -70,7 +70,16 @@ class StagedFile:
 
     def part(self, plain_bytes: int, rows: int, directory_key: str, filters: tuple[str, ...]) -> StagedPart:
         """Return the log entry of the ended file."""
-        return StagedPart(self.id, self.path, self.position, plain_bytes, self.checksum, rows, directory_key, filters)
+        return StagedPart(
+            self.id,
+            self.path,
+            length=self.position,
+            logical_length=plain_bytes,
+            checksum=self.checksum,
+            rows=rows,
+            directory_key=directory_key,
+            filters=filters,
+        )
 
     def end(self, durability: Durability) -> None:
         """Make the content durable according to the setting. The driver makes the name durable."""
@@ -267,7 +276,7 @@ class Stage:
             file = self.create("staged")
         else:
             file = self._create_direct(self._final_path, directory_key)
-        return OpenPart(directory_key, file, file_format, schema, chain)
+        return OpenPart(directory_key, file, file_format=file_format, schema=schema, chain=chain)
 
     def _create_direct(self, final_path: FinalPath, directory_key: str) -> StagedFile:
         """Start a part under its final name. A note is created first, with which vacuum finds uncommitted parts."""

@@ -284,9 +284,9 @@ class TestTouching:
         sizes: list[int] = []
         window = Window
 
-        def counted(blocks: list[bytes], *rest: Any) -> Any:
+        def counted(blocks: list[bytes], *rest: Any, **named: Any) -> Any:
             sizes.append(sum(map(len, blocks)))
-            return window(blocks, *rest)
+            return window(blocks, *rest, **named)
 
         monkeypatch.setattr(reading, "Window", counted)
         for key, hashed in keys_of(texts):

@@ -100,7 +100,7 @@ def test_a_log_that_changes_meanwhile(world: World, monkeypatch: pytest.MonkeyPa
     from ftfile.core.errors import CorruptData
     from ftfile.log import garbage
 
-    def change(*_: object) -> None:
+    def change(*_: object, **__: object) -> None:
         world.driver.commit_new(1)
         raise CorruptData("p", "a", "b")
 

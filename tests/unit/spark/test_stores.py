@@ -223,7 +223,7 @@ class TestKinds:
                 use()
         others: dict[str, Callable[[], object]] = {
             r"ftfile\.kv\.compact": lambda: ftfile.compact(store.path),
-            r"runs with ftfile\.kv\.compact": lambda: ftfile.flush(store.path),
+            r"runs: ftfile\.kv\.compact": lambda: ftfile.flush(store.path),
             r"ftfile\.kv\.purge": lambda: ftfile.drop(store.path, "all"),
         }
         for advice, use in others.items():

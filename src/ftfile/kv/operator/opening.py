@@ -89,7 +89,7 @@ def open_writer(
         check_foreign_tables(log, head, config.path)
     # Listed before the fence reads the head, so that the log must contain their openings.
     names = list_wal(log.fs, writer)
-    opening, definition = record_fence(log, config, writer, names, restore)
+    opening, definition = record_fence(log, config, writer=writer, names=names, restore=restore)
     recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)
     # Final for windows of older processes: their commits need their epoch.
     recorded = recorded_window(recorder.head(), writer)
@@ -97,7 +97,7 @@ def open_writer(
     if opening.is_owner:
         windows = []
     else:
-        windows = _read_windows(recorder, files, opening.wal_epoch, recorded, restore)
+        windows = _read_windows(recorder, files, epoch=opening.wal_epoch, recorded=recorded, restore=restore)
     _require_window(files, expect_window, windows[-1].number if windows else recorded)
     wal = Wal(files, opening.epoch, definition, recorded)
     wal.begin(windows)

@@ -121,10 +121,12 @@ class KeyValueStore(WindowReader):
             raise TypeError(f"codec={codec!r}: it must be a codec, such as Pairs(Text(), Json()), or None")
         if maintenance not in {"background", "inline", "none"}:
             raise ConfigError(f"maintenance={maintenance!r}: it must be background, inline or none")
-        columns = Columns(keys, values, buckets, bucket_by, merge)
+        columns = Columns(keys, values, buckets=buckets, bucket_by=bucket_by, merge=merge)
         place = Access.of(access)
         config = config_of(os.fspath(path), columns, options or {}, place, has_codec=codec is not None)
-        self._recorder, self._wal, windows = open_writer(config, writer, place.context, restore, expect_window)
+        self._recorder, self._wal, windows = open_writer(
+            config, writer, context=place.context, restore=restore, expect_window=expect_window
+        )
         config, log = self._recorder.config, self._recorder.log
         self.writer = writer
         self.recorded_window = recorded_window(self._recorder.head(), writer)

@@ -95,7 +95,7 @@ def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> W
     for batch in rows:
         batch.validate(full=True)  # all strings come from Python, so they are UTF-8
     windows = [Window(*window) for window in zip(numbers, rows, purges, strict=True)]
-    return WalFile(file_number, header["before"], header["after"], windows, definition)
+    return WalFile(file_number, header["before"], after=header["after"], windows=windows, definition=definition)
 
 
 class Wal:

@@ -257,7 +257,7 @@ def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
     if (backoff := compaction.backoff) is None:
         return AssemblyTask(compaction.name, compaction.kind, (), payload=payload)
     payload |= {"last": backoff.last} | ({"notBefore": backoff.not_before} if backoff.not_before else {})
-    return AssemblyTask(compaction.name, "retry", (), backoff.attempts, payload)
+    return AssemblyTask(compaction.name, "retry", inputs=(), attempts=backoff.attempts, payload=payload)
 
 
 def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:

@@ -117,7 +117,7 @@ class Bucket:
         if not levels:
             return
         read_bytes = max(min(window_bytes // len(levels), SCAN_BYTES), _READ_BYTES_MIN)
-        sources = [_Rows(parts, definition, start, end, read_bytes) for parts, _ in levels]
+        sources = [_Rows(parts, definition, start=start, end=end, read_bytes=read_bytes) for parts, _ in levels]
         has_sets_alone = all(run.metadata.ops == 1 << SET for part in levels[0][0] for run in part.runs)
         if len(levels) == 1 and has_sets_alone:
             for rows in sources[0].aligned():

@@ -112,7 +112,9 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
     runs = sorted((part.run for part in view.parts.values()), key=lambda run: (run.add.path, run.add.offset))
     pieces = [tuple(group) for _, group in groupby(runs, key=lambda run: run.add.path)]
     work = _Checking(view.definition)
-    tracker = Tracker("verify", fs.context.clock, progress, len(pieces), sum(map(work.size_of, pieces)))
+    tracker = Tracker(
+        "verify", fs.context.clock, on_progress=progress, total=len(pieces), total_bytes=sum(map(work.size_of, pieces))
+    )
     errors: dict[str, str] = {}
     for number, run_errors in workers.do(work, pieces, fs, {}):
         tracker.add(1, work.size_of(pieces[number]))
@@ -123,7 +125,9 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
         for error in ([errors[run.add.id]] if run.add.id in errors else []) + [*_not_apart(run, view)]
     ]
     not_asked = tuple(sorted(code_of(view.definition.merge)))
-    return StoreReport(view.version, len(runs), sum(run.add.rows for run in runs), tuple(damaged), not_asked)
+    return StoreReport(
+        view.version, len(runs), rows=sum(run.add.rows for run in runs), damaged=tuple(damaged), not_asked=not_asked
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,13 +77,13 @@ def layout_of(schema: pa.Schema) -> Layout:
 
 def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
     if is_byte_key(kind):
-        return Column(kind, "bytes", first, first + 3, 0, ())
+        return Column(kind, "bytes", first=first, end=first + 3, width=0, children=())
     if not pa.types.is_nested(kind):
         if pa.types.is_boolean(kind):
             width = 1
         else:
             width = kind.bit_width // 8
-        return Column(kind, "fixed", first, first + 2, width, ())
+        return Column(kind, "fixed", first=first, end=first + 2, width=width, children=())
     if depth == _NESTED_LEVELS_MAX:
         raise SchemaError(f"the schema cannot be stored: its columns are nested more than {_NESTED_LEVELS_MAX} levels")
     is_struct = pa.types.is_struct(kind)
@@ -98,7 +98,7 @@ def _column_of(kind: pa.DataType, first: int, depth: int = 0) -> Column:
     for child_kind in child_kinds:
         children.append(_column_of(child_kind, end, depth + 1))
         end = children[-1].end
-    return Column(kind, "struct" if is_struct else "list", first, end, 0, tuple(children))
+    return Column(kind, "struct" if is_struct else "list", first=first, end=end, width=0, children=tuple(children))
 
 
 def encode_block(rows: pa.RecordBatch, layout: Layout) -> bytes:

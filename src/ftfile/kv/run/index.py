@@ -210,7 +210,9 @@ def _schema_of(text: memoryview, key_columns: int, path: str) -> pa.Schema:
 def _first_keys(content: memoryview, schema: pa.Schema, blocks: int, path: str) -> pa.RecordBatch:
     if not blocks:
         return joined([], schema)
-    keys = Window([content], np.array([blocks + 1]), layout_of(schema), path, ["with the first keys"]).batch()
+    keys = Window(
+        [content], np.array([blocks + 1]), layout=layout_of(schema), path=path, numbers=["with the first keys"]
+    ).batch()
     if any(column.null_count for column in keys.columns):
         raise CorruptData(path, f"{blocks + 1} first keys, none null", "nulls")
     return keys

@@ -278,7 +278,7 @@ class RunReader:
         if content is stored and not is_mapped:
             content = bytes(stored)  # a view would keep all bytes of the read
         require_crc(content, self._crcs[number], f"block {number}", self._path)
-        block = open_block(content, self._counts[number], self._layout, self._path, number)
+        block = open_block(content, self._counts[number], layout=self._layout, path=self._path, number=number)
         size_bytes = MAPPED_BYTES + _BOUND_BYTES * len(block.bounds) + (0 if is_mapped else len(content))
         return self._cache.put(self._blocks, number, block, size_bytes)
 
@@ -311,7 +311,7 @@ class RunReader:
         for number, content in zip(numbers, contents, strict=True):
             require_crc(content, self._crcs[number], f"block {number}", self._path)
         rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
-        return Window(contents, rows, self._layout, self._path, numbers).batch(places)
+        return Window(contents, rows, layout=self._layout, path=self._path, numbers=numbers).batch(places)
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))

@@ -205,7 +205,13 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
         """Yield the results of each piece, up to a piece that fails because the store is unavailable."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
-        compactor = Compactor(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
+        compactor = Compactor(
+            stage,
+            how.definition,
+            encoding=how.encoding,
+            open_spool=lambda: how.spool(stage),
+            read_version=self.read_version,
+        )
         yield from compactor.compact_all(pieces)
 
 
@@ -261,7 +267,9 @@ def compact(
         workers = Threads.of(author.job_id, threads, log.fs.context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
-        return CompactionRounds(log, author, workers, code_of(merge), access.get("progress")).compact(full=full)
+        return CompactionRounds(
+            log, author, workers=workers, code=code_of(merge), progress=access.get("progress")
+        ).compact(full=full)
 
 
 def compact_idle(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> CompactReport:

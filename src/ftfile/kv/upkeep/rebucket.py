@@ -108,7 +108,9 @@ def rebucket(
             if done.record is not None:
                 adds, removes = done.record.adds, done.record.removes
                 rows = sum(add.rows for add in adds)
-                report = RebucketReport(done.version, buckets, len(removes), len(adds), rows)
+                report = RebucketReport(
+                    done.version, buckets, runs_replaced=len(removes), runs_written=len(adds), rows=rows
+                )
                 _log.info("rebucketed: %s", report)
                 return report
         raise CommitError(

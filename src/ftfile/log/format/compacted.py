@@ -376,7 +376,9 @@ def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
 
 def _placed(document: Document) -> Placed:
     ids, rest = document.ids, document.rest
-    return Placed(document.count, len(ids), checksum(ids), len(rest), checksum(rest))
+    return Placed(
+        document.count, len(ids), ids_checksum=checksum(ids), fields_bytes=len(rest), fields_checksum=checksum(rest)
+    )
 
 
 def _length(placed: Iterable[Placed]) -> int:

@@ -79,7 +79,7 @@ class _Large(Struct, frozen=True):
     companion: Companion | None = None
 
 
-def _line(*attributes: str, **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
+def _line(attributes: Sequence[str], **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
     """Return the class of a line with these attributes of a record, in this order."""
     by_name = {info.name: info for info in msgspec.structs.fields(Record)}
     fields = []
@@ -89,15 +89,35 @@ def _line(*attributes: str, **tag: Any) -> type[Struct]:  # noqa: ANN401 - as ms
     return msgspec.defstruct("Line", fields, bases=(Value,), frozen=True, **tag)
 
 
-HEADER = _line(
-    *("version", "nonce", "time_ms", "author", "store_ms", "previous_nonce", "writer", "tasks", "overwrite"),
-    *("replaces", "restored", "rows_removed", "lineage_start", "horizon_ms", "log_start", "vacuumed_to"),
-    *("schema", "encoding"),
-    *("settings", "definitions", "fingerprint", "user_metadata", "metrics", "tables"),
-    tag_field="ftfileRecord",
-    tag=RECORD_FORMAT,
+_HEADER_FIELDS = (
+    "version",
+    "nonce",
+    "time_ms",
+    "author",
+    "store_ms",
+    "previous_nonce",
+    "writer",
+    "tasks",
+    "overwrite",
+    "replaces",
+    "restored",
+    "rows_removed",
+    "lineage_start",
+    "horizon_ms",
+    "log_start",
+    "vacuumed_to",
+    "schema",
+    "encoding",
+    "settings",
+    "definitions",
+    "fingerprint",
+    "user_metadata",
+    "metrics",
+    "tables",
 )
-CHANGES = _line("adds", "removes", "dead_letters", "assembly_tasks", "payload")
+_CHANGES_FIELDS = ("adds", "removes", "dead_letters", "assembly_tasks", "payload")
+HEADER = _line(_HEADER_FIELDS, tag_field="ftfileRecord", tag=RECORD_FORMAT)
+CHANGES = _line(_CHANGES_FIELDS)
 
 
 def part_of(value: Struct, kind: type[_Kind]) -> _Kind:

@@ -161,7 +161,9 @@ def _letter(line: bytes, path: str) -> DeadLetter:
         raise CorruptData(path, "dead letters that can be read", f"one of {excess}", _REMOVE)
     try:
         text = json.loads(line)
-        letter = DeadLetter(text["reason"], text["queryId"], text["batchId"], text["partition"], text["row"])
+        letter = DeadLetter(
+            text["reason"], text["queryId"], batch_id=text["batchId"], partition=text["partition"], row=text["row"]
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error
     types = [type(value) for value in (letter.reason, letter.query_id, letter.batch_id, letter.partition, letter.row)]

@@ -283,7 +283,13 @@ class _Builder:
             actual = f"{len(self._removed) - removed_count} removes of other adds"
             raise CorruptData(layout.COMPACTED, "removes of live adds", actual, _ADVICE)
         adds = AddTable(self._blocks, self._others)
-        return Snapshot(self._version, self._schema, Definitions(self._definitions), adds, self._ranges_to)
+        return Snapshot(
+            self._version,
+            self._schema,
+            definitions=Definitions(self._definitions),
+            adds=adds,
+            compacted_to=self._ranges_to,
+        )
 
     def _read_ranges(self, fs: FileSystem, own_ranges: CompactedFiles) -> list[Range]:
         """Return a cover of complete ranges of this log; search another one if a range cannot be read."""

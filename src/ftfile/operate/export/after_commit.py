@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import FtfileError, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Remedy
 from ftfile.log.opening import maintaining
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ def operating(
         except StorageError:
             raise  # an update would wait for the same store again
         except Exception:  # any error: records before the failure changed files that exports name
-            _renew_if_recorded(path, log, author, start, access.storage)
+            _renew_if_recorded(path, log, author=author, start=start, storage=access.storage)
             raise
-        _renew_if_recorded(path, log, author, start, access.storage)
+        _renew_if_recorded(path, log, author=author, start=start, storage=access.storage)
 
 
 def _renew_if_recorded(
@@ -75,9 +76,10 @@ def renew(path: str | os.PathLike[str], fs: FileSystem, storage: Mapping[str, st
     for to in exported_formats(fs):
         if problem := export_now(url, (to,), storage or {}, fs.context):
             _log.warning(
-                "the export of %s is behind, and its readers may miss files; `ftfile export %s --to %s`, or "
-                "ftfile.export(%r, %r), tries again: %s",
-                *(url, url, to, url, to, problem),
+                "the export of %s is behind, and its readers may miss files; `%s` tries again: %s",
+                url,
+                Remedy("export", to=to).command(url),
+                problem,
             )
 
 

@@ -93,7 +93,7 @@ def export(  # noqa: PLR0913 - all by name
             last = last_published(head)
             open_rows = sum(add.rows for add in head.segments.values())
             current = last if last >= 0 else None
-            report = ExportReport(current, versions, open_rows, head.version - last, dry_run)
+            report = ExportReport(current, versions, open_rows=open_rows, waiting=head.version - last, dry_run=dry_run)
             if not dry_run:
                 _log.info("exported to %s: version %s, %d new; %d rows in open files", to, current, versions, open_rows)
             if report.waiting:

@@ -115,7 +115,7 @@ class IcebergTable(Table):
         metadata = self._with_definitions(change, retyped)
         number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
         snapshot_id = _snapshot_id(exported.version)
-        commit = SnapshotManifests(self._fs, self._url, metadata, snapshot_id, number)
+        commit = SnapshotManifests(self._fs, self._url, metadata=metadata, snapshot_id=snapshot_id, number=number)
         before = [manifest for manifest in self._manifests if live(manifest)]
         # Readers look up the columns of all partitions in manifests, also of removed partitions.
         is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}

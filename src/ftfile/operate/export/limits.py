@@ -133,10 +133,17 @@ LIMITS = {
     "delta": Limits(
         "Delta",
         "_delta_log",
-        re.compile(f"{_COMMON}|timestamp_ntz"),
-        (re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
-        _CONTROL,
-        eq,
+        types=re.compile(f"{_COMMON}|timestamp_ntz"),
+        refused_in_names=(re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
+        refused_in_paths=_CONTROL,
+        reads_as=eq,
     ),
-    "iceberg": Limits("Iceberg", "_iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _CONTROL_OR_URL, _promotes),
+    "iceberg": Limits(
+        "Iceberg",
+        "_iceberg",
+        types=re.compile(f"{_COMMON}|timestamp_ntz"),
+        refused_in_names=None,
+        refused_in_paths=_CONTROL_OR_URL,
+        reads_as=_promotes,
+    ),
 }

@@ -190,7 +190,7 @@ class Versions:
             columns = arrow_schema(self.columns(schema))
             self._values[key] = path_column_values(self.encoding(add.encoding), directory, stem, columns)
         assert add.final_path is not None
-        return File(add.final_path, add.length, add.rows, self._values[key], is_change)
+        return File(add.final_path, add.length, rows=add.rows, values=self._values[key], is_change=is_change)
 
     def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
         """Return all finished parts of a version, and count them; ConfigError if the format does not support a part."""
@@ -322,7 +322,9 @@ class Exporter:
         if is_redefined:
             versions.refuse(versions.snapshot(version).adds.values(), schema)
         is_change = record.is_change or not isinstance(record.author, MaintenanceAuthor)
-        exported = Exported(newest.commit + 1, version, record.nonce, schema, partition_by, newest.table)
+        exported = Exported(
+            newest.commit + 1, version, nonce=record.nonce, schema=schema, partition_by=partition_by, table=newest.table
+        )
         change = Change(
             exported=exported,
             operation=_operation(record.author),
@@ -359,7 +361,9 @@ class Exporter:
         assert schema is not None
         partition_by = versions.partition_columns(snapshot)
         return Change(
-            exported=Exported(commit, version, versions.nonce(version), schema, partition_by, table),
+            exported=Exported(
+                commit, version, nonce=versions.nonce(version), schema=schema, partition_by=partition_by, table=table
+            ),
             operation="EXPORT",
             time_ms=versions.time_ms(version),
             table_time_ms=versions.time_ms(0),

@@ -140,14 +140,14 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
     final, there, publish = add.final_path or "", where.info, Action("publish", add=add)
     if where.place is Place.STAGED:
         actual = f"the file at {add.path!r}: committed, not published yet"
-        return find("not-published", final, "a file", actual, publish)
+        return find("not-published", final, "a file", actual, actions=[publish])
     if where.place is Place.IMPOSSIBLE:
         actual, action = f"a name that {where.fault}", Action("rename", add=add, source=add.path)
-        return find("impossible-name", final, "a name that the store accepts", actual, action)
+        return find("impossible-name", final, "a name that the store accepts", actual, actions=[action])
     if where.place is Place.TAKEN and there is not None:
         actual = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
         aside = Action("move-aside", there.path)
-        finding = find("taken-name", final, "the committed file", actual, aside, publish)
+        finding = find("taken-name", final, "the committed file", actual, actions=[aside, publish])
         is_ours = there.is_directory or files.visible.pop(there.path, None) == -1
         by_hand = "Move it away manually: it is a directory, or another live file"
         return finding.without_repair(by_hand) if is_ours else finding
@@ -157,11 +157,11 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
     if source is not None:
         first = (Action("move-aside", damaged),) if damaged else ()
         action = Action("bring-back", add=add, source=source)
-        return find("hidden-part", final, expected, f"its content at {source!r}", *first, action)
+        return find("hidden-part", final, expected, f"its content at {source!r}", actions=[*first, action])
     code, actual = "missing-part", "no file: it is neither staged nor published nor retired"
     if there is not None and damaged:
         code, actual = "damaged-part", f"{there.size_bytes} bytes"
-    return lost(add, code, expected, actual, damaged)
+    return lost(add, code, expected=expected, actual=actual, damaged=damaged)
 
 
 def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Finding]:
@@ -209,7 +209,7 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
         if version <= published:
             code, actual = "returned-part", "the removed part: plain readers see old rows and new rows"
         expected, action = "no file: it was replaced or removed", Action("retire", path, remove=remove)
-        files.findings.append(find(code, path, expected, actual, action))
+        files.findings.append(find(code, path, expected, actual, actions=[action]))
     for note in [path for path in files.staged if layout.is_note(path)]:
         # A task is writing this file under its final name, or was killed while it wrote.
         unknown.pop(read_note(files.fs, note) or "", None)
@@ -223,12 +223,12 @@ def report_staged_files(files: Files, history: History) -> None:
         if files.staged.pop(path, None) is not None:
             actual = "its staged file, which a delayed publisher would publish"
             expected, action = "no file: the part was removed", Action("retire", path, remove=remove)
-            files.findings.append(find("removed-part-staged", path, expected, actual, action))
+            files.findings.append(find("removed-part-staged", path, expected, actual, actions=[action]))
     for letter in history.staged_letters:
         files.staged.pop(letter.path, None)
         if find_part(files.fs, letter).place is Place.STAGED:
             path, action = letter.final_path or "", Action("publish", add=letter)
-            files.findings.append(find("not-published", path, "dead letters", "still staged", action))
+            files.findings.append(find("not-published", path, "dead letters", "still staged", actions=[action]))
 
 
 def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> None:
@@ -241,4 +241,4 @@ def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> N
         if len(paths) == 1:
             remedy = foreign_files_advice(paths[0])
         actions = (Action("move-aside", path) for path in sorted(paths))
-        files.findings.append(find(code, "", expected, actual, *actions, remedy=remedy))
+        files.findings.append(find(code, "", expected, actual, actions=actions, remedy=remedy))

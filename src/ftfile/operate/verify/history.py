@@ -36,8 +36,22 @@ RECORDS_AT_ONCE = 256
 # Sums are kept to 64 bits.
 WHOLE = (1 << 64) - 1
 _FIELDS = attrgetter(
-    *("id", "kind", "path", "final_path", "length", "logical_length", "checksum", "rows", "directory_key", "encoding"),
-    *("origin.query_id", "origin.first_batch", "origin.last_batch", "offset", "filters", "skip_rows"),
+    "id",
+    "kind",
+    "path",
+    "final_path",
+    "length",
+    "logical_length",
+    "checksum",
+    "rows",
+    "directory_key",
+    "encoding",
+    "origin.query_id",
+    "origin.first_batch",
+    "origin.last_batch",
+    "offset",
+    "filters",
+    "skip_rows",
 )
 
 
@@ -164,7 +178,9 @@ class History:
         for info in list_or_empty(self._scan.log.fs, layout.COMPACTED):
             if info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None:
                 expected = "a name with versions that one range may contain"
-                finding = find("bad-range", info.path, expected, "other versions", Action("move-aside", info.path))
+                finding = find(
+                    "bad-range", info.path, expected, "other versions", actions=[Action("move-aside", info.path)]
+                )
                 self.findings.append(finding)
 
     def _skip(self, version: int) -> None:
@@ -227,7 +243,7 @@ class History:
                 self._scan.misleading.add(path)
                 actions = Action("move-aside", path), Action("rebuild-checkpoint")
                 self.findings.append(
-                    find("bad-checkpoint", path, "the state that the records give", "another state", *actions),
+                    find("bad-checkpoint", path, "the state that the records give", "another state", actions=actions),
                 )
 
     def _change(self, record: Record, live: dict[str, int]) -> None:
@@ -260,7 +276,9 @@ class History:
         path = layout.compacted_path(name)
         self._scan.misleading.add(path)
         expected = f"the content of the records {name.first} to {name.last}"
-        finding = find("bad-range", path, expected, actual, Action("move-aside", path), Action("rebuild-ranges"))
+        finding = find(
+            "bad-range", path, expected, actual, actions=[Action("move-aside", path), Action("rebuild-ranges")]
+        )
         names = {other for other in list_compacted(self._scan.log.fs) if other != name}
         if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in names):
             finding = finding.without_repair("The records no longer exist: restore it from a copy of the directory")
@@ -270,7 +288,7 @@ class History:
         path, action = layout.record_path(record.version), Action("start-log", version=after.version)
         expected = f"the record that version {after.version} follows, {after.previous_nonce!r}"
         self._scan.misleading.add(path)
-        self.findings.append(find("foreign-record", path, expected, f"{record.nonce!r}", action))
+        self.findings.append(find("foreign-record", path, expected, f"{record.nonce!r}", actions=[action]))
 
     def _report_missing(self, missing: list[int]) -> None:
         path, expected = layout.record_path(missing[0]), "all records since the oldest"
@@ -278,7 +296,7 @@ class History:
         try:
             snapshot_at(self._scan.reader(), self._scan.state)
         except CorruptData:
-            finding = find("missing-record", path, expected, actual, Action("cut-log", version=missing[0]))
+            finding = find("missing-record", path, expected, actual, actions=[Action("cut-log", version=missing[0])])
             # A log that starts at version 0 can be read up to the first missing record.
             self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
@@ -288,7 +306,7 @@ class History:
             " starts the log after them. No row of the newest version is lost: log checkpoints and ranges replace them",
         )
         action = Action("start-log", version=missing[-1] + 1)
-        self.findings.append(find("missing-record", path, expected, actual, action, remedy=remedy))
+        self.findings.append(find("missing-record", path, expected, actual, actions=[action], remedy=remedy))
 
 
 def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:

@@ -140,7 +140,7 @@ def scan_log(fs: FileSystem) -> LogScan:
         if path != layout.LOG and not fs.exists(path):
             actual = "no directory: it was deleted, or the directory was copied without empty directories"
             action = Action("make-directory", path)
-            scan.findings.append(find("missing-directory", path, "a directory", actual, action))
+            scan.findings.append(find("missing-directory", path, "a directory", actual, actions=[action]))
     with contextlib.suppress(NotFound):  # on stores with implied directories, for an empty log
         names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
         scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
@@ -152,7 +152,7 @@ def scan_log(fs: FileSystem) -> LogScan:
         return scan
     for path, wrong in suspects.items():
         scan.misleading.add(path)
-        finding = find("bad-checkpoint", path, "a log checkpoint", wrong, *_anew(path, "checkpoint"))
+        finding = find("bad-checkpoint", path, "a log checkpoint", wrong, actions=_anew(path, "checkpoint"))
         scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
     _look_beyond(scan)
     _check_log_directory(scan)
@@ -166,9 +166,9 @@ def _check_format(scan: LogScan) -> Iterator[Finding]:
     try:
         scan.log.check_layout()
     except NotFound:
-        yield find("missing-format", path, expected, "no such file", write)
+        yield find("missing-format", path, expected, "no such file", actions=[write])
     except CorruptData as error:
-        finding = find("bad-format", path, expected, error.found, Action("move-aside", path), write)
+        finding = find("bad-format", path, expected, error.found, actions=[Action("move-aside", path), write])
         # No other file contains the id of an encrypted directory.
         yield finding.without_repair() if isinstance(scan.log.fs, SealedFileSystem) else finding
 
@@ -189,7 +189,7 @@ def _check_marker(fs: FileSystem) -> Iterator[Finding]:
         return
     except (CorruptData, ConfigError):
         actions = Action("move-aside", path), Action("write-marker", path)
-        yield find("bad-marker", path, "the marker of the directory", "other content", *actions)
+        yield find("bad-marker", path, "the marker of the directory", "other content", actions=actions)
 
 
 def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
@@ -270,7 +270,9 @@ def _read_to_end(scan: LogScan) -> None:
     if version < last:
         scan.broken = version
         path, actual = layout.record_path(version), f"no record, although there are records up to version {last}"
-        scan.findings.append(find("missing-record", path, "a record", actual, Action("cut-log", version=version)))
+        scan.findings.append(
+            find("missing-record", path, "a record", actual, actions=[Action("cut-log", version=version)])
+        )
 
 
 def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
@@ -278,8 +280,8 @@ def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
     if record is not None and record.previous_nonce not in {None, scan.state.nonce}:
         is_wrong = version in scan.foreign or (scan.readable(version + 1) is not None and scan.is_foreign(version))
         path = layout.record_path(version if is_wrong else version - 1)
-        return find("foreign-record", path, error.expected, error.found, action)
-    return find("damaged-record", error.path, error.expected, error.found, action)
+        return find("foreign-record", path, error.expected, error.found, actions=[action])
+    return find("damaged-record", error.path, error.expected, error.found, actions=[action])
 
 
 def _look_beyond(scan: LogScan) -> None:
@@ -297,7 +299,7 @@ def _look_beyond(scan: LogScan) -> None:
     last, path = max((last, path) for path, last in scan.beyond.items())
     expected, actual = f"version {last}, which {path!r} contains", f"version {head} as the newest version"
     actions = (Action("move-aside", path) for path in sorted(scan.beyond))
-    scan.findings.append(find("lost-records", layout.LOG, expected, actual, *actions))
+    scan.findings.append(find("lost-records", layout.LOG, expected, actual, actions=actions))
 
 
 def _check_log_directory(scan: LogScan) -> None:
@@ -308,7 +310,9 @@ def _check_log_directory(scan: LogScan) -> None:
     make = Action("make-directory", path)
     index = next((number for number, finding in enumerate(scan.findings) if finding.code == "lost-records"), None)
     if index is None:
-        scan.findings.append(find("lost-records", path, "the directory of the log", "no such directory", make))
+        scan.findings.append(
+            find("lost-records", path, "the directory of the log", "no such directory", actions=[make])
+        )
     else:
         scan.findings[index] = replace(scan.findings[index], actions=(*scan.findings[index].actions, make))
 
@@ -331,7 +335,7 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
             return
         actual = f"version {hint.version} of another history"
     scan.misleading.add(path)
-    yield find("bad-hint", path, "the newest published version", actual, *_anew(path, "hint"))
+    yield find("bad-hint", path, "the newest published version", actual, actions=_anew(path, "hint"))
 
 
 def _check_windows(scan: LogScan) -> Iterator[Finding]:
@@ -396,4 +400,4 @@ def _check_horizon(scan: LogScan) -> Iterable[Finding]:
             "commits fail"
         )
         expected = "a vacuum horizon in the past"
-        yield find("horizon-ahead", layout.LOG, expected, actual, Action("lower-horizon"))
+        yield find("horizon-ahead", layout.LOG, expected, actual, actions=[Action("lower-horizon")])

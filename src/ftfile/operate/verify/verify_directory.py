@@ -146,7 +146,7 @@ def _verify(
     if full:
         findings += _compare_letters(fs, history.letters)
         lost_paths = {finding.path for finding in files.findings if finding.code != "not-published"}
-        damaged = [*_compare_content(fs, snapshot, lost_paths, workers, progress)]
+        damaged = [*_compare_content(fs, snapshot, lost_paths=lost_paths, workers=workers, progress=progress)]
         # Damaged files must not be published.
         paths = {finding.path for finding in damaged}
         findings = [finding for finding in findings if finding.code != "not-published" or finding.path not in paths]
@@ -194,7 +194,7 @@ def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
 
 def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
     """Return the finding of ranges that make the newest version unreadable or wrong."""
-    finding = find("bad-range", path, expected, actual, Action("rebuild-ranges"))
+    finding = find("bad-range", path, expected, actual, actions=[Action("rebuild-ranges")])
     if scan.state.log_start == 0:
         return replace(finding, severity="error")
     return finding.without_repair("The records no longer exist: restore the ranges from a copy of the directory")
@@ -213,7 +213,9 @@ def _compare_content(
         else:
             schema = snapshot.definitions[snapshot.schema]
     work = Comparing(definitions, schema)
-    tracker = Tracker("verify", fs.context.clock, progress, len(adds), sum(map(work.size_of, adds)))
+    tracker = Tracker(
+        "verify", fs.context.clock, on_progress=progress, total=len(adds), total_bytes=sum(map(work.size_of, adds))
+    )
     faults: dict[int, Fault] = {}
     for number, fault in workers.do(work, adds, fs, {}):
         tracker.add(1, work.size_of(adds[number]))
@@ -222,7 +224,14 @@ def _compare_content(
     for number, (path, actual) in sorted(faults.items()):
         add = adds[number]
         expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
-        yield lost(add, f"damaged-{add.kind}", expected, actual, path if add.kind == "part" else "", full=True)
+        yield lost(
+            add,
+            f"damaged-{add.kind}",
+            expected=expected,
+            actual=actual,
+            damaged=path if add.kind == "part" else "",
+            full=True,
+        )
 
 
 class Fault(NamedTuple):

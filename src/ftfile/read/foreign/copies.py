@@ -156,7 +156,7 @@ def match_content(
                 looks.add(one.row, "", min(content.size_bytes, one.row.size_bytes))
                 looks.add(one.row, "", one.file.position if one.file is not None else _first_end(one.row.size_bytes))
     listed = yield looks.list()
-    return [_matched(match, answers, originals, listed, contents) for match in matches]
+    return [_matched(match, answers, originals=originals, listed=listed, contents=contents) for match in matches]
 
 
 def _codecs(row: Row) -> Iterator[str]:

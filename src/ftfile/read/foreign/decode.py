@@ -87,7 +87,7 @@ def read_files(
     """
     elsewhere = Elsewhere(fs)
     for cut in share.cuts:
-        yield from _cut_rows(fs, cut, requested, decoding, elsewhere)
+        yield from _cut_rows(fs, cut, requested=requested, decoding=decoding, elsewhere=elsewhere)
 
 
 def _cut_rows(
@@ -101,7 +101,7 @@ def _cut_rows(
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
     require_columns(in_file, decoding, path=planned.path)
-    for batch in _in_one_reading(fs, cut, in_file, decoding, elsewhere):
+    for batch in _in_one_reading(fs, cut, schema=in_file, decoding=decoding, elsewhere=elsewhere):
         yield with_path_columns(batch, in_path, requested) if in_path else batch
 
 

@@ -85,9 +85,9 @@ def extend(
             return CHANGED  # the file may still grow, and can be distinguished from others when it has a KiB
         match = replace(match, rule=Rule.NEW, copy=None)
     if match.copy is not None:
-        return _extend_copy(fs, settings, match, match.copy, unchanged_s)
+        return _extend_copy(fs, settings, match=match, copy=match.copy, unchanged_s=unchanged_s)
     if settings.reads_lines(match.row.path):
-        return _extend_lines(fs, settings, match, unchanged_s, bytes_max)
+        return _extend_lines(fs, settings, match=match, unchanged_s=unchanged_s, bytes_max=bytes_max)
     return _extend_whole(fs, settings, match, unchanged_s)
 
 
@@ -100,7 +100,9 @@ def extend_unread(
         NotFound, StorageError: see `extend`.
     """
     # A content that is too short to detect copies still has a known end.
-    extension = extend(fs, replace(settings, file_identity="native"), match, unchanged_s, bytes_max)
+    extension = extend(
+        fs, replace(settings, file_identity="native"), match=match, unchanged_s=unchanged_s, bytes_max=bytes_max
+    )
     planned = extension.range
     if planned is None:
         return extension
@@ -191,7 +193,7 @@ def _extend_lines(
     with open_listed(fs, row) as file:
         if file is None:
             return CHANGED
-        end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
+        end = end_of_lines(file.read_at, begin, size=size, separator=settings.separator, limit=bytes_max)
         if settings.file_identity == "content" and end < CONTENT_BYTES_MIN:
             # Copies of so short a content cannot be detected, so the file waits for more lines.
             enough = CONTENT_BYTES_MIN - len(settings.separator)
@@ -223,7 +225,7 @@ def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchang
     with open_listed(fs, row) as file:
         if file is None or file.size_bytes != size:
             return CHANGED
-        fault = _unfinished(fs, settings, match, file, unchanged_s)
+        fault = _unfinished(fs, settings, match=match, file=file, unchanged_s=unchanged_s)
         prints = fingerprints(file.read_at, size)
         codec = codec_in(row.path, file.read_at)
     if fault is not None:
@@ -356,7 +358,15 @@ class Draft:
     def plan(self, late: tuple[Late, ...], refused: tuple[Refused, ...], now_ms: int) -> Plan:
         """Return the plan. Files with unread content are not forgotten after it."""
         ranges, entries = tuple(self._ranges.values()), tuple(self._entries.values())
-        plan = Plan(ranges, entries, late, refused, self.table.known.low, self._settings.root, now_ms)
+        plan = Plan(
+            ranges,
+            entries,
+            late=late,
+            refused=refused,
+            low=self.table.known.low,
+            root=self._settings.root,
+            planned_ms=now_ms,
+        )
         if plan.is_empty:
             return plan
         low = self._low(now_ms)

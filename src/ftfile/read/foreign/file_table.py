@@ -115,14 +115,14 @@ class Table:
         return Row(
             int(place),
             listing.paths[place],
-            listing.keys[place].tobytes(),
-            int(listing.sizes[place]),
-            int(listing.times[place]),
-            listing.identities[place],
-            listing.hashes[place].tobytes(),
-            None if number < 0 else KnownFile.unpacked(self.known.rows[number].tobytes()),
-            float(listing.since_s[place]),
-            bool(self._is_changed[place]),
+            key=listing.keys[place].tobytes(),
+            size_bytes=int(listing.sizes[place]),
+            modified_ms=int(listing.times[place]),
+            identity=listing.identities[place],
+            identity_hash=listing.hashes[place].tobytes(),
+            known=None if number < 0 else KnownFile.unpacked(self.known.rows[number].tobytes()),
+            since_s=float(listing.since_s[place]),
+            is_changed=bool(self._is_changed[place]),
         )
 
     def suspects(self) -> list[Row]:

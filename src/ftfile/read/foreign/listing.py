@@ -265,7 +265,9 @@ def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> 
         is_same = (places >= 0) & (before.hashes[places] == hashes)
         is_same &= (before.sizes[places] == sizes) & (before.times[places] == times)
         since_s[is_same] = before.since_s[places[is_same]]
-    return Listing(files.paths, sizes, times, files.identities, keys, hashes, since_s)
+    return Listing(
+        files.paths, sizes, times=times, identities=files.identities, keys=keys, hashes=hashes, since_s=since_s
+    )
 
 
 def _keys_and_hashes(

@@ -259,7 +259,7 @@ class PlanLog:
             if columns is not None and columns.name.version != head.version:
                 columns = None  # another driver created the plan after its version, so no record can name it
             author = StreamAuthor(self.id, self._run_id, head.version + 1)
-            record = record_of(self._log, head, self._body(head, payload, columns), author, nonce)
+            record = record_of(self._log, head, body=self._body(head, payload, columns), author=author, nonce=nonce)
             if (after := self._log.create(record)) is not None:
                 self._head = after
                 if columns is not None:

@@ -90,7 +90,7 @@ class Planner:
     def list(self) -> Listing:
         """List all files at once, without regard to the schedule; see `list_files`."""
         began_s = self._schedule.begin()
-        listing = list_files(self._fs, self._settings, self._listing, began_s, self._schedule.watch)
+        listing = list_files(self._fs, self._settings, before=self._listing, now_s=began_s, watch=self._schedule.watch)
         self._schedule.end(began_s)
         self._before, self._listing, self._cut_off = self._listing, listing, {}
         used = {key: memory for key, memory in self._memories.items() if memory.used_in >= self._listings}
@@ -116,7 +116,7 @@ class Planner:
         mismatched, self._mismatched = self._mismatched, set()
         if self._untried is None:
             self._untried = known.parked_keys()
-        self._table = table = Table(listing, known, mismatched, self._untried, self._table)
+        self._table = table = Table(listing, known, mismatched=mismatched, untried=self._untried, before=self._table)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
         draft = Draft(table, self._settings, is_limited=limited and not is_start)
         for key in mismatched & self._memories.keys():

@@ -91,7 +91,7 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
     state = open_state(location, normalise(parsed["path"]), parsed.prefixed("storage"), SYSTEM)
     listings: dict[FilesSettings, Listing] = {}
     entries = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
-    found = [status_of(location, log_id, given, SYSTEM, listings) for log_id in entries]
+    found = [status_of(location, log_id, given=given, context=SYSTEM, listings=listings) for log_id in entries]
     return tuple(each for each in found if each is not None)
 
 
@@ -104,7 +104,9 @@ def status_of(
     missing listing is created and added to `listings`.
     """
     store = normalise(given.get("path", location))  # `given` contains the settings of its file system
-    fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)
+    fs = open_state(
+        location, store, storage=parse_options(given, "files").prefixed("storage"), context=context, log_id=log_id
+    )
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
     known, recorded = plans.known(), [plan_of(record) for record in read_records(log)]
     if plans.head is None or plans.head.plan < 0 or not recorded:

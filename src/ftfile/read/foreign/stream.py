@@ -89,7 +89,9 @@ class FileStream:
         refuse_rows_above(config.settings, context, config.storage)
         _require_state(open_state(config.state_location, root, config.storage, context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
-        self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
+        self._cleaner = open_cleaner(
+            root, config.clean_source, archive=config.archive, context=context, storage=config.storage, below=below
+        )
         self._planner = Planner(fs, config.settings, context, wait_s)
         self._run_id = context.ids.unique()
         self._plans: PlanLog | None = None
@@ -177,7 +179,13 @@ class FileStream:
         if self._plans is None or log_id not in {None, self._plans.id}:
             log_id = log_id or self._context.ids.unique()
             config = self._config
-            state = open_state(config.state_location, config.settings.root, config.storage, self._context, log_id)
+            state = open_state(
+                config.state_location,
+                config.settings.root,
+                storage=config.storage,
+                context=self._context,
+                log_id=log_id,
+            )
             self._plans = PlanLog(state, log_id, self._run_id, config.given)
         return self._plans
 

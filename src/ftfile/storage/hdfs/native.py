@@ -285,7 +285,14 @@ class NativeStream(OutputStream):
 
         client = None if file is None else file.client
         try:
-            self._file = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes + len(again), client)
+            self._file = self._fs.run(
+                operation,
+                self.path,
+                call=work,
+                timeout_s=SMALL_TIMEOUT_S,
+                data_bytes=data_bytes + len(again),
+                client=client,
+            )
         except OutcomeUnknown as error:
             if not begun.is_set():
                 raise  # a late creation would truncate the file of a later attempt

@@ -389,7 +389,7 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
         return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
     remote = _REMOTE.search(text)
     if remote is not None:
-        return remote_error(operation, path, where, remote[1], remote[2])
+        return remote_error(operation, path, where=where, java_class=remote[1], message=remote[2])
     kind, detail = _library_error(operation, where, line)
     return kind(operation, path, detail)
 

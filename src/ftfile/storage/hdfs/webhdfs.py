@@ -330,7 +330,9 @@ class WebStream(OutputStream):
 def open_location(location: Location) -> FileSystem:
     """Open the `webhdfs` or `swebhdfs` URL of a NameNode's web server or name service; raises `ConfigError`."""
     settings = HadoopSettings.of(location)
-    return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
+    return WebHdfsFileSystem(
+        location.scheme, location.authority, root=location.path, settings=settings, context=location.context
+    )
 
 
 def _info(path: str, status: dict[str, Any]) -> FileInfo:

@@ -151,7 +151,9 @@ class _Session(requests.Session):
         line = CancellableConnection(self._timeout_s)
         look = functools.partial(self.check_answers, node)
         try:
-            response = run_within(self._timeout_s, lambda: line.carry(send), requests.Response.close, line.cut, look)
+            response = run_within(
+                self._timeout_s, lambda: line.carry(send), forget=requests.Response.close, cut=line.cut, look=look
+            )
         except SilentNodeError as error:
             raise (requests.ConnectTimeout if line.socket is None else requests.ReadTimeout)(str(error)) from error
         except NoThreadError as error:
@@ -361,7 +363,7 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
     if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
         return PermissionDenied(operation, path, no_ticket(where, "401, Authentication required"))
     if isinstance(error, HdfsError):
-        return remote_error(operation, path, where, error.exception or "", error.message)
+        return remote_error(operation, path, where=where, java_class=error.exception or "", message=error.message)
     if isinstance(error, _ShortError) and operation in READING:
         return Unavailable(operation, path, f"a response of {where} was truncated: {error}")
     if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or operation in READING:

@@ -182,7 +182,7 @@ def crash_states(
                 if key in seen:
                     continue
                 seen.add(key)
-            yield CrashState(point, step, notes, loss, disk, file_system)
+            yield CrashState(point, step, notes=notes, loss=loss, disk=disk, origin=file_system)
 
 
 def kill_states(file_system: CrashingFileSystem) -> Iterator[KillState]:

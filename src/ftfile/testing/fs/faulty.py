@@ -155,5 +155,5 @@ def fault_sweep(
             if error is not None:
                 raise error
             return
-        yield SweepRun(fault, faulty.injected[0][1], inner, error, result)
+        yield SweepRun(fault, faulty.injected[0][1], file_system=inner, error=error, result=result)
         fault = dataclasses.replace(fault, at=fault.at + step)

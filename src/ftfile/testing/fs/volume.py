@@ -55,7 +55,7 @@ class Volume:
     def create(self, path: str, content: bytes = b"") -> int:
         """Create a file and return its number; the name must be free."""
         number = self.last_number + 1
-        self.do(Operation("create", path, "", number, Inode(content, self.clock.now_ms())))
+        self.do(Operation("create", path, target="", number=number, inode=Inode(content, self.clock.now_ms())))
         return number
 
     def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
@@ -65,7 +65,7 @@ class Volume:
                 self.do(Operation("mkdir", directory))
             number = self.last_number + 1
             inode = Inode(content, self.clock.now_ms(), number if identity is None else identity)
-            self.do(Operation("create", path, "", number, inode))
+            self.do(Operation("create", path, target="", number=number, inode=inode))
 
     def content_of(self, operation: str, path: str) -> bytes:
         """Return the content of a file; raises `NotFound` if it does not exist."""
@@ -75,7 +75,7 @@ class Volume:
         """Append data to a file."""
         with self.lock:
             content = self.live.inodes[number].content + data
-            self.do(Operation("write", path, "", number, Inode(content, self.clock.now_ms())))
+            self.do(Operation("write", path, target="", number=number, inode=Inode(content, self.clock.now_ms())))
 
     def hsync(self, path: str, number: int) -> None:
         """Make the content of a file durable."""
@@ -300,7 +300,9 @@ class VolumeFileSystem(FileSystem):
                 self._volume.live.tree.require_free("put", path)
                 self._volume.create(path)
             number = self._volume.live.tree.file_at("put", path)
-            self._volume.do(Operation("put", path, "", number, Inode(content, self._volume.clock.now_ms())))
+            self._volume.do(
+                Operation("put", path, target="", number=number, inode=Inode(content, self._volume.clock.now_ms()))
+            )
 
     def delete(self, path: str) -> None:
         with self._volume.lock:

@@ -139,13 +139,13 @@ def _migrate(fs: FileSystem, path: str, request: Request) -> MigrateReport:
         return _finish(log, head, path, request)
     inventory = take_inventory(fs, path, request.from_, leave_unfinished=request.leave_unfinished)
     author = _author(inventory, request.checkpoint, fs.context)
-    table = table_of(fs, directory_url(path), inventory, author, request)
+    table = table_of(fs, directory_url(path), inventory=inventory, author=author, request=request)
     report = _report(inventory, table, author)
     if request.dry_run or (request.confirm is not None and not request.confirm(report)):
         return report
     _require_unchanged(fs, path, inventory, leave_unfinished=request.leave_unfinished)
     version = _commit(log, author, inventory, table)
-    _move(fs, path, inventory.log, inventory.last_entry, inventory.left_out)
+    _move(fs, path, log=inventory.log, last_entry=inventory.last_entry, left_out=inventory.left_out)
     _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
     return replace(report, version=version, dry_run=False)
 
@@ -221,7 +221,9 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
                 "another query or is an older copy, and a query that continues with it would write rows again",
             )
         )
-    return StreamAuthor(query_id, job_id, inventory.last_entry, offsets.hash, offsets.offsets)
+    return StreamAuthor(
+        query_id, job_id, batch_id=inventory.last_entry, offsets_hash=offsets.hash, offsets=offsets.offsets
+    )
 
 
 def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) -> int:
@@ -278,7 +280,7 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
     is_done = not left_out and not is_in_place
     if request.dry_run or (request.confirm is not None and not is_done and not request.confirm(report)):
         return report
-    _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], left_out)
+    _move(log.fs, path, log=name if is_in_place else None, last_entry=migration["lastEntry"], left_out=left_out)
     if name is not None:
         remove_empty(log.fs, name)
     return replace(report, dry_run=False)

@@ -317,7 +317,7 @@ class Reading(Work[FileInfo, FileFacts]):
             stored = as_file(RangeFile(info.path, length, file.read_at))
             if not chain.filters and not isinstance(file_format, LineFormat):
                 return stored
-            decoded = decoded_file(stored, chain, "", plain_bytes, checksum)
+            decoded = decoded_file(stored, chain, identity="", plain_bytes=plain_bytes, checksum=checksum)
             return decoded if isinstance(file_format, LineFormat) else _in_memory(decoded, info.path)
 
         name = self.definition["name"]
@@ -335,7 +335,7 @@ class Reading(Work[FileInfo, FileFacts]):
                 spark_rows.add(batch)
         if spark_rows is not None:
             spark_rows.require_same(file, info, chain.names, columns, self.definition)
-        return FileFacts(checksum, plain_bytes, chain.names, schema, rows)
+        return FileFacts(checksum, plain_bytes, filters=chain.names, schema=schema, rows=rows)
 
 
 def _filters(file: InputFile) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class SparkRows:
             SourceError: a record cannot be read.
         """
         expected = FingerprintAccumulator("strong")
-        for batch in _rows_as_spark(file, info, filters, schema, definition):
+        for batch in _rows_as_spark(file, info, filters=filters, schema=schema, definition=definition):
             expected.update(batch)
         if expected.digest() != self._found.digest():
             raise SchemaError(

@@ -125,10 +125,17 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
         definitions[keys[schema, filters]] = of_these
     origin = _origin(author)
     adds = tuple(
-        _add(info, fact, keys[fact.schema, fact.filters], origin, fs.context.ids.unique())
+        _add(info, fact, encoding=keys[fact.schema, fact.filters], origin=origin, unique=fs.context.ids.unique())
         for info, fact in zip(inventory.files, facts, strict=True)
     )
-    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
+    return Table(
+        adds,
+        name,
+        partition_by=columns,
+        schema_key=definition_key(recorded),
+        encoding_key=definition_key(encoding),
+        definitions=definitions,
+    )
 
 
 _ANOTHER_TYPE = Advice("give another type with ", Argument("partition_by"))
@@ -292,7 +299,9 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
 
 def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, request: Request) -> list[FileFacts]:
     total_bytes = sum(map(work.size_of, files))
-    tracker = Tracker("migrate", fs.context.clock, request.progress, len(files), total_bytes)
+    tracker = Tracker(
+        "migrate", fs.context.clock, on_progress=request.progress, total=len(files), total_bytes=total_bytes
+    )
     facts: dict[int, FileFacts] = {}
     for number, fact in request.workers.do(work, files, fs, {}):
         facts[number] = fact

@@ -122,7 +122,7 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     else:
         about = f"All {nouns} with {noun}."
     heads = ("bucket" if is_store else "directory", "bytes", noun, "rows")
-    return Bars(nouns.capitalize(), about, heads, rows, rest)
+    return Bars(nouns.capitalize(), about, heads=heads, rows=rows, others=rest)
 
 
 def stage_bars(commits: Commits) -> Bars:

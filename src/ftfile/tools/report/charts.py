@@ -201,13 +201,13 @@ def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
     """Return the least, the mean and the greatest value of each group as floats, ignoring NaN."""
     values = values.astype(float)
     if not len(values):
-        return Binned(values, values, values, values, values)
+        return Binned(values, values, most=values, total=values, counts=values)
     counts = np.add.reduceat(~np.isnan(values), starts, dtype=float)
     total = np.add.reduceat(np.nan_to_num(values), starts)
     mean = np.divide(total, counts, out=np.full(len(starts), np.nan), where=counts > 0)
     least, most = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
     # Rounding must not move a mean out of the band.
-    return Binned(least, np.clip(mean, least, most), most, total, counts)
+    return Binned(least, np.clip(mean, least, most), most=most, total=total, counts=counts)
 
 
 def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:

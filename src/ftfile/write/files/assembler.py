@@ -157,9 +157,11 @@ class Assembler:
         def start_part(file: StagedFile) -> PartJoiner:
             identity = storage_identity("part", file.path)
             target = Target(file, FilteredFile(file, chain, identity))
-            return make_joiner(file_format.for_file(identity), schema, chain, target, limits, merge=merge)
+            return make_joiner(
+                file_format.for_file(identity), schema, chain=chain, target=target, limits=limits, merge=merge
+            )
 
-        work = _Job(stage, job, start_part, chain.names, goes_on)
+        work = _Job(stage, job, start_part=start_part, filters=chain.names, goes_on=goes_on)
         try:
             while readers and work.wants_more():
                 work.take(readers.popleft())  # drops the reference, which frees the memory of the segment
@@ -177,7 +179,9 @@ class Assembler:
             copied_from = store.copy_bytes_min
         chains = {names: Chain.for_reading(names, keys) for names in {segment.filters for segment in job.inputs}}
         return deque(
-            SegmentReader(self._fs, segment, file_format, chains[segment.filters], copied_from)
+            SegmentReader(
+                self._fs, segment, file_format=file_format, chain=chains[segment.filters], copied_from=copied_from
+            )
             for segment in job.inputs
         )
 

@@ -60,7 +60,9 @@ class DirectoryPattern:
         name, colon, pattern_text = text.rpartition(":")
         column = None
         if colon:
-            column = resolve_column(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE)
+            column = resolve_column(
+                _OPTION, name, schema=schema, is_right=_is_time, needed="a date or timestamp", advice=_ADVICE
+            )
         kind = _DATE
         if column is None or pa.types.is_timestamp(schema.field(column).type):
             kind = _CLOCK
@@ -204,7 +206,9 @@ class DirectorySettings:
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["directoryPattern"]
         if (file_name := named) is not None:
-            file_name = resolve_column("fileNameColumn", named, schema, pa.types.is_string, "a string")
+            file_name = resolve_column(
+                "fileNameColumn", named, schema=schema, is_right=pa.types.is_string, needed="a string"
+            )
         if file_name in partition_by:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses either directories or files"

@@ -81,10 +81,10 @@ class SinkConfig(WriteConfig):
         return _checked(
             (*options.items(),),
             schema_json,
-            overwrite,
-            stream,
-            Encryption.from_options(parsed),
-            client_settings(parsed),
+            overwrite=overwrite,
+            stream=stream,
+            encryption=Encryption.from_options(parsed),
+            clients=client_settings(parsed),
         )
 
     def for_store(self, store: Capabilities) -> SinkConfig:
@@ -280,13 +280,27 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySet
     if leaving:
         elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files"
     if final is not None:
-        final = resolve_column("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
+        final = resolve_column(
+            "finalizeColumn",
+            final,
+            schema=files,
+            is_right=pa.types.is_boolean,
+            needed="a boolean column",
+            advice=elsewhere,
+        )
         if len(files) == 1:
             raise SchemaError(
                 f"finalizeColumn={final!r} leaves no column for the files: at least one column must remain"
             )
     if event is not None:
-        event = resolve_column("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
+        event = resolve_column(
+            "eventTimeInterval",
+            event,
+            schema=files,
+            is_right=pa.types.is_timestamp,
+            needed="a timestamp",
+            advice=elsewhere,
+        )
     if settings.policy is not None:
         load_policy(settings.policy)
     return structs.replace(settings, finalize_column=final, event_column=event)

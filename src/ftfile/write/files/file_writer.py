@@ -91,7 +91,9 @@ class FileWrites(Writes[SinkConfig]):
             return None
         from ftfile.write.files.namer import Namer  # noqa: PLC0415
 
-        namer = Namer(config.publishing.naming, writer.name_stem, plan.time_ms, writer.owner, {})
+        namer = Namer(
+            config.publishing.naming, writer.name_stem, time_ms=plan.time_ms, query_id=writer.owner, extensions={}
+        )
         return partial(namer.path, extension=config.extension, index=identity.partition)
 
     def write_rows(
@@ -112,7 +114,9 @@ class FileWrites(Writes[SinkConfig]):
         """See `Writes.prepare`."""
         if config.directories.takes_zone:
             config = config.in_zone(next((message.time_zone for message in messages if message.time_zone), None))
-        return PreparedFiles(config, author, messages, log, _planner(config, messages[0].identity.writer, log.ids))
+        return PreparedFiles(
+            config, author, messages=messages, log=log, planner=_planner(config, messages[0].identity.writer, log.ids)
+        )
 
 
 def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:

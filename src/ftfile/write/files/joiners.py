@@ -84,7 +84,7 @@ def make_joiner(
     is the offset of the data of the remaining `rows`; the first `skip_rows` rows of the data are in another part.
     """
     if chain.filters and isinstance(file_format, LineFormat):
-        return _FrameJoiner(file_format, schema, chain, target, limits, merge=merge)
+        return _FrameJoiner(file_format, schema, chain=chain, target=target, limits=limits, merge=merge)
     return _PlainJoiner(file_format.joiner(schema, target.filtered, limits), target)
 
 

@@ -141,7 +141,7 @@ class _NamesOfRecord:
 
     def _path(self, add: Add, number: int) -> str:
         index, extension = self._namer.first_index + self._indexes[add.directory_key], self._extension(add.encoding)
-        return self._namer.path(add.directory_key, add.id, extension, index, number, add)
+        return self._namer.path(add.directory_key, add.id, extension=extension, index=index, number=number, add=add)
 
     def _is_used(self, path: str) -> bool:
         """Return True if a live part has the name, or if it is reserved for a removed part."""

@@ -115,7 +115,19 @@ class PartFacts:
 
 def first_part(name: str, directory: str, extension: str) -> PartFacts:
     """Return an example."""
-    return PartFacts(name, directory, "0000000000", 0, 0, "0123456789ab", extension, 0, 1, 1, "query")
+    return PartFacts(
+        name,
+        directory,
+        batch="0000000000",
+        index=0,
+        number=0,
+        unique="0123456789ab",
+        extension=extension,
+        time_ms=0,
+        rows=1,
+        size_bytes=1,
+        query_id="query",
+    )
 
 
 DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"

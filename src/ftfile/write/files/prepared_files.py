@@ -197,10 +197,14 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
         is_stream = isinstance(self.author, StreamAuthor)
         schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
         namer = _namer(config, messages[0], {key: config.extension})
-        named = namer.name(log, head, () if config.overwrite else self.rewrites, self._parts, definitions)
+        named = namer.name(
+            log, head, rewrites=() if config.overwrite else self.rewrites, adds=self._parts, definitions=definitions
+        )
         accepted = Accepted()
         if named.rewrites or named.refused:
-            accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
+            accepted = accept_rewrites(
+                log, head, rewrites=named.rewrites, own_adds=(*named.adds, *letters), refused=named.refused
+            )
         segments = segments_of(messages, key, Moment(self.committed_ms, head.version + 1).stats())
         adds = (*named.adds, *segments, *accepted.adds)
         if config.replacement is None:
@@ -237,7 +241,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
         )
         if self._planner is None:
             return body
-        jobs = self._planner.plan(head, body, self.author, log.clock.now_ms(), self.failed)
+        jobs = self._planner.plan(head, body, author=self.author, now_ms=log.clock.now_ms(), failed=self.failed)
         return structs.replace(body, assembly_tasks=jobs)
 
     def after_commit(self, done: Committed) -> None:
@@ -283,7 +287,13 @@ def _log_files_in_progress(config: SinkConfig, planner: RollingPlanner) -> None:
 
 def _namer(config: SinkConfig, message: TaskCommit, extensions: dict[str, str]) -> Namer:
     writer = message.identity.writer
-    return Namer(config.publishing.naming, writer.name_stem, message.planned_ms, writer.owner, extensions)
+    return Namer(
+        config.publishing.naming,
+        writer.name_stem,
+        time_ms=message.planned_ms,
+        query_id=writer.owner,
+        extensions=extensions,
+    )
 
 
 def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:

@@ -302,7 +302,9 @@ class RollingPlanner:
                 if open_segments <= self._settings.max_open_segments:
                     break
                 candidate = index.candidate(key, [*older.get(key, ()), *new.get(key, ())], busy)
-                for job in jobs_of(candidate.segments, _TOO_MANY_OPEN, self._settings, self._ids, tasks):
+                for job in jobs_of(
+                    candidate.segments, _TOO_MANY_OPEN, settings=self._settings, ids=self._ids, tasks=tasks
+                ):
                     open_segments -= len(job.inputs)
                     yield job
 
@@ -314,9 +316,11 @@ class RollingPlanner:
         if candidate.totals.segments:
             reason = self._reason(candidate, moment)
         if reason and (at_limits or reason not in LIMITS):
-            yield from jobs_of(candidate.segments, reason, self._settings, self._ids, tasks)
+            yield from jobs_of(candidate.segments, reason, settings=self._settings, ids=self._ids, tasks=tasks)
         elif candidate.over is not None:
-            yield from jobs_of(candidate.segments_over, candidate.over[1], self._settings, self._ids, tasks)
+            yield from jobs_of(
+                candidate.segments_over, candidate.over[1], settings=self._settings, ids=self._ids, tasks=tasks
+            )
 
     def _reason(self, candidate: Candidate, moment: Moment) -> str | None:
         if candidate.key[1] != self._encoding:

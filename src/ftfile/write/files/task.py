@@ -56,7 +56,7 @@ def write_rows(
     if config.rolling is None or not is_stream:
         target: PartWriter | SpoolWriter = PartWriter(config, router, stage, encodable)
     else:
-        target = SpoolWriter(config, config.rolling, router, stage, encodable)
+        target = SpoolWriter(config, config.rolling, router=router, stage=stage, encodable=encodable)
     for batch in rows:
         target.write(bad.split_oversized(batch))
     target.finish()
@@ -248,7 +248,9 @@ def _segments_of(
         stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
         rows = rows.drop_columns([settings.finalize_column])
     if settings.event_column is not None and settings.event_us is not None:
-        rows, counts, runs, stats = _windows(rows, settings.event_column, settings.event_us, counts, stats)
+        rows, counts, runs, stats = _windows(
+            rows, settings.event_column, interval_us=settings.event_us, counts=counts, run_stats=stats
+        )
         owners = owners[runs]
     keys = [directories[owner].key for owner in owners.tolist()]
     return rows, list(map(_Segment, keys, counts.tolist(), stats))

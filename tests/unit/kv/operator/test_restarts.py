@@ -123,9 +123,9 @@ def test_a_window_under_way_while_another_process_opens_counts_at_most_once(
     end_windows(zombie, 1)
     record_fence = opening.record_fence
 
-    def record_fence_and_wait(*arguments: Any) -> Any:
+    def record_fence_and_wait(*arguments: Any, **named: Any) -> Any:
         """Let the older process end a window before the newer one reads the files."""
-        fence = record_fence(*arguments)
+        fence = record_fence(*arguments, **named)
         with pytest.raises(Fenced, match="check its last_window"):
             end_windows(zombie, 2)
         return fence

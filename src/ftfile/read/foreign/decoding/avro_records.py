@@ -105,7 +105,7 @@ def _opened(file: BinaryIO, path: str) -> _Opened:
         raise CorruptData(path, "an Avro file whose schema bounds its memory", repr(error)) from error
     if avro.kind != "record":
         raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
-    return _Opened(avro, plain, row, codec, marker, _is_julian(metadata))
+    return _Opened(avro, plain, row=row, codec=codec, marker=marker, is_julian=_is_julian(metadata))
 
 
 def _is_julian(metadata: Mapping[bytes, bytes]) -> bool:

@@ -105,23 +105,37 @@ CASTS = (
     Cast((_WHOLE,), _INTEGERS, "values in the range of the type", _cast),
     Cast(("STRING",), ("STRING",), "text in UTF-8", _text),
     # From ORC, Spark reads binary values as hexadecimal text.
-    Cast(("BINARY",), ("STRING",), "text in UTF-8", _text, _NOT_ORC),
+    Cast(("BINARY",), ("STRING",), values="text in UTF-8", convert=_text, formats=_NOT_ORC),
     Cast(("STRING", "BINARY", "fixed-size binary"), ("BINARY",), _ALL, _cast),
     Cast(("DATE",), ("DATE",), _ALL, _same),
     Cast(("date in milliseconds",), ("DATE",), "whole days", _cast),
-    Cast(("DATE",), (_WALL_CLOCK,), "midnight of each day", _cast, _NOT_ORC),
-    Cast((_INSTANT, _WALL_CLOCK), (_INSTANT, _WALL_CLOCK), "all; as each other by clocks in UTC", _cast, _NOT_ORC),
+    Cast(("DATE",), (_WALL_CLOCK,), values="midnight of each day", convert=_cast, formats=_NOT_ORC),
+    Cast(
+        (_INSTANT, _WALL_CLOCK),
+        (_INSTANT, _WALL_CLOCK),
+        values="all; as each other by clocks in UTC",
+        convert=_cast,
+        formats=_NOT_ORC,
+    ),
     Cast(
         (_INSTANT_NS, _WALL_CLOCK_NS),
         (_INSTANT, _WALL_CLOCK),
-        "all, cut off to microseconds; as each other by clocks in UTC",
-        _floored,
-        _NOT_ORC,
+        values="all, cut off to microseconds; as each other by clocks in UTC",
+        convert=_floored,
+        formats=_NOT_ORC,
     ),
     # Spark stores this type in ORC in this way.
-    Cast(("BIGINT",), (_WALL_CLOCK,), "all, as microseconds", _cast, ("orc",)),
-    Cast((_INSTANT, _INSTANT_NS), (_INSTANT,), "all, cut off to microseconds", _floored, ("orc",)),
-    Cast((_WALL_CLOCK, _WALL_CLOCK_NS), (_INSTANT, _WALL_CLOCK), "all, cut off to microseconds", _floored, ("orc",)),
+    Cast(("BIGINT",), (_WALL_CLOCK,), values="all, as microseconds", convert=_cast, formats=("orc",)),
+    Cast(
+        (_INSTANT, _INSTANT_NS), (_INSTANT,), values="all, cut off to microseconds", convert=_floored, formats=("orc",)
+    ),
+    Cast(
+        (_WALL_CLOCK, _WALL_CLOCK_NS),
+        (_INSTANT, _WALL_CLOCK),
+        values="all, cut off to microseconds",
+        convert=_floored,
+        formats=("orc",),
+    ),
 )
 
 _CONVERTS = {
@@ -237,7 +251,7 @@ class ColumnCast:
         """
         plain = plain_type(stored)
         spelled = _spelled(plain, target)
-        problems = [*_problems(file_format, column, plain, spelled, times)]
+        problems = [*_problems(file_format, column, stored=plain, target=spelled, times=times)]
         try:
             pa.nulls(0, stored).cast(plain)
         except pa.ArrowException:
@@ -276,7 +290,7 @@ def _problems(
     pairs = _pairs_within(stored, target)
     if pairs is not None:
         for name, stored_part, target_part in pairs:
-            yield from _problems(file_format, f"{column}.{name}", stored_part, target_part, times)
+            yield from _problems(file_format, f"{column}.{name}", stored=stored_part, target=target_part, times=times)
     elif convert_of(file_format, stored, target) is None:
         yield f"column `{column}` is {stored} in the file, and cannot be read as {target}"
     elif problem := times.problem(stored, target):

@@ -70,7 +70,7 @@ def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileD
     reader = CsvRows(schema, names, decoding)
     for block in line_blocks(content, cut, decoding.separator, header_end):
         lines = lines_of(as_java_reads(block, decoding), decoding.line_sep.encode())
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema=schema, decoding=decoding, path=content.planned.path)
 
 
 def multi_line_csv(
@@ -91,7 +91,7 @@ def multi_line_csv(
     reader = CsvRows(schema, names, decoding)
     for part in in_parts(records):
         lines = joined_lines([record.encode() for record in part])
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema=schema, decoding=decoding, path=content.planned.path)
 
 
 def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], int] | None:

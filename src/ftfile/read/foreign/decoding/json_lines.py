@@ -71,7 +71,9 @@ def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
             undecoded = []
         else:
             undecoded = _undecoded(part, decoding.separator)
-        yield from finished_rows(reader.rows(lines, undecoded), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(
+            reader.rows(lines, undecoded), lines, schema=schema, decoding=decoding, path=content.planned.path
+        )
 
 
 def _is_as_stored(text: bytes, stored: bytes, decoding: FileDecoding) -> bool:
@@ -111,12 +113,14 @@ def multi_line_json(
         problem = problem or str(error)
     if problem:
         lines = Lines((text.replace("\n", " ") + "\n").encode())
-        yield from finished_rows(Rows(bad={0: problem}), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(
+            Rows(bad={0: problem}), lines, schema=schema, decoding=decoding, path=content.planned.path
+        )
         return
     reader = JsonRows(schema, decoding)
     for records in in_parts(text[bounds[at] : bounds[at + 1]] for at in range(0, len(bounds), 2)):
         lines = joined_lines([record.encode() for record in records])
-        yield from finished_rows(reader.rows(lines), lines, schema, decoding, content.planned.path)
+        yield from finished_rows(reader.rows(lines), lines, schema=schema, decoding=decoding, path=content.planned.path)
 
 
 def _values(text: str) -> Iterator[tuple[int, int]]:

@@ -197,7 +197,7 @@ def line_blocks(
     else:
         begin = max(planned.start, start - len(separator))
     blocks = _whole_lines(content.pieces(begin, end), separator, planned.path, bytes_max)
-    blocks = _lines_between(blocks, begin, start, end, separator)
+    blocks = _lines_between(blocks, begin, start=start, end=end, separator=separator)
     if start:
         return blocks
     return _without_mark(blocks)
