@@ -181,7 +181,7 @@ class History:
         for version in range(len(self.versions)):
             self.read_old(version)
 
-    # ------------------------------------------------------------------------------------------------- what happens
+    # ------------------------------------------------------------------------------------------------- events
     def act(self, process: Process, call: Callable[[], Any], *, may_fail: bool = False) -> Any:
         """Return the result of a call.
 
