@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 REPORT = """<testsuites><testsuite tests="{}" errors="0" failures="{}" skipped="0" time="1.5">
 <testcase classname="tests.test_red" name="test_first"><failure/></testcase></testsuite></testsuites>"""
-# Replaces `make`: each target writes its name to `made`, and to `child` the process that does not end.
+# Replaces `make`: each target writes its name to `made`, and to `child` the id of a process that does not end.
 MAKE = """#!/usr/bin/env bash
 echo "$*" >>made
 for word; do

@@ -48,7 +48,7 @@ class HdfsContract(FileSystemContract, ABC):
         return fs
 
     def reader(self, filesystem: FileSystem) -> FileSystem:  # noqa: ARG002
-        # DataNodes, like every Java client, read it from this configuration.
+        # By WebHDFS, the DataNodes read the file like every Java client.
         return open_filesystem(self.cluster.web_url + self.directory, settings=PATIENT)
 
     @contextlib.contextmanager

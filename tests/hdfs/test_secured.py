@@ -44,7 +44,7 @@ OWNER = "hdfs/localhost"
 PATIENT = {"patience": "600"}
 AT_ONCE_S = 100.0
 SECRET_KIND = b"HDFS_DELEGATION_TOKEN"
-# The first bytes and the length of a time in milliseconds, in a token.
+# The first byte and the length of a time in milliseconds, in a token.
 DATE, DATE_BYTES = b"\x8a", 7
 
 

@@ -146,6 +146,6 @@ def test_gcsfs_and_tls_to_a_server_of_plain_http(plain: Store) -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_gcsfs_and_a_silence_that_hides_what_is_wrong(google: GcsStore) -> None:
-    """The client retries until the call's time is over, and the last error does not name the certificate."""
+    """gcsfs retries until the call's time is over without an error of the certificate; the driver still names it."""
     said = refused(f"{google.url}/directory", google.settings_at(google.endpoint) | {"callTimeout": "0.4"})
     assert "certificate is not trusted" in said

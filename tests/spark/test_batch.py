@@ -181,7 +181,7 @@ class TestSql:
 
 
 class TestLayoutsThatSparkKeeps:
-    """As in the pages on triggers and SQL: layouts that Spark applies without passing them to a Python sink."""
+    """As in the pages on triggers and SQL: Spark does not pass these layouts to a Python sink, so they are ignored."""
 
     @pytest.mark.parametrize("way", ["saveAsTable", "bucketBy", "writeTo", "create table", "toTable"])
     def test_they_are_ignored(self, spark: SparkSession, table: str, tmp_path: Path, way: str) -> None:

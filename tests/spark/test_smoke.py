@@ -110,7 +110,7 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
     writer.save(out)
     part = ftfile.open(out).files()[0].path
     mixed = str(tmp_path / "mixed")
-    for codec in ("zstd", "brotli"):  # Spark reads a file of the first directory, and ftfile a file of the second
+    for codec in ("zstd", "brotli"):  # Spark reads files of the first codec, and ftfile of the second
         writer.option("compression", codec).save(mixed)
     for file in tmp_path.glob("mixed/*.br.parquet"):
         file.write_bytes(bytes(file.stat().st_size))
