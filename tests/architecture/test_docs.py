@@ -20,7 +20,7 @@ SOURCE = ROOT / "src/ftfile"
 FOLDERS = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
 CODE = {"src", "tests", "benchmarks"}
 PROGRAMS = [f"/{path.relative_to(ROOT)}" for top in CODE for path in (ROOT / top).rglob("*.py")]
-# Dotted names that begin like a module and are none: groups of entry points, and names of others.
+# Dotted names that begin like a module but are not modules: entry point groups, and names of other programs.
 NO_MODULES = {
     *("ftfile.encoders", "ftfile.filesystems", "ftfile.formats", "ftfile.key_providers"),
     *("ftfile.identity", "write.format.default"),
@@ -28,7 +28,7 @@ NO_MODULES = {
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that headings get, as code hosts make them."""
+    """The anchors of headings, as code hosts derive them."""
     headings = re.findall(r"^#+ +(.*)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("picture", [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.svg"))])
 def test_a_picture_is_small_and_says_what_it_shows(picture: str) -> None:
-    """In light and in dark, and by text for who cannot see it."""
+    """In light and in dark mode, and with a text for readers who cannot see it."""
     content = (ROOT / picture).read_text()
     drawing = ElementTree.fromstring(content)
     assert len(content.encode()) <= 10_000
@@ -71,7 +71,7 @@ def test_the_indexes_link_every_page() -> None:
 
 
 def test_every_target_is_there() -> None:
-    """Of those that pages, programs and other targets name."""
+    """Includes targets that pages, programs and other targets name."""
     makefile = (ROOT / "Makefile").read_text()
     named = {name for page in PAGES for name in re.findall(r"`make ([a-z][a-z-]*)", page.read_text())}
     for rule in re.findall(r"^[a-z0-9 -]+:([^=#\n]*)(?:##.*)?$", makefile, flags=re.MULTILINE):
@@ -81,7 +81,7 @@ def test_every_target_is_there() -> None:
     assert named <= {*targets}
 
 
-# A directory of today has no version of then.
+# A directory created today has no version of that time.
 FIXED_READ = r"--timestamp \d|timestampAsOf=\d|timestampAsOf\", \"\d|timestamp=\"\d|version_at\(\"\d|before=\"\d"
 
 
@@ -107,19 +107,19 @@ def test_prose_has_one_width(tmp_path: Path) -> None:
 
 
 def is_program(name: str) -> bool:
-    """Return True for a program by the end of its path, and a test in it, as in `test_log.py::TestBases`."""
+    """Return True for the last part of a program's path, and a test in it, as in `test_log.py::TestBases`."""
     end, *parts = name.split("::")
     texts = [(ROOT / path[1:]).read_text() for path in PROGRAMS if path.endswith(f"/{end}")]
     return any(all(re.search(rf"\b(class|def) {part}\b", text) for part in parts) for text in texts)
 
 
 def is_place(name: str) -> bool:
-    """Return True for a path from the root of the checkout, or of the package."""
+    """Return True for a path below the root of the checkout or of the package."""
     return any(list(top.glob(name)) for top in (ROOT, SOURCE))
 
 
 def is_defined(name: str) -> bool:
-    """Return True for a module below ftfile, or anything that it or a class in it offers."""
+    """Return True for a module below ftfile, or a name that it or a class in it offers."""
     first, *parts = name.removeprefix("ftfile.").split(".")
     found: Any = importlib.import_module("ftfile")
     for part in (first, *parts):
@@ -133,7 +133,7 @@ def is_defined(name: str) -> bool:
 
 
 def unknown_names(text: str) -> Iterator[str]:
-    """Yield names of programs, folders and modules of ftfile in code spans, or in a picture, that are not there."""
+    """Yield names of missing programs, folders and modules of ftfile in code spans or in a picture."""
     for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         name = re.split(r"[(\[ =]", span)[0].rstrip(",;:/")
         top = re.split(r"[./]", name)[0]
@@ -176,7 +176,7 @@ def test_the_picture_shows_the_folders_and_modules_that_there_are() -> None:
 
 
 def named_in_code(pages: Iterable[Path]) -> set[str]:
-    """Return the words in code of pages, in blocks or within lines."""
+    """Return the words in the code of pages, in blocks and in lines."""
     codes = (re.findall(r"```.*?```|`[^`]+`", page.read_text(), flags=re.DOTALL) for page in pages)
     return {word for spans in codes for span in spans for word in re.findall(r"\w+", span)}
 
@@ -195,7 +195,7 @@ MANUAL = [page for page in (ROOT / "docs").rglob("*.md") if "internals" not in p
 
 @pytest.mark.parametrize("name", CALLS)
 def test_pages_name_every_argument(name: str) -> None:
-    """Of a function, those pages that name it; of arguments that many have, one page."""
+    """The pages that name a function also name its arguments; one page names arguments that many functions have."""
     shared = (ROOT / "docs/python.md").read_text().partition("## Arguments")[2]
     shared_words = set(re.findall(r"`(\w+)`", shared))
     plain = name.removeprefix("ftfile.kv.") if name == "ftfile.kv.KeyValueStore" else name

@@ -1,4 +1,4 @@
-"""`.ci/venv` installs with uv by the settings of pip, with pip if uv fails, and only what is not current."""
+"""`.ci/venv` installs outdated packages with uv and the settings of pip, and uses pip if uv fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ use-pep517 = true
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with the scripts, and a uv that installs nothing."""
+    """A checkout with the scripts and a uv that installs nothing."""
     root = tmp_path / "a checkout"
     shutil.copytree(ROOT / ".ci", root / ".ci", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "pyproject.toml").write_text(PROJECT)
@@ -56,7 +56,7 @@ def script(path: Path, text: str) -> None:
 
 
 def run(root: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with no settings of pip or uv but these, and with those of the machine's files."""
+    """Run a command with only these settings of pip or uv, and with the settings of the machine's files."""
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     return subprocess.run(command, cwd=root, env=settings | more, capture_output=True, text=True, check=False)
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
-# Slow to import, or not there at all: `import ftfile` is the start of every Spark worker.
+# Slow to import or possibly missing: every Spark worker starts with `import ftfile`.
 HEAVY = {
     *("arro3", "cryptography", "fsspec", "hdfs", "lz4", "numpy", "pandas", "polars", "pyarrow", "pyspark"),
     "zstandard",
@@ -42,7 +42,7 @@ def test_contracts_are_kept() -> None:
 
 
 def with_planted(checkout: Path, *planted: tuple[str, str]) -> Path:
-    """Return a copy of the checkout in which modules, by path below the package, have these lines more."""
+    """Return a copy of the checkout in which these lines are added to modules, given by path below the package."""
     checkout.mkdir(exist_ok=True)
     shutil.copy(ROOT / "pyproject.toml", checkout)
     shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("__pycache__"))
@@ -55,7 +55,7 @@ def with_planted(checkout: Path, *planted: tuple[str, str]) -> Path:
 
 
 def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
-    """Of each room one that lies above it, or beside it."""
+    """For each folder, one import from a folder above or next to it."""
     upwards = {
         "core": "storage.api",
         "storage": "filters.api",
@@ -106,7 +106,7 @@ def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
 
 
 def loaded_from_above(module: Path, text: str) -> list[str]:
-    """Return how a module, by its path below the package, loads code that it must not import."""
+    """Return the strings by which a module, given by its path below the package, loads code that it must not import."""
     found = [] if module.name == "__init__.py" else re.findall(r"\bimport_module\b|\b__import__\b", text)
     own, *below = module.parts
     for name, folder in re.findall(r"\"(ftfile\.(\w+)[\w.]*(?::\w+)?)\"", text) if below else ():
@@ -119,7 +119,7 @@ def test_modules_loaded_by_name_lie_below_as_well() -> None:
     package = ROOT / "src/ftfile"
     modules = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
     found = {str(module): names for module, text in modules.items() if (names := loaded_from_above(module, text))}
-    # Its scheme is for tests of users, who ask for it.
+    # The scheme is for tests of users, who import it explicitly.
     assert found == {"storage/registry.py": ["ftfile.testing.fs.memory:open_location"]}
     planted = [
         ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.log.vacuum").vacuum'),

@@ -1,4 +1,4 @@
-"""Every number that bounds something has a test that goes beyond it, in the table of docs/internals/testing.md."""
+"""Every numeric limit has a test that exceeds it, named in the table of docs/internals/testing.md."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTIL
 
 
 def is_number(node: ast.expr) -> bool:
-    """Return True for 5, 1 << 20, -3, 7 * 86_400.0, {"a": 5} and the like."""
+    """Return True for number expressions such as 5, 1 << 20, -3, 7 * 86_400.0 and {"a": 5}."""
     match node:
         case ast.Constant(value):
             return isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -50,7 +50,7 @@ def is_number(node: ast.expr) -> bool:
 
 
 def assigned(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield what a statement assigns, with its values, also of `A = B = 1` and of `A, B = 1, 2`."""
+    """Yield the targets of an assignment with their values, also of `A = B = 1` and of `A, B = 1, 2`."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     value = getattr(node, "value", None)
     for target in targets:
@@ -71,18 +71,18 @@ def numbers() -> dict[str, set[str]]:
 
 
 def rows(heading: str) -> dict[str, str]:
-    """Return the table below a heading: by constant, what stands beside it."""
+    """Return the table below a heading: by constant, the text in its row."""
     section = PAGE.read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
     found: dict[str, str] = {}
     for names, text in ROW.findall(section):
         for name in re.findall(r"`(\w+)`", names):
-            assert name not in found, f"{name} stands twice below {heading}"
+            assert name not in found, f"{name} occurs twice below {heading}"
             found[name] = text
     return found
 
 
 def test_a_batch_passes_few_modules_and_its_commit_makes_few_calls(tmp_path: Path) -> None:
-    """One json row, the fifth batch; 14 calls of the store are what a commit must read, sync, create, move, remove."""
+    """One JSON row, the fifth batch. A commit needs 14 calls of the store to read, sync, create, move and remove."""
     traces = trace_batch(running_query(tmp_path))
     commit = traces["messages to a record"]
     assert commit.store_calls <= 14
@@ -120,12 +120,12 @@ def test_tables_name_numbers_that_there_are() -> None:
 @pytest.mark.parametrize("name", sorted(TESTED))
 def test_every_limit_has_a_test(name: str) -> None:
     ids = re.findall(r"`([^`]+)`", TESTED[name])
-    assert len(ids) >= len(NUMBERS[name]), f"each module of {NUMBERS[name]} has a {name} of its own"
+    assert len(ids) >= len(NUMBERS[name]), f"each module of {NUMBERS[name]} has a separate {name}"
     for test_id in ids:
         file, *parts = test_id.split("::")
         body = ast.parse((ROOT / "tests" / file).read_text()).body
         for part in parts:
             found = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == part]
-            assert found, f"{test_id} is no test"
+            assert found, f"{test_id} is not a test"
             body = found[0].body
         assert parts, f"{test_id} names no test"

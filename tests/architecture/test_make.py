@@ -1,4 +1,4 @@
-"""`make test` continues after targets that fail, runs their failed tests again, names them at last, and ends whole."""
+"""`make test` continues after failed targets, repeats their failed tests, reports them, and ends all its processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 REPORT = """<testsuites><testsuite tests="{}" errors="0" failures="{}" skipped="0" time="1.5">
 <testcase classname="tests.test_red" name="test_first"><failure/></testcase></testsuite></testsuites>"""
-# What `make` does for a target; each leaves its name in `made`, and in `child` the process that does not end.
+# Replaces `make`: each target writes its name to `made`, and to `child` the id of a process that does not end.
 MAKE = """#!/usr/bin/env bash
 echo "$*" >>made
 for word; do
@@ -45,12 +45,12 @@ done
 
 
 def command(checkout: Path, *lanes: str) -> list[str]:
-    """Return what `make test` does with these lanes, in a checkout without a Makefile."""
+    """Return the command of `make test` with these lanes, in a checkout without a Makefile."""
     shutil.copytree(ROOT / ".ci", checkout / ".ci", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     make = checkout / "make"
     make.write_text(MAKE)
     make.chmod(0o755)
-    # A shell in the background has them ignored, which would be inherited.
+    # A background shell ignores these signals, and its children would inherit that.
     heard = "--default-signal=HUP,INT,TERM"
     return ["env", heard, f"MAKE={make}", sys.executable, str(checkout / ".ci/stages.py"), *lanes]
 
@@ -95,7 +95,7 @@ def test_what_passes_when_it_runs_again_has_passed_and_is_named(tmp_path: Path) 
     assert done.stdout.splitlines()[-1] == " 8 passed in 3.00s ".center(80, "=")
 
 
-# Of runs of pytest in one target: what its first test does, and its second.
+# The first and the second test of each pytest run in one target.
 FIRST_RUN = {
     "green": ("pass", "pass"),
     "red": ("pass", 'assert again, \'errors="0" failures="0"\''),
@@ -105,7 +105,7 @@ FIRST_RUN = {
 
 
 def suites_of(checkout: Path, table: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the command that runs suites of this table."""
+    """Return the command that runs the suites of this table."""
     driver = checkout / "suites.py"
     driver.write_text(
         f"import runpy, sys\nsuites = runpy.run_path({str(ROOT / '.ci/suites.py')!r})\n"
@@ -189,7 +189,7 @@ def test_lanes_run_at_once_and_what_a_target_prints_stays_together(tmp_path: Pat
 
 
 def test_a_lane_that_has_made_its_targets_takes_the_last_of_another(tmp_path: Path) -> None:
-    # The first target waits for the last one of its own lane.
+    # The first target waits for the last target of its lane.
     run(tmp_path, "patient unit quick", "lint")
     made = (tmp_path / "made").read_text().splitlines()
     assert sorted(line.split()[2] for line in made) == ["lint", "patient", "quick", "unit"]
@@ -200,11 +200,11 @@ def test_a_lane_that_has_made_its_targets_takes_the_last_of_another(tmp_path: Pa
     [("endless", [signal.SIGINT]), ("endless", [signal.SIGTERM]), ("stubborn", [signal.SIGHUP, signal.SIGHUP])],
 )
 def test_interrupted_it_ends_all_processes(tmp_path: Path, target: str, signals: list[signal.Signals]) -> None:
-    """At the second signal those, too, that do not listen to the first."""
+    """At the second signal, processes that ignore the first one end, too."""
     with subprocess.Popen(command(tmp_path, target, "lint"), cwd=tmp_path, stdout=subprocess.PIPE, text=True) as stages:
         wait_until((tmp_path / "child").exists, "the process that does not end")
         for number in signals:
-            time.sleep(0.1)  # two at the same time are one
+            time.sleep(0.1)  # two signals at the same time would be merged
             stages.send_signal(number)
         printed, _ = stages.communicate()
     assert stages.returncode == 128 + signals[0]
@@ -214,7 +214,7 @@ def test_interrupted_it_ends_all_processes(tmp_path: Path, target: str, signals:
 
 
 def temporary_files(checkout: Path, target: str, **variables: str) -> str:
-    """Return where a target has them, which leaves a file there; empty for the usual place."""
+    """Return the directory of a target's temporary files, where the target leaves a file; empty for the default."""
     environment = {name: text for name, text in os.environ.items() if name != "TMPDIR"} | variables
     subprocess.run(command(checkout, target), cwd=checkout, env=environment, check=True, capture_output=True)
     return (checkout / "files").read_text().strip()
@@ -250,7 +250,7 @@ def test_memory_of_containers_is_not_enough(
 
 
 def test_what_a_first_run_has_left_stops_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A process of its own may have written on while its files were deleted."""
+    """A separate process may have written files while the directory was deleted."""
     stages = STAGES["Stage"].__init__.__globals__
     for name in ("MEMORY", "REPORTS"):
         monkeypatch.setitem(stages, name, tmp_path / name)
@@ -270,7 +270,7 @@ def test_temporary_files_are_where_the_user_wants_them(tmp_path: Path) -> None:
 
 
 def test_every_module_of_crashes_is_marked_slow() -> None:
-    """`make crash` runs by the marker: it would pass over a module without."""
+    """`make crash` selects tests by the marker, so it would skip a module without it."""
     modules = list((ROOT / "tests/crash").glob("test_*.py"))
     assert len(modules) > 3
     assert not [module.name for module in modules if "\npytestmark = pytest.mark.slow\n" not in module.read_text()]
@@ -291,7 +291,7 @@ def test_what_a_link_leads_to_is_not_cleared_for_an_environment(tmp_path: Path) 
 
 
 def cases_of(*options: str) -> set[str]:
-    """Return the cases that pytest would run of two modules."""
+    """Return the cases of two modules that pytest would run."""
     modules = ["tests/unit/filters/test_codecs.py", "tests/hostile/test_mutations.py"]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, *modules]
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -299,12 +299,12 @@ def cases_of(*options: str) -> set[str]:
 
 
 def counted(cases: set[str]) -> Counter[str]:
-    """Return how many cases of each test there are."""
+    """Return the number of cases of each test."""
     return Counter(case.partition("[")[0] for case in cases)
 
 
 def test_slow_unit_tests_run_a_share_of_their_cases_and_those_that_mistakes_name() -> None:
-    share, seed = 0.25, "--seed=2"  # which draws none of those that are named
+    share, seed = 0.25, "--seed=2"  # this seed draws no case that a mutant names
     every, drawn = cases_of("-m", "slow"), cases_of("-m", "slow", seed, f"--cases={share}")
     assert max(counted(every).values()) >= 12
     of_units = {test: max(1, round(share * count)) for test, count in counted(every).items() if "/unit/" in test}

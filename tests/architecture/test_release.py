@@ -1,4 +1,4 @@
-"""What a release holds: built twice it is the same, and a strict user's program finds its types."""
+"""The content of a release: two builds are identical, and a strict type checker finds its types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, build: Build) -> tuple[Path,
 
 
 def test_the_image_has_versions_and_extras_of_this_project() -> None:
-    """It is built nowhere here."""
+    """The image is not built in tests."""
     text, project = ((ROOT / name).read_text() for name in ("docs/container/Dockerfile", "pyproject.toml"))
     (spark,) = re.findall(r"^ARG SPARK=(.*)$", text, re.MULTILINE)
     assert f":= {spark}\n" in (ROOT / "Makefile").read_text()
@@ -144,7 +144,7 @@ def test_the_changelog_names_what_was_added(released: Path) -> None:
 
 
 def test_a_strict_program_finds_the_types(tmp_path: Path, built: tuple[Path, Path]) -> None:
-    # An environment with the wheel, and for the rest with what is installed here.
+    # An environment with the wheel; other packages come from this environment.
     venv.create(tmp_path / "environment", with_pip=False)
     python = tmp_path / "environment/bin/python"
     (packages,) = (tmp_path / "environment").glob("lib/python*/site-packages")

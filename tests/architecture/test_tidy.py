@@ -19,20 +19,20 @@ TOP_LEVEL = {
     *("benchmarks", "docs", "pyproject.toml", "src", "tests"),
 }
 MODULE_LINES_MAX = 450
-MODULES_MAX = 16  # of a folder, its __init__ apart
+MODULES_MAX = 16  # of a folder, without its __init__
 TEST_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
-# Functions that take seven values or more: those of a user, by name, and steps of the protocol. The number only falls.
+# Functions with seven parameters or more: public functions, by name, and steps of the protocol. The number only falls.
 MANY_PARAMETERS = 7
 MANY_PARAMETERS_MAX = 11
-# Functions that return a function: decorators and the like. Others return a value with methods. The number only falls.
+# Functions that return a function, such as decorators. Other code returns a value with methods. The number only falls.
 FUNCTION_MAKERS_MAX = 9
-UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in pieces, or this line would be found
-# Somebody's home, and this very checkout: what names them works on one machine.
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # split, because otherwise this line would match
+# A home directory, or this checkout: text that names them works on one machine only.
 HOMES = ("/home/", "/Users/", f"{Path.home()}/", f"{ROOT}/")
 MACHINE = re.compile(rf"(?<![\w.}}])({'|'.join(map(re.escape, HOMES))})\w")
 
-# Riddles that were a habit, and what to write instead: name the thing, and who does what.
+# Habitual riddles and their replacements: name the thing and the actor.
 HABITS = {
     r"\b(?:say|says|said|tell|tells|told) whether\b": "Return True if …",
     r"\b(?-i:Returns?) whether\b": "Return True if …",
@@ -47,7 +47,7 @@ HABITS = {
     r"\btold of\b": "reported",
     r"\blook(?:s|ed|ing)? after\b": "checks, repairs",
 }
-# A value is named after what it is (record, matches, row), not after what happened to it. The number only ever falls.
+# A value is named after its content (record, matches, row), not after its history. The number only falls.
 HABIT_NAMES = {"found", "each", "known", "own", "wanted", "given", "kept", "others", "made", "left", "told"}
 HABIT_NAMES_MAX = 60
 
@@ -57,7 +57,7 @@ def short(path: Path) -> str:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every file that is, or would be, committed."""
+    """Every file that is committed or would be."""
     for path in sorted(folder.iterdir()):
         if not any(fnmatch.fnmatch(name, pattern) for name in (path.name, f"/{short(path)}") for pattern in IGNORED):
             yield from files_below(path) if path.is_dir() else [path]
@@ -79,14 +79,14 @@ def test_top_level_is_fixed() -> None:
 
 
 class Module(NamedTuple):
-    """The parts of a parsed module that tests look at; the trees of all modules would burden the garbage collector."""
+    """The parts of a parsed module that tests check. The trees of all modules would slow down garbage collection."""
 
     defined: set[str]  # functions and classes at its top, without a leading underscore
     long: list[str]  # functions
     broad: list[str]  # functions with many parameters
     makers: list[str]  # functions that return a function
-    imported: list[tuple[str, str]]  # modules, and names of theirs
-    bound: list[str]  # variables and parameters, each time that they are bound
+    imported: list[tuple[str, str]]  # modules and the names imported from them
+    bound: list[str]  # variables and parameters, once for each binding
 
 
 @functools.cache
@@ -109,7 +109,7 @@ def parsed(path: Path) -> Module:
 
 
 def functions_that_make_functions(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Yield those that say so, by `Callable` or a name for it, and those that return one of their own."""
+    """Yield functions whose annotation is `Callable` or an alias of it, and functions that return an inner function."""
     names = {"Callable"}
     for node in nodes:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value and "Callable[" in ast.unparse(node.value):
@@ -134,7 +134,7 @@ def bound_names(tree: ast.Module) -> Iterator[str]:
 
 
 def statements(tree: ast.Module | ast.FunctionDef) -> Iterator[ast.stmt]:
-    """Yield each statement, however deep; expressions, most of a tree, have none."""
+    """Yield each statement at any depth. Expressions are skipped: they are most of a tree and contain no statements."""
     left: list[ast.stmt] = [*tree.body]
     while left:
         node = left.pop()
@@ -190,7 +190,7 @@ def test_folders_are_small() -> None:
 def test_no_folder_is_for_one_module() -> None:
     package = ROOT / "src/ftfile"
     modules = [path for path in PYTHON if path.is_relative_to(package)]
-    # What a folder has: modules, its __init__ apart, and folders.
+    # A folder has modules, without its __init__, and folders.
     named = {path.parent if path.name == "__init__.py" else path for path in modules} - {package}
     numbers = Counter(path.parent for path in named)
     folders = {path.parent for path in modules}
@@ -230,7 +230,7 @@ def test_values_are_named_after_what_they_are() -> None:
 
 
 def test_rows_lie_in_directories_and_keys_in_buckets() -> None:
-    """`partition` is for columns, as Spark and Hive have them; `bucket` for stores, S3 and histograms."""
+    """`partition` means columns, as in Spark and Hive; `bucket` means stores, S3 and histograms."""
     below = [
         ROOT / "src/ftfile" / room for room in ("core", "rows", "filters", "log", "formats", "read", "write", "operate")
     ]
@@ -272,7 +272,7 @@ def test_modules_of_users_name_what_they_offer() -> None:
 
 
 def test_modules_take_from_each_other_only_what_they_offer() -> None:
-    """What a module imports itself, mypy refuses (no_implicit_reexport)."""
+    """mypy refuses imports of names that a module itself imports (no_implicit_reexport)."""
     modules = {dotted(source) for source in SOURCES}
     taken = [
         f"{short(path)}: {name} of {module}"

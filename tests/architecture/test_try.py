@@ -1,4 +1,4 @@
-"""`make try` runs the tests that cover a file, `make contexts` finds out which: on a small project, with coverage."""
+"""`make try` runs the tests that cover a file, and `make contexts` records the coverage: on a small project."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Project:
         subprocess.run([sys.executable, ".ci/contexts.py"], cwd=self.root, check=True)
 
     def try_files(self, *files: str) -> tuple[int, str]:
-        without = ["-pno:hypothesispytest", "-pno:xdist"]  # to begin sooner
+        without = ["-pno:hypothesispytest", "-pno:xdist"]  # to start faster
         command = [sys.executable, ".ci/try.py", "-v", "--color=no", *without, *files]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr

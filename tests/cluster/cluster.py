@@ -1,4 +1,4 @@
-"""A Spark standalone cluster: a master and workers as processes of their own, which can be killed and started again."""
+"""A Spark standalone cluster: a master and workers in separate processes, which can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ T = TypeVar("T")
 __all__ = ("SPARK_HOME", "Cluster", "command_of", "end_session", "executor_of", "kill", "wait_for")
 
 SPARK_HOME = Path(pyspark.__file__).parent
-# For what comes by itself, however slow the machine is: it ends a test that waits in vain, and no other.
+# Long enough for events on a slow machine: it only ends tests that would wait for ever.
 PATIENCE_S = 600.0
-# A worker that others keep from the processor is not lost.
+# A long timeout, so that a worker without processor time is not lost.
 JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false", "-Dspark.worker.timeout=600"]
-# A shell that kills its process group when our end of its standard input is closed, however we end.
+# A shell that kills its process group when our end of its standard input closes, however this process ends.
 ENDS_WITH_US = ["sh", "-c", '"$@" & cat; kill -KILL 0', "sh"]
-# What marks the processes of Spark.
+# Marks of Spark's processes in their command lines.
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER = "pyspark.daemon"
 
 
 def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = PATIENCE_S) -> T:
-    """Wait until there is something, and return it.
+    """Wait until `found` returns a true value, and return the value.
 
     Raises:
-        TimeoutError: there was nothing in time.
+        TimeoutError: the time is over.
     """
     deadline_s = time.monotonic() + timeout_s
     while not (thing := found()):
@@ -53,7 +53,7 @@ def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = PATIEN
 
 
 class Daemon:
-    """A master, or a worker with the executors it started: the processes of one session."""
+    """A master, or a worker with its executors: the processes of one session."""
 
     def __init__(self, home: Path, name: str, command: list[str], environment: Mapping[str, str]) -> None:
         self._log = home / f"{name}.log"
@@ -81,11 +81,11 @@ class Daemon:
             raise AssertionError(f"{error}:\n{self._log.read_text()}") from error
 
     def members(self, kind: str) -> list[int]:
-        """Return the processes that have `kind` in their command line."""
+        """Return the processes with `kind` in their command line."""
         return [process for process in session_members(self._process.pid) if kind in command_of(process)]
 
     def kill(self) -> None:
-        """SIGKILL all of them and wait until they are gone; repeatable."""
+        """SIGKILL all processes and wait until they have ended; repeatable."""
         while members := session_members(self._process.pid):
             for member in members:
                 with contextlib.suppress(ProcessLookupError):
@@ -95,7 +95,7 @@ class Daemon:
 
 
 class Cluster:
-    """A master and workers of one core each, on free ports of the loopback.
+    """A master and workers of one core each, on free ports of the loopback interface.
 
     Args:
         home: of logs and work directories.
@@ -111,17 +111,17 @@ class Cluster:
         self.url = ""
 
     def wait(self) -> None:
-        """Wait until the master can be talked to."""
+        """Wait until the master accepts connections."""
         self.url = self._master.wait_for_line(r"Starting Spark master at (\S+)")
 
     def start_worker(self, name: str, **environment: str) -> None:
-        """Start a worker, and wait until the master has it."""
+        """Start a worker and wait until it is registered with the master."""
         more = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.home / f"work-{name}"), self.url]
         self.workers[name] = self._start(name, "worker.Worker", more, environment)
         self.workers[name].wait_for_line(r"(Successfully registered) with master")
 
     def python_workers(self, executor: int) -> list[int]:
-        """Return the Python processes that run tasks in an executor; the daemon that forks them is left out."""
+        """Return the Python processes that run tasks in an executor, without the daemon that forks them."""
         found = [process for worker in self.workers.values() for process in worker.members(PYTHON_WORKER)]
         forked = [process for process in found if PYTHON_WORKER in command_of(parent_of(process))]
         return [process for process in forked if executor_of(process) == executor]
@@ -138,8 +138,8 @@ class Cluster:
 
 
 def end_session(session: SparkSession) -> None:
-    """Stop a session and its JVM: the next one of this process starts in its own directory and environment."""
-    gateway = SparkContext._gateway  # noqa: SLF001 - goes on when a session stops
+    """Stop a session and its JVM, so that the next session of this process gets a new directory and environment."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - keeps running when a session stops
     session.stop()
     assert gateway is not None
     gateway.shutdown()
@@ -149,24 +149,24 @@ def end_session(session: SparkSession) -> None:
 
 
 def kill(*processes: int) -> None:
-    """SIGKILL them, and wait until they are no more."""
+    """SIGKILL processes and wait until they have ended."""
     assert processes
     for process in processes:
-        # Python workers of an executor that was killed may be gone already.
+        # Python workers of a killed executor may already have ended.
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    wait_for(lambda: not any(map(command_of, processes)), "the end of what was killed")
+    wait_for(lambda: not any(map(command_of, processes)), "the end of the killed processes")
 
 
 def command_of(process: int) -> str:
-    """Return a process's command line; empty for one that is dead."""
+    """Return a process's command line; empty if the process has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""
 
 
 def parent_of(process: int) -> int:
-    """Return the process that started it."""
+    """Return the parent of a process."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 

@@ -1,4 +1,4 @@
-"""One cluster for all tests of this folder, a master and two workers of one core each; and one HDFS."""
+"""One cluster for all tests of this folder, with a master and two workers of one core each, and one HDFS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives all tests of the cluster to one worker, and others by their class or module to any."""
+    """Assigns all tests of the cluster to one worker, and other tests by their class or module to any worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith("tests/cluster/test_connect.py")
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def plain_environment() -> dict[str, str]:
-    """Our environment without what points at Python packages; a driver starts quickly with it, on two cores."""
+    """Our environment without variables that point to Python packages. A driver on two cores starts quickly with it."""
     foreign = {"PYSPARK_SUBMIT_ARGS", "PYTHONPATH", "SPARK_CONF_DIR", "SPARK_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     more = {
@@ -58,7 +58,7 @@ def plain_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory whose packages the executors of the second worker prefer; empty until a test puts some there."""
+    """A directory whose packages the second worker's executors prefer; empty until a test adds packages."""
     return tmp_path_factory.mktemp("altered")
 
 
@@ -66,7 +66,7 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str], altered: Path
 ) -> Iterator[Cluster]:
-    # The classes of executors, and those of drivers, have an archive each.
+    # Executors and drivers each have a separate class data archive.
     of_executors = plain_environment | {"JAVA_TOOL_OPTIONS": spark_options()}
     found = Cluster(tmp_path_factory.mktemp("cluster"), of_executors)
     try:

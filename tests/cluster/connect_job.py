@@ -1,4 +1,4 @@
-"""A client of Spark Connect with its own server: a stream, batch writes, reads and a merge; one argument, its home."""
+"""A client of Spark Connect with its server: a stream, batch writes, reads and a merge; one argument, its home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> None:
         .getOrCreate()
     )
     result: dict[str, Any] = {"session": type(spark).__module__}
-    # The server finds what is installed there.
+    # The server finds modules that are installed in this environment.
     try:
         spark.range(1).write.format("ftfile").option("fileFromat", "json").mode("append").save(str(home / "other"))
     except Exception as error:

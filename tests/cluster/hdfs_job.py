@@ -1,8 +1,8 @@
-"""The application on HDFS: a stream and a read by each driver; one argument, a JSON file.
+"""The application on HDFS: a stream and a read with each driver; one argument, a JSON file.
 
-Its `input` is a directory of JSON files, `outputs` are URLs, `scratch` is a directory, `result` a file for what was
-found; `settings` are those of Spark, and `master` is its address. At the end the last output is read by a data source
-that is registered: once where there is no file of tokens, and once where there is.
+Its `input` is a directory of JSON files, `outputs` are URLs, `scratch` is a directory, and `result` is the file for the
+results. `settings` are settings of Spark, and `master` is its address. At the end the last output is read by a
+registered data source: once without a file of tokens, and once with it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
     found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(variables).collect()
     rows = {}
     for number, output in enumerate(job["outputs"]):
-        # Where Hadoop's configuration names a default file system, a path without a scheme is there.
+        # If Hadoop's configuration names a default file system, a path without a scheme is on that file system.
         writer = spark.readStream.schema("id long").json(f"file://{job['input']}").writeStream.format("ftfile")
         writer = writer.option("fileFormat", "json").trigger(availableNow=True)
         checkpoint = f"file://{job['scratch']}/checkpoint-{number}"

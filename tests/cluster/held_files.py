@@ -1,6 +1,6 @@
-"""A driver for `held+<scheme>:` URLs: that of the scheme, in which one process stops within a file, if so ordered.
+"""A driver for `held+<scheme>:` URLs: the driver of the scheme, in which one process stops within a file on demand.
 
-It never goes on: it waits to be killed.
+The process never continues: it waits until it is killed.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, OutputStream
     from ftfile.storage.paths import Location
 
-# Names the directory of the orders, in all processes.
+# Names the directory of the orders in all processes.
 ORDERS = "FTFILE_TEST_ORDERS"
 SCHEMES = ("file", "hdfs", "s3")
 
 
 @dataclass(frozen=True)
 class Held:
-    """The process that waits, and its file of the directory."""
+    """The waiting process, and its file in the directory."""
 
     process: int
     path: str
 
 
 class Order:
-    """Orders for a scheme, and their results, in files of a directory."""
+    """Orders for a scheme and their results, in files of a directory."""
 
     def __init__(self, directory: Path, scheme: str) -> None:
         self._ordered, self._taken, self._told = (directory / f"{scheme}.{end}" for end in ("stop", "taken", "told"))
 
     def give(self, written_bytes: int) -> None:
-        """Let the first process stop that has written so much of a file."""
+        """Stop the first process that has written this number of bytes of a file."""
         self._ordered.write_text(str(written_bytes))
 
     def written_bytes(self) -> int | None:
@@ -50,14 +50,14 @@ class Order:
         return None
 
     def taken(self) -> bool:
-        """Return True if this process must stop: it is the first that asks."""
+        """Return True if this process must stop, because it is the first to ask."""
         with contextlib.suppress(FileNotFoundError):
             self._ordered.rename(self._taken)
             return True
         return False
 
     def stop(self, path: str) -> NoReturn:
-        """Tell it, and wait to be killed."""
+        """Record this process and its file, and wait to be killed."""
         self._taken.write_text(json.dumps(asdict(Held(os.getpid(), path))))
         self._taken.rename(self._told)
         while True:
@@ -100,7 +100,7 @@ def open_location(location: Location) -> HeldFileSystem:
 
 
 def install(directory: Path) -> None:
-    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    """Install the driver for every process with `directory` on its path, like an installed package."""
     information = directory / "held_files-1.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: held-files\nVersion: 1\n")

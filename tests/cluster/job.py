@@ -1,9 +1,9 @@
 """The application whose processes are killed: a stream that can be held in the middle of its tasks.
 
-Started as a script with one argument, a JSON file: `master`, `input` (a directory of JSON files), `checkpoint`,
-`options`, `output`, `hold` (a directory) and `scratch`. While there is a file `hold/now`, each task stops after its
-first rows, says so in a file that is named after its process, and waits until that is taken away. It ends when the
-input is used up.
+It is started as a script with one argument, a JSON file: `master`, `input` (a directory of JSON files), `checkpoint`,
+`options`, `output`, `hold` (a directory) and `scratch`. While the file `hold/now` exists, each task stops after its
+first rows, creates a file named after its process, and waits until that file is deleted. The application ends after the
+last input file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _held_by(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function that is pickled by its code: executors have no such module."""
+    """Return a function that is pickled by value, because executors do not have this module."""
 
     def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -69,7 +69,7 @@ def _held_by(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def end_with_parent() -> None:
-    """Leave at once when the test is gone: its end of our standard input closes with it."""
+    """Exit at once when the test has ended, which closes our standard input."""
     sys.stdin.read()
     os._exit(1)
 

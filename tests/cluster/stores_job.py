@@ -1,7 +1,7 @@
 """The application that streams to several stores at once; one argument, a JSON file.
 
-Its `settings` are those of Spark, and `master` is its address. Each of `streams` has an `input` (a directory of JSON
-files), an `output`, a `checkpoint`, and `options`. It ends when all input is used up.
+Its `settings` are settings of Spark, and `master` is its address. Each of `streams` has an `input` (a directory of JSON
+files), an `output`, a `checkpoint`, and `options`. The application ends after the last input file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
         queries.append(writer.option("checkpointLocation", stream["checkpoint"]).start(stream["output"]))
     while queries:
         for query in [query for query in queries if not query.isActive]:
-            query.awaitTermination()  # raises what it failed with, while others are held
+            query.awaitTermination()  # raises the error of a failed query while others are held
             queries.remove(query)
         time.sleep(0.1)
     spark.stop()

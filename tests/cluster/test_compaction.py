@@ -1,4 +1,4 @@
-"""An executor that is killed within a merge of `ftfile.spark.compact`: repeated by Spark, or by a next call."""
+"""An executor that is killed during a merge of `ftfile.spark.compact`: Spark or a later call repeats the merge."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BATCHES, BUCKETS = 3, "abcdef"
 def session(
     cluster: Cluster, home: Path, environment: dict[str, str], orders: Path, failures: int
 ) -> Iterator[SparkSession]:
-    """Open a session whose executors, and this process, know `held+file:` URLs."""
+    """Open a session whose executors have the driver of `held+file:` URLs, and install it in this process."""
     from pyspark.sql import SparkSession
 
     held_files.install(home / "packages")

@@ -19,7 +19,7 @@ def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: 
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
     command = [sys.executable, connect_job.__file__, str(tmp_path)]
-    environment = plain_environment | {"SPARK_TESTING": "1"}  # a free port instead of 15002, which others may have
+    environment = plain_environment | {"SPARK_TESTING": "1"}  # a free port, because another program may use 15002
     ended = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
     )

@@ -1,6 +1,6 @@
-"""Executors that see another directory than the driver, run another ftfile, or lack keys: refused, with what helps.
+"""Executors that have another directory than the driver, another ftfile, or no keys: errors with a remedy.
 
-Those that have all of it compact a store together.
+Executors that have all three compact a store together.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
-# Of every process another directory: on one machine, what a path on disks of their own is to hosts.
-# A variable with a key ring that the driver has, and no executor.
+# The path is a separate directory for each process: this simulates separate disks of several hosts on one machine.
+# A variable with a key ring that only the driver has.
 KEYS = "FTFILE_KEYS_OF_THE_DRIVER"
 EACH_ITS_OWN = "/proc/self/cwd/out"
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the driver runs; its workers take over the directory."""
+    """The working directory of the driver, which its workers inherit."""
     before, found = Path.cwd(), tmp_path_factory.mktemp("driver")
     os.chdir(found)
     yield found
@@ -48,7 +48,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def spark(cluster: Cluster, home: Path, plain_environment: dict[str, str]) -> Iterator[SparkSession]:
-    """A session in which the first failure counts, and each task has a Python of its own."""
+    """A session that fails at the first task failure and starts a new Python for each task."""
     from pyspark.sql import SparkSession
 
     before = dict(os.environ)
@@ -88,20 +88,20 @@ def write(spark: SparkSession, home: Path, path: str) -> None:
 
 
 def read(spark: SparkSession, home: Path, path: str) -> None:
-    if not (home / "out/_ftfile/directory/_format").exists():  # the others leave nothing but a mark
+    if not (home / "out/_ftfile/directory/_format").exists():  # refused writes leave only a mark of the directory
         MicroBatch(str(home / "out"), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
     spark.read.format("ftfile").load(path).collect()
 
 
 def error_of(call: Callable[..., object], *arguments: Any) -> str:
-    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark's types tell where it failed
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark's types depend on where it failed
         call(*arguments)
     return str(raised.value)
 
 
 @pytest.fixture(params=[stream, write] if THOROUGH else ["drawn"])
 def put(request: pytest.FixtureRequest, seed: int) -> Callable[..., None]:
-    """A way to write: each in `make long`; else the one that is drawn. Tasks of both find out in the same place."""
+    """A way to write: both in `make long`, otherwise a drawn one. Tasks of both detect the error in the same place."""
     drawn = random.Random(f"{seed} {request.node.name}").choice([stream, write])
     return drawn if request.param == "drawn" else request.param
 

@@ -1,4 +1,4 @@
-"""The driver's knowledge of HDFS reaches executors without any: name services, the user, delegation tokens."""
+"""The driver's HDFS configuration reaches executors that have none: name services, the user, delegation tokens."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ USER = "etl"
 
 @pytest.fixture(scope="module")
 def configuration(hdfs: MiniCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for HADOOP_CONF_DIR that calls the HDFS `ns`."""
+    """A directory for HADOOP_CONF_DIR that names the HDFS `ns`."""
     found = tmp_path_factory.mktemp("hadoop")
     settings = {
         "dfs.nameservices": "ns",
         "dfs.ha.namenodes.ns": "away,here",
-        # Nobody listens there.
+        # No process listens there.
         "dfs.namenode.rpc-address.ns.away": "127.0.0.1:1",
         "dfs.namenode.http-address.ns.away": "127.0.0.1:1",
         "dfs.namenode.rpc-address.ns.here": urllib.parse.urlsplit(hdfs.url).netloc,
@@ -46,7 +46,7 @@ def configuration(hdfs: MiniCluster, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def token_file(hdfs: MiniCluster, path: Path) -> Path:
-    """Write a token of the user's as Hadoop does."""
+    """Write a token of the user in Hadoop's format."""
     asking = {"op": "GETDELEGATIONTOKEN", "user.name": USER, "renewer": USER}
     text = requests.get(f"{hdfs.pages}webhdfs/v1/", asking, timeout=600).json()["Token"]["urlString"]
     token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -55,7 +55,7 @@ def token_file(hdfs: MiniCluster, path: Path) -> Path:
 
 
 def owners(hdfs: MiniCluster, directory: str) -> set[str]:
-    """Return whose the finished parts are, which executors write."""
+    """Return the owners of the finished parts, which executors write."""
     found: dict[str, Any] = requests.get(f"{hdfs.pages}webhdfs/v1{directory}?op=LISTSTATUS", timeout=600).json()
     children = found["FileStatuses"]["FileStatus"]
     return {child["owner"] for child in children if child["pathSuffix"].startswith("part-")}
@@ -67,10 +67,10 @@ def test_executors_that_know_nothing_write_and_read(
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / f"in/{number}.json").write_text(f'{{"id": {number}}}\n')
-    # Of anybody's: with a token, and without Kerberos, a NameNode takes every client by HTTP for nobody in particular.
+    # Writable for all: with a token and without Kerberos, a NameNode treats every HTTP client as the default user.
     for directory in ("native", "web"):
         open_filesystem(f"{hdfs.url}/", settings={"directoryPermission": "777"}).make_directories(directory)
-    # Not where the application runs: beside the driver, `./tokens` leads nowhere.
+    # Outside the application's directory, so that `./tokens` does not exist for the driver.
     (tmp_path / "private").mkdir()
     tokens = token_file(hdfs, tmp_path / "private/tokens")
     settings = {
@@ -100,7 +100,7 @@ def test_executors_that_know_nothing_write_and_read(
     result = json.loads(paths["result"].read_text())
     assert result["rows"] == {output: [0, 1, 2] for output in job["outputs"]}
     assert all(found == {"HADOOP_TOKEN_FILE_LOCATION": "./tokens"} for found in result["variables"])
-    # To a source that is registered, Spark hands the variable of executors beside the driver, too.
+    # Spark passes the variable of executors also to a registered source in the driver.
     assert f"ConfigError: the token file '{tmp_path}/tokens', which HADOOP_TOKEN_FILE_LOCATION" in result["missed"]
     assert result["again"] == 3
     assert owners(hdfs, "/native") == {USER}

@@ -1,4 +1,4 @@
-"""Executors killed with half a file written: to HDFS, and to S3, of which they know by variables that options name."""
+"""Executors killed with a half-written file: on HDFS, and on S3 with credentials in variables that options name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-# What no process finds by itself.
+# Names that no client uses by default.
 VARIABLES = dict(zip(("STORE_ACCESS", "STORE_SECRET"), CREDENTIALS.values(), strict=True))
 BY_NAME = dict(zip(("accessKeyVariable", "secretKeyVariable"), VARIABLES, strict=True))
 
@@ -50,12 +50,12 @@ class Stream:
     """A stream of one batch, whose only task stops in the middle of its file.
 
     Args:
-        home: for what it reads, and its checkpoint; not there yet.
+        home: for its input and its checkpoint; does not exist yet.
         orders: a directory.
         url: of the output.
-        storage: what the file system is told.
-        rows: how many there are.
-        row_bytes: of the text of each.
+        storage: settings of the file system.
+        rows: number of rows.
+        row_bytes: of the text of each row.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Stream:
         return self._order.held()
 
     def check(self) -> None:
-        """Check that all rows are there once, for ftfile and for a plain lister."""
+        """Check that all rows are in the output once, for ftfile and for a plain lister."""
         table = ftfile.open(self.url, storage=self.storage).to_arrow()
         assert Counter(map(json.dumps, table.select(["id", "text"]).to_pylist())) == self.rows
         report = check_directory(open_filesystem(self.url, settings=self.storage))
@@ -99,7 +99,7 @@ def started(home: Path, cluster: Cluster, environment: dict[str, str], streams: 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
-        "spark.sql.files.minPartitionNum": "1",  # each stream is one task, and each has an executor
+        "spark.sql.files.minPartitionNum": "1",  # each stream is one task and has a separate executor
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -112,7 +112,7 @@ def started(home: Path, cluster: Cluster, environment: dict[str, str], streams: 
 
 
 def uploads(store: Store) -> dict[str, int]:
-    """Return how many bytes the store has of what is not yet a file."""
+    """Return, by key, the number of bytes in unfinished uploads of the store."""
     asked = servers.client(store.endpoint)
     found = {}
     for each in asked.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
@@ -136,7 +136,7 @@ def test_executors_are_killed_with_half_a_file_written(
     on_hdfs = Stream(tmp_path / "hdfs", orders, f"{hdfs.url}/half", {}, rows=40, row_bytes=70)
     storage = store.settings | BY_NAME | {"partSize": "5MiB"}
     on_s3 = Stream(tmp_path / "s3", orders, f"{store.url}/half", storage, rows=8, row_bytes=MIB)
-    # The driver's own is not able to show what is in a file that is open.
+    # The native driver cannot read the content of an open file, so WebHDFS reads it.
     seen = open_filesystem(f"{hdfs.web_url}/half")
     app = started(tmp_path, cluster, plain_environment, [on_hdfs, on_s3])
     try:
@@ -162,7 +162,7 @@ def test_executors_are_killed_with_half_a_file_written(
         app.kill()
     on_hdfs.check()
     on_s3.check()
-    # What they left is in nobody's way: a file with a writer that is gone, and parts that nobody sees.
+    # The remains do no harm: a file of a dead writer, and parts of an upload that no client lists.
     assert seen.read(ours.path) == half
     assert uploads(store)[key] == 5 * MIB
     ftfile.vacuum(on_hdfs.url, retention="0s", force=True, dry_run=False)

@@ -25,7 +25,7 @@ def test_each_offset_is_in_the_files_once_whatever_is_killed(
     seed: int, cluster: Cluster, hdfs: MiniCluster, tmp_path: Path, plain_environment: dict[str, str]
 ) -> None:
     file_format = sorted(FORMATS)[seed % len(FORMATS)]
-    # By number, not by age: no batch of a slow machine is a file of its own.
+    # By number, not by age: otherwise, on a slow machine, each batch could become a separate file.
     rolling = {"maxBatchesPerFile": "4"}
     settings = Settings(seed, ROWS, seconds=9.0, file_format=file_format, rolling=rolling, quick=True)
     environment = plain_environment | {"HADOOP_CONF_DIR": str(hdfs.conf)}

@@ -27,7 +27,7 @@ SECRET = "what nobody may read"
 
 
 class Stream:
-    """The application, its directories, its key ring, and when its tasks wait for us."""
+    """The application, its directories, its key ring, and a hold for its tasks."""
 
     def __init__(self, home: Path, cluster: Cluster, environment: dict[str, str]) -> None:
         self.output, self._hold = home / "out", home / "hold"
@@ -63,14 +63,15 @@ class Stream:
         return len(list((self.output / "_ftfile/log").glob("*.record")))
 
     def held(self) -> list[int]:
-        """The processes of the tasks that wait."""
+        """The processes of the held tasks."""
         found = (int(path.name.partition("-")[2]) for path in self._hold.glob("held-*"))
         return [process for process in found if command_of(process)]
 
     def interrupted(self, kill: Callable[[list[int]], None]) -> None:
-        """Kill something while two tasks are in the middle of their rows, and let a batch be committed.
+        """Kill processes while two tasks are in the middle of their rows, and let a batch be committed.
 
-        However long we take to see it, at most one more is: all tasks are held, and those we saw are let go.
+        At most one more batch is committed before the kill is detected: all tasks are held, and only detected ones are
+        released.
         """
         self.wait_for(lambda: len(self.held()) >= FILES_PER_BATCH, "tasks that are held")
         before = self.records()
@@ -83,7 +84,7 @@ class Stream:
         self.wait_for(is_committed, "a batch after the kill")
 
     def driver_dies(self) -> None:
-        """Kill the driver with all that belongs to it, and start it again."""
+        """Kill the driver with all its processes, and restart it."""
         self.app.kill()
         self.app = self._started()
 
@@ -122,7 +123,7 @@ def test_each_row_is_there_once_whatever_is_killed(
 ) -> None:
     stream = Stream(tmp_path, cluster, plain_environment)
     try:
-        # Of one task the executor, of the other its Python workers.
+        # The executor of one task, and the Python workers of the other.
         stream.interrupted(lambda held: kill(executor_of(held[0]), *cluster.python_workers(executor_of(held[1]))))
         stream.interrupted(lambda _: cluster.workers["a"].kill())
         cluster.start_worker("a")

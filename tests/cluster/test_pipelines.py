@@ -31,5 +31,5 @@ def test_a_pipeline_writes_and_follows(plain_environment: dict[str, str], tmp_pa
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ftfile.open(tmp_path / "words").to_arrow().to_pylist() == [{"word": "a"}]
-    # Spark runs both flows at once: the second one may have begun before there was a row.
+    # Spark runs both flows at once: the second flow may begin before the first row exists.
     assert ftfile.open(tmp_path / "copies").count() <= 1

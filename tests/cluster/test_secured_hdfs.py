@@ -1,4 +1,4 @@
-"""A secured HDFS from real executors, which have a delegation token, and no ticket."""
+"""A secured HDFS used by real executors that have a delegation token and no ticket."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_executors_write_and_read_by_a_token(
             "spark.sql.warehouse.dir": (tmp_path / "warehouse").as_uri(),
             "spark.ui.enabled": "false",
         }
-        # Not the name that the token has: the driver finds out that it is the same.
+        # Another name than in the token: the driver must detect that both are the same host.
         native = hdfs.url.replace("127.0.0.1", "localhost")
         job = {"master": cluster.url, "settings": settings, "outputs": [f"{native}/native", f"{hdfs.web_url}/web"]}
         paths = {"input": tmp_path / "in", "scratch": tmp_path, "result": tmp_path / "result.json"}

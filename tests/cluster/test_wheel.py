@@ -1,4 +1,4 @@
-"""ftfile sent along with an application, by `--py-files` and by `--archives`, to Pythons that do not have it."""
+"""ftfile distributed with an application, by `--py-files` and `--archives`, to Pythons without an installed ftfile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel under a name that Spark puts on the path: it knows .zip, and not .whl."""
+    """The wheel under a name that Spark adds to the path: Spark accepts .zip but not .whl."""
     home = tmp_path_factory.mktemp("wheel")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home], cwd=ROOT, check=True)
     (built,) = home.glob("*.whl")
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package of a user's, with a filter as its entry point, in the form of a wheel."""
+    """A user's package with a filter as its entry point, in the form of a wheel."""
     found = tmp_path_factory.mktemp("filters") / "filters.zip"
     with zipfile.ZipFile(found, "w") as package:
         package.write(filters_of_users.__file__, "filters_of_users.py")
@@ -54,7 +54,7 @@ def packages(wheel: Path, filters: Path) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str]) -> Path:
-    """A Python with the packages of this one, but not what is installed as editable: not ftfile."""
+    """A Python with the packages of this one, without editable installs, so without ftfile."""
     found = tmp_path_factory.mktemp("python") / "python"
     packages = sysconfig.get_path("purelib")
     path = f"${{PYTHONPATH:+$PYTHONPATH:}}{packages}"
@@ -67,7 +67,7 @@ def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
-    """The same Python packed as `venv-pack` does it, which tells how it was started."""
+    """The same Python, packed like by `venv-pack`, which reports how it was started."""
     found = tmp_path_factory.mktemp("environment") / "environment.tar.gz"
     script = python.with_name("packed")
     script.write_text(python.read_text().replace("\n", '\nexport STARTED_AS="$0"\n', 1))
@@ -79,7 +79,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory, wheel: Path, filters: Path) -> Path:
-    """A virtual environment packed as `venv-pack` does it, with ftfile and its launcher installed from the wheel."""
+    """A virtual environment, packed like by `venv-pack`, with ftfile and its launcher installed from the wheel."""
     home = tmp_path_factory.mktemp("launched")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "environment"], check=True)
     (packages,) = (home / "environment").glob("lib/python3*/site-packages")
@@ -99,7 +99,7 @@ def launched(tmp_path_factory: pytest.TempPathFactory, wheel: Path, filters: Pat
 
 
 def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options: str) -> list[dict[str, str | None]]:
-    """Run the application, and return where its tasks found ftfile and pyspark, and how their Python was started."""
+    """Run the application. Return the paths of ftfile and pyspark in its tasks, and how their Python was started."""
     (home / "in").mkdir()
     (home / "in/0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(10)))
     settings = {
@@ -141,7 +141,7 @@ def test_a_wheel_and_an_environment_by_archives(
     tmp_path: Path,
 ) -> None:
     wheel, filters = packages
-    # Spark starts the same Python where the driver is, to plan and to commit.
+    # Spark starts the same Python in the driver's directory, to plan and to commit.
     (tmp_path / "environment").mkdir()
     subprocess.run(["tar", "-xzf", environment, "-C", tmp_path / "environment"], check=True)
     variables = plain_environment | {"PYSPARK_PYTHON": "./environment/bin/python", "PYTHONPATH": f"{wheel}:{filters}"}
@@ -159,7 +159,7 @@ def test_the_launcher_in_an_environment_by_archives(
 ) -> None:
     (tmp_path / "environment").mkdir()
     subprocess.run(["tar", "-xzf", launched, "-C", tmp_path / "environment"], check=True)
-    # A Spark home with pyspark.zip, as those of clusters: the one of quick tests has none.
+    # A Spark home with pyspark.zip, as on clusters: the Spark home of quick tests has none.
     variables = plain_environment | {"PYSPARK_PYTHON": "./environment/bin/ftfile-python", "HOME": str(tmp_path)}
     variables |= {"SPARK_HOME": str(SPARK_HOME)}
     del variables["PYSPARK_DRIVER_PYTHON"]

@@ -1,4 +1,4 @@
-"""The application that brings ftfile along: a stream, then a batch read; one argument, its directory."""
+"""The application that distributes ftfile: a stream, then a batch read; one argument, its directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ()
 def main() -> None:
     home = Path(sys.argv[1])
     spark = SparkSession.builder.getOrCreate()
-    spark.dataSource.register(ftfile.FtFileDataSource)  # Spark does not look for sources in what comes along
+    spark.dataSource.register(ftfile.FtFileDataSource)  # Spark does not search distributed packages for data sources
     writer = spark.readStream.schema("id long").json(str(home / "in")).writeStream.format("ftfile")
     writer = writer.option("fileFormat", "json").option("filters", "counter").trigger(availableNow=True)
     writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "out")).awaitTermination()

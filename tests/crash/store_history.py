@@ -139,7 +139,7 @@ class History:
         self.by_author: dict[str, tuple[int, Upkeep]] = {}
         self.began_ms = 0  # when the last call began
         self.horizon_ms = 0  # vacuum may have deleted versions that had ended by this time
-        self.events = 0  # after an event, an unfinished batch may fail
+        self.events = 0  # number of rebuckets and vacuums; after one, an unfinished batch may fail
 
         self.queries: dict[str, Query] = {}
         self.late: list[Late] = []
@@ -181,7 +181,7 @@ class History:
         for version in range(len(self.versions)):
             self.read_old(version)
 
-    # ------------------------------------------------------------------------------------------------- what happens
+    # ------------------------------------------------------------------------------------------------- events
     def act(self, process: Process, call: Callable[[], Any], *, may_fail: bool = False) -> Any:
         """Return the result of a call.
 

@@ -1,6 +1,6 @@
 """Every crash of an operator's store: windows that had ended are restored, and each is recorded once.
 
-The operator's input has windows 0 to 7 and knows which windows have ended. For every moment, every disk that a power
+The operator's input has windows 0 to 7 and a note of the ended ones. For every moment, every disk that a power
 cut or a kill may leave is opened again, with and without a restore. Then the operator continues, and in the end the
 store has the content of a dict.
 """
@@ -121,7 +121,7 @@ def play(store: KeyValueStore, note: Callable[[str], None]) -> None:
 
 
 class Known(NamedTuple):
-    """The windows known to the input: the last that ended, the last that may have ended, and the last recorded."""
+    """The input's notes of windows: the last that ended, the last that may have ended, and the last recorded."""
 
     ended: int
     maybe: int
@@ -203,7 +203,7 @@ class Exploration:
                 with open_store(fs) as first:
                     recorded = first.recorded_window
                 options = {"restore": max(recorded, known(state.notes).ended - 1)}
-                # The input does not know windows after its checkpoint.
+                # The input has no windows after its checkpoint.
                 fs.note(f"back to {options['restore']}")
             store = open_store(fs, **options)
             check(store, state.notes, options.get("restore"))

@@ -169,7 +169,7 @@ class Scenario:
         checkpoint: the sink can read Spark's checkpoint, which no crash here damages.
         flush: open files are finished at the end.
         named: the letters of rows choose their files; rows whose letter is a dot name no file.
-        vacuum: before the last batch, files older than the retention are deleted, which includes settled batches.
+        vacuum: runs before the last batch; the files of settled batches are older than its retention.
         timed: rows have times by their letters: `abc` in one hour, `def` in the next, and so on. No file has rows of
             two hours.
     """

@@ -1,1 +1,1 @@
-"""A real HDFS on this machine, and the tests that need one."""
+"""A real HDFS on this machine, and the tests that need it."""

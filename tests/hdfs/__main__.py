@@ -1,4 +1,4 @@
-"""The command ``python -m tests.hdfs``: an HDFS to try things on, until it is interrupted."""
+"""The command ``python -m tests.hdfs``: an HDFS for experiments, until it is interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 0.1
 
 
 def main() -> int:
-    """Start HDFS, say where it is, wait, stop it."""
+    """Start HDFS, print its addresses, wait, and stop it."""
     parser = argparse.ArgumentParser(prog="python -m tests.hdfs", description=main.__doc__)
     parser.add_argument("--datanodes", type=int, default=1, help="how many DataNodes (default: 1)")
     parser.add_argument("--delivered", action="store_true", help="with the 400 ms of closing a file that Hadoop has")
@@ -30,8 +30,8 @@ def main() -> int:
             print(f"WebHDFS  {cluster.web_url}/out")
             print(f"pages    {cluster.pages}")
             print(f"         export HADOOP_CONF_DIR={cluster.conf}")
-            print("Everything in it is gone when this ends: press Ctrl-C", flush=True)
-            # signal.pause() never ends if the signal comes just before it.
+            print("All its files are deleted at the end: press Ctrl-C", flush=True)
+            # If the signal comes just before signal.pause(), that call would never return.
             while True:
                 time.sleep(POLL_S)
     except CannotStart as error:

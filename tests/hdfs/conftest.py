@@ -1,4 +1,4 @@
-"""One HDFS for all tests of a run; those that kill its servers start them again."""
+"""One HDFS for all tests of a run. Tests that kill its servers restart them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster() -> Iterator[MiniCluster]:
 
 @pytest.fixture(autouse=True)
 def new_process() -> Iterator[None]:
-    """Forget what other tests have left in this process."""
+    """Clear the caches that other tests have filled in this process."""
     sink_writer.forget_caches()
     yield
     sink_writer.forget_caches()

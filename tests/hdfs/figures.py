@@ -1,6 +1,6 @@
-"""The command ``python -m tests.hdfs.figures``: how long it is from a fault of the active NameNode to the next commit.
+"""The command ``python -m tests.hdfs.figures``: the time from a fault of the active NameNode to the next commit.
 
-It prints, for each driver and kind of fault, median and worst of the times, and the rows that were counted.
+It prints, for each driver and kind of fault, the median and worst time, and the number of rows that were counted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ()
 
-# The fault of each round happens so much later.
+# In each round the fault happens this much later.
 STEP_S = 0.05
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the times and print them."""
     parser = argparse.ArgumentParser(prog="python -m tests.hdfs.figures", description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="of each kind of fault, by each driver")
     parser.add_argument("--without", choices=("processes", "host"), help="leave out faults of processes, or of a host")
@@ -109,10 +109,10 @@ def _measure(
 
 
 def _time_to_commit(query: MicroBatch, batch: int, fault: Callable[[], object], after_s: float) -> tuple[float, int]:
-    """Run batches, one after the other, until one is committed by the other NameNode; return how long that took.
+    """Run batches until one is committed by the other NameNode; return the time since the fault and the batch's number.
 
-    The fault happens in the middle of them. The first batch that is committed when the other NameNode is active ends
-    the time, which began with the fault. Returns its number, too.
+    The fault happens during the batches. The time ends with the first batch that is committed after the other NameNode
+    is active.
     """
     with ThreadPoolExecutor(1) as pool:
         began_s: list[float] = []

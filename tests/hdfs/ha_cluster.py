@@ -1,7 +1,7 @@
-"""A local HDFS with two NameNodes, of which one is active, and a quorum of JournalNodes.
+"""A local HDFS with two NameNodes, one of them active, and a quorum of JournalNodes.
 
-The host of the first NameNode can be a network namespace of its own, whose link goes down: then nobody answers there,
-not even with a reset, as when a machine loses its power.
+The first NameNode can run in a separate network namespace whose link is cut. Then packets to it are lost without a
+reset, as if the machine had lost its power.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ HA_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 
 
 class HaCluster(Servers):
-    """A running HDFS, known as the name service `ha`; its NameNodes are `nn1`, which is active first, and `nn2`.
+    """A running HDFS with the name service `ha`. Its NameNodes are `nn1`, which is active first, and `nn2`.
 
     Attributes:
-        conf: the directory of core-site.xml and hdfs-site.xml, as HADOOP_CONF_DIR names it.
-        url: the root for Hadoop's own protocol.
+        conf: the directory of core-site.xml and hdfs-site.xml, for HADOOP_CONF_DIR.
+        url: the root for Hadoop's protocol.
         web_url: the root for WebHDFS.
 
     Args:
-        settings: more of hdfs-site.xml, for servers and clients.
-        host: where the first NameNode runs, if it is not where all others do.
+        settings: more settings of hdfs-site.xml, for servers and clients.
+        host: a separate host for the first NameNode; None for the host of all other servers.
         jvm: more arguments of every JVM.
     """
 
@@ -70,7 +70,7 @@ class HaCluster(Servers):
 
     @property
     def active(self) -> str:
-        """Return which NameNode is active, as they say themselves; empty for none."""
+        """Return the name of the NameNode that reports itself as active; empty if there is none."""
         return next((name for name in NAMES if self.state(name) == "active"), "")
 
     def state(self, name: str) -> str:
@@ -84,11 +84,11 @@ class HaCluster(Servers):
         return NAMES[1 - NAMES.index(name)]
 
     def start_namenode(self, name: str) -> None:
-        """Start it, with the same data at the same ports; it is in standby."""
+        """Start a NameNode with the same data on the same ports. It begins in standby."""
         self._start(name, NAME_NODE, self.directory / f"conf-{name}", *self._prefix(name))
 
     def activate(self, name: str) -> None:
-        """Make a NameNode active whatever has become of the other, which the journal shuts out."""
+        """Make a NameNode active, whether the other runs or not: the journal fences the other."""
         self._run_to_end("admin", HA_ADMIN, "-transitionToActive", "--forceactive", name, conf=self.conf)
 
     def hand_over(self) -> None:
@@ -98,7 +98,7 @@ class HaCluster(Servers):
         self.activate(self.other(active))
 
     def wait_until_ready(self) -> None:
-        """Wait until a NameNode is active and writable, and the DataNode is known to all that run."""
+        """Wait until a NameNode is active and writable, and the DataNode has registered with all running NameNodes."""
         self.wait_for("be ready", self._is_ready)
 
     def _begin(self) -> None:
@@ -107,7 +107,7 @@ class HaCluster(Servers):
         self.wait_for("have its journal", lambda: all(bean(web, "JournalNode", "*") for _, web in self._journals))
         first = self.directory / "conf-nn1"
         self._run_to_end("format", NAME_NODE, "-format", "-nonInteractive", "-force", conf=first)
-        # Nothing is in it yet: no NameNode has to run for the other one to be begun.
+        # The directory is still empty, so the second NameNode can start from a copy without a running first one.
         shutil.copytree(self.directory / "name-nn1", self.directory / "name-nn2")
         for name in NAMES:
             self.start_namenode(name)
@@ -164,7 +164,7 @@ class HaCluster(Servers):
 
 
 def why_no_dead_host() -> str:
-    """Return why no host can be made that dies; empty where one can."""
+    """Return the reason why no host can be created whose link is cut; empty if it can."""
     if shutil.which("ip") is None:
         return "needs the command ip (apt-get install iproute2)"
     if os.geteuid() != 0:
@@ -177,13 +177,13 @@ def why_no_dead_host() -> str:
 
 
 class DeadHost:
-    """A network namespace that is a host of its own until its link is cut.
+    """A network namespace that acts as a separate host until its link is cut.
 
     Attributes:
         name: of the namespace.
         inside: its address.
         outside: the address of all other hosts.
-        enter: what a command begins with that is to run there.
+        enter: prefix of commands that run in the namespace.
     """
 
     def __init__(self) -> None:
@@ -204,20 +204,20 @@ class DeadHost:
             ("link", "set", "lo", "up"),
         ):
             _ip("-netns", self.name, *arguments)
-        # Else those who ask for its hardware address are told, after 3 s, that there is no such host.
+        # Without this entry, address resolution would fail after 3 s with the error that the host does not exist.
         shown = _ip("-netns", self.name, "-oneline", "link", "show", self._peer).split()
         _ip("neighbour", "replace", self.inside, "lladdr", shown[shown.index("link/ether") + 1], "dev", self._link)
 
     def cut(self) -> None:
-        """Let nothing through any more: what is sent is lost."""
+        """Cut the link: all packets are lost."""
         _ip("-netns", self.name, "link", "set", self._peer, "down")
 
     def mend(self) -> None:
-        """Let everything through again."""
+        """Restore the link."""
         _ip("-netns", self.name, "link", "set", self._peer, "up")
 
     def remove(self) -> None:
-        """Remove it; idempotent."""
+        """Remove the namespace; idempotent."""
         subprocess.run(["ip", "netns", "delete", self.name], capture_output=True, check=False)
 
 

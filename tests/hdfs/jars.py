@@ -1,4 +1,4 @@
-"""The class path of the servers: one jar that Maven brings, beside the Hadoop client that PySpark brings."""
+"""The class path of the servers: one jar from Maven, and the Hadoop client of PySpark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("class_path",)
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ROOT / ".jars"
-# What the servers need of PySpark's own jars.
+# PySpark's jars that the servers need.
 CLIENT = re.compile(
     r"(?:hadoop-client-(?:api|runtime)|slf4j-api|jcl-over-slf4j|log4j-(?:api|core|slf4j2-impl|1\.2-api))-"
 )
@@ -23,7 +23,7 @@ def class_path() -> list[Path]:
     """Return the jars of NameNode and DataNode.
 
     Raises:
-        CannotStart: some are missing, or of different versions.
+        CannotStart: jars are missing or have different versions.
     """
     servers = sorted(SERVERS.glob("hadoop-client-minicluster-*.jar"))
     if not servers:

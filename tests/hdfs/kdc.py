@@ -1,4 +1,4 @@
-"""A Kerberos of our own: MIT's KDC on a free port, with a realm that ends with it."""
+"""A temporary Kerberos realm: MIT's KDC on a free port."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ("REALM", "Kdc", "why_no_kdc")
 
 REALM = "FTFILE.TEST"
 START_TIMEOUT_S = 600.0
-# Debian's packages put the servers where the PATH of a user does not lead.
+# Debian's packages install the servers outside a user's PATH.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 COMMANDS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 
-# Ends with us, however we end.
+# The KDC ends with this process, however it ends.
 ENDS_WITH_US = ["sh", "-c", '"$@" & cat; kill -KILL $!; rm -rf "$0"']
 
 CONFIGURATION = """\
@@ -63,7 +63,7 @@ PROFILE = """\
 
 
 def why_no_kdc() -> str:
-    """Return why no KDC can be started; empty where one can."""
+    """Return the reason why no KDC can be started; empty if it can."""
     missing = [command for command in COMMANDS if shutil.which(command, path=PATH) is None]
     return f"needs {' and '.join(missing)} (apt-get install krb5-kdc krb5-admin-server krb5-user)" if missing else ""
 
@@ -72,8 +72,8 @@ class Kdc:
     """A running KDC; a `with` block ends it.
 
     Attributes:
-        directory: with its data, and the keytabs.
-        configuration: the file that KRB5_CONFIG names.
+        directory: with its data and the keytabs.
+        configuration: the file for KRB5_CONFIG.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Kdc:
         self.stop()
 
     def add(self, *principals: str) -> Path:
-        """Add principals with random keys, and return a keytab of them."""
+        """Add principals with random keys and return their keytab."""
         keytab = self.directory / f"{principals[0].partition('/')[0]}.keytab"
         for principal in principals:
             self.run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey +allow_renewable {principal}")
@@ -119,7 +119,7 @@ class Kdc:
         return keytab
 
     def ticket(self, cache: Path, principal: str, life: str = "1h", renewable: str = "1h") -> Mapping[str, str]:
-        """Get a ticket into a cache, and return the variables by which a process finds it."""
+        """Get a ticket into a cache; return the environment variables with which a process uses it."""
         keytab = self.directory / f"{principal.partition('/')[0]}.keytab"
         self.run("kinit", "-c", f"FILE:{cache}", "-l", life, "-r", renewable, "-k", "-t", str(keytab), principal)
         return self.variables(cache)
@@ -129,21 +129,21 @@ class Kdc:
         self.run("kinit", "-R", "-c", f"FILE:{cache}")
 
     def variables(self, cache: Path) -> dict[str, str]:
-        """Return the variables by which a process finds a cache, whatever is in it."""
+        """Return the environment variables with which a process uses a cache, with or without tickets."""
         return {"KRB5_CONFIG": str(self.configuration), "KRB5CCNAME": f"FILE:{cache}"}
 
     def run(self, *command: str) -> None:
-        """Run one of Kerberos' commands.
+        """Run a Kerberos command.
 
         Raises:
-            CannotStart: it failed.
+            CannotStart: the command failed.
         """
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode != 0:
             raise CannotStart(f"{command[0]} ended with {done.returncode}: {done.stderr}")
 
     def stop(self) -> None:
-        """End it and remove its directory; idempotent."""
+        """Stop the KDC and remove its directory; idempotent."""
         if self._server is not None:
             self._server.communicate()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A local HDFS: a NameNode and DataNodes, each a process of its own, on free ports, in a temporary directory."""
+"""A local HDFS: a NameNode and DataNodes, each in a separate process, on free ports, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class MiniCluster(Servers):
 
     Attributes:
         directory: with the servers' data and logs.
-        conf: the directory of core-site.xml and hdfs-site.xml, as HADOOP_CONF_DIR names it.
+        conf: the directory of core-site.xml and hdfs-site.xml, for HADOOP_CONF_DIR.
 
     Args:
-        datanodes: how many.
-        settings: more of hdfs-site.xml, for servers and clients.
-        core: more of core-site.xml.
+        datanodes: number of DataNodes.
+        settings: more settings of hdfs-site.xml, for servers and clients.
+        core: more settings of core-site.xml.
         jvm: more arguments of every JVM.
     """
 
@@ -58,7 +58,7 @@ class MiniCluster(Servers):
 
     @property
     def url(self) -> str:
-        """Return the root for Hadoop's own protocol."""
+        """Return the root for Hadoop's protocol."""
         return f"hdfs://127.0.0.1:{self._rpc_port}"
 
     @property
@@ -68,31 +68,31 @@ class MiniCluster(Servers):
 
     @property
     def pages(self) -> str:
-        """Return where a browser looks."""
+        """Return the URL of the web pages."""
         return f"http://127.0.0.1:{self._http_port}/"
 
     def kill_namenode(self) -> None:
-        """SIGKILL it."""
+        """Kill the NameNode with SIGKILL."""
         self.kill("namenode")
 
     def start_namenode(self, *, wait: bool = True) -> None:
-        """Start it again, with the same data at the same ports."""
+        """Start the NameNode again, with the same data on the same ports."""
         self._start("namenode", NAME_NODE, self.conf)
         if wait:
             self.wait_until_ready()
 
     def kill_datanode(self, number: int = 0) -> None:
-        """SIGKILL one."""
+        """Kill a DataNode with SIGKILL."""
         self.kill(f"datanode{number}")
 
     def start_datanode(self, number: int = 0, *, wait: bool = True) -> None:
-        """Start one again, with the same data at the same ports."""
+        """Start a DataNode again, with the same data on the same ports."""
         self._start(f"datanode{number}", DATA_NODE, self.directory / f"conf{number}")
         if wait:
             self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until all DataNodes that run can be written to, and the NameNode has left its safe mode.
+        """Wait until all running DataNodes are writable and the NameNode has left safe mode.
 
         Raises:
             CannotStart: a server ended, or it took too long.
@@ -100,22 +100,22 @@ class MiniCluster(Servers):
         self.wait_for("be ready", self._is_ready)
 
     def admin(self, *arguments: str) -> str:
-        """Run `hdfs dfsadmin` and return what it printed; it takes a second."""
+        """Run `hdfs dfsadmin` and return its output. It takes a second."""
         return self._run_to_end("admin", "org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments, conf=self.conf)
 
     def bean(self, name: str) -> dict[str, Any]:
-        """Return a bean of the NameNode, such as `FSNamesystemState`; empty as long as it does not answer."""
+        """Return a bean of the NameNode, such as `FSNamesystemState`; empty while it does not respond."""
         return bean(f"127.0.0.1:{self._http_port}", "NameNode", name)
 
     def device_syncs(self) -> int:
-        """Return how often the DataNodes synced a block to their disks since they were started."""
+        """Return the number of block syncs to disk by the DataNodes since their start."""
         beans = [
             bean(f"127.0.0.1:{http_port}", "DataNode", "DataNodeActivity*") for _, http_port, _ in self._data_ports
         ]
         return sum(int(each["FsyncCount"]) for each in beans)
 
     def set_space_quota(self, path: str, size_bytes: int | None) -> None:
-        """Limit what a directory takes, all replicas counted; None for no limit."""
+        """Limit the size of a directory including all replicas; None removes the limit."""
         self._change(
             path,
             "SETQUOTA",
@@ -124,7 +124,7 @@ class MiniCluster(Servers):
         )
 
     def make_coded_directory(self, path: str, policy: str) -> None:
-        """Make a directory of erasure-coded files; the policy `replication` makes one of others below such a one."""
+        """Make a directory of erasure-coded files. The policy `replication` makes a replicated directory inside one."""
         if policy != "replication":
             self._change("/", "ENABLEECPOLICY", ecpolicy=policy)
         self._change(path, "MKDIRS")
@@ -150,7 +150,7 @@ class MiniCluster(Servers):
             **COMMON,
             **(SOON_DEAD if len(self._data_ports) > 1 else {}),
             "dfs.replication": str(len(self._data_ports)),
-            # Tokens also without Kerberos.
+            # Delegation tokens also without Kerberos.
             "dfs.namenode.delegation.token.always-use": "true",
             **settings,
         }

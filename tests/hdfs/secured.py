@@ -1,4 +1,4 @@
-"""A local HDFS that believes Kerberos alone, with TLS on its web servers, too."""
+"""A local HDFS that accepts only Kerberos, also with TLS on its web servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKEN_TOOL = "org.apache.hadoop.security.token.DtUtilShell"
 
 
 def why_not_secured() -> str:
-    """Return why no secured HDFS can be started and talked to; empty where one can."""
+    """Return the reason why no secured HDFS can be used here; empty if it can."""
     if importlib.util.find_spec("requests_kerberos") is None:
         return "needs requests-kerberos (pip), and libkrb5-dev (apt-get) to build it"
     return why_no_kdc()
@@ -41,12 +41,12 @@ class SecuredCluster(MiniCluster):
     """A running HDFS; a `with` block ends it.
 
     Attributes:
-        authority: a certificate by which its TLS is believed, in PEM form.
+        authority: the certificate authority of its TLS certificates, in PEM form.
         secure_web_url: the root for WebHDFS over TLS.
 
     Args:
-        kdc: knows the servers and `etl`, who owns the root.
-        settings: more of hdfs-site.xml.
+        kdc: has principals of the servers and of `etl`, who owns the root.
+        settings: more settings of hdfs-site.xml.
     """
 
     def __init__(self, kdc: Kdc, settings: Mapping[str, str] | None = None) -> None:
@@ -59,7 +59,7 @@ class SecuredCluster(MiniCluster):
         core = {
             "hadoop.security.authentication": "kerberos",
             "hadoop.security.authorization": "true",
-            # For any account that runs the servers, and any name of a principal.
+            # Maps every principal to a user, so that any account can run the servers.
             "hadoop.http.authentication.type": "kerberos",
             "hadoop.http.authentication.kerberos.principal": WEB,
             "hadoop.http.authentication.kerberos.keytab": keytab,
@@ -89,11 +89,11 @@ class SecuredCluster(MiniCluster):
 
     @property
     def web_url(self) -> str:
-        """Return the root for WebHDFS, by the name that is in the server's principal."""
+        """Return the root for WebHDFS, with the host name of the server's principal."""
         return super().web_url.replace("127.0.0.1", "localhost")
 
     def bean(self, name: str) -> dict[str, Any]:
-        """Return a bean of the NameNode, which shows it to those with a ticket; empty as long as it does not answer."""
+        """Return a bean of the NameNode, which requires a ticket; empty while it does not respond."""
         import requests_kerberos
 
         with pytest.MonkeyPatch.context() as patch:
@@ -108,7 +108,7 @@ class SecuredCluster(MiniCluster):
         return beans[0] if beans else {}
 
     def fetch_token(self, path: Path, cache: Path, renewer: str = "etl", *, web: bool = False) -> None:
-        """Write a delegation token of whose ticket it is to a file."""
+        """Write a delegation token of the ticket's owner to a file."""
         arguments = ["--webservice", f"http://localhost:{self._http_port}"] if web else []
         command = self._command(self.conf, FETCHER, *arguments, "--renewer", renewer, str(path))
         environment = {**os.environ, **self._kdc.variables(cache)}
@@ -117,7 +117,7 @@ class SecuredCluster(MiniCluster):
             raise CannotStart(f"no token came: {done.stdout}{done.stderr}")
 
     def write_as_protobuf(self, path: Path) -> None:
-        """Write a file of tokens anew, in the form that `hadoop dtutil` prefers."""
+        """Rewrite a file of tokens in the form of `hadoop dtutil`."""
         self._run_to_end("dtutil", TOKEN_TOOL, "append", "-format", "protobuf", str(path), conf=self.conf)
 
     def _write_conf(self, directory: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> None:

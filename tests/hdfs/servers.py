@@ -1,4 +1,4 @@
-"""Servers of Hadoop, each a process of its own, with one temporary directory for their data and logs."""
+"""Hadoop servers, each in a separate process, with one temporary directory for their data and logs."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
 """
 
-# Of hdfs-site.xml, for every kind of cluster.
+# Settings of hdfs-site.xml for every kind of cluster.
 COMMON = {
     "dfs.namenode.safemode.extension": "0",
     "dfs.namenode.fs-limits.min-block-size": "1024",
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     "dfs.heartbeat.interval": "1",
-    # Others may have the machine for minutes, in which a DataNode is silent, and nobody is to give up.
+    # On a busy machine a DataNode may be silent for minutes, and no server must treat it as dead.
     "dfs.namenode.heartbeat.recheck-interval": "300000",
     "dfs.client.socket-timeout": "600000",
     "dfs.qjournal.write-txns.timeout.ms": "600000",
     "dfs.qjournal.start-segment.timeout.ms": "600000",
     "dfs.qjournal.select-input-streams.timeout.ms": "600000",
     "dfs.namenode.redundancy.interval.seconds": "1",
-    # As delivered, half of all closes wait 400 ms.
+    # With the default, half of all closes wait 400 ms.
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
-    # A tenth of a second each, which is five minutes.
+    # A tenth of a second each, five minutes in all.
     "dfs.client.block.write.locateFollowingBlock.max.delay.ms": "100",
     "dfs.client.block.write.locateFollowingBlock.retries": "3000",
 }
-# Of hdfs-site.xml, where there are other DataNodes: one that is gone counts as dead after 12 s, not 10 min.
+# Settings of hdfs-site.xml if there are other DataNodes: a lost DataNode counts as dead after 12 s, not 10 min.
 SOON_DEAD = {"dfs.namenode.heartbeat.recheck-interval": "1000"}
-# A server that others have kept from the processor answers in the end; one that is killed refuses at once.
+# On a busy machine a running server responds late; a killed server refuses connections at once.
 ANSWER_S = 120
 
 
 class Servers(Guarded):
-    """Processes of Hadoop, by name; a `with` block ends them.
+    """Hadoop processes, by name; a `with` block ends them.
 
     Args:
         jvm: more arguments of every JVM.
-        namespace: of the network, that is removed at the end.
+        namespace: a network namespace, which is removed at the end.
     """
 
     def __init__(self, jvm: Sequence[str] = (), namespace: str = "") -> None:
@@ -99,7 +99,7 @@ class Servers(Guarded):
 
 
 def bean(address: str, service: str, name: str) -> dict[str, Any]:
-    """Return a bean of a server, such as `FSNamesystemState`; empty as long as it does not answer."""
+    """Return a bean of a server, such as `FSNamesystemState`; empty while it does not respond."""
     url = f"http://{address}/jmx?qry=Hadoop:service={service},name={name}"
     try:
         with urllib.request.urlopen(url, timeout=ANSWER_S) as reply:
@@ -110,7 +110,7 @@ def bean(address: str, service: str, name: str) -> dict[str, Any]:
 
 
 def is_registered(address: str) -> bool:
-    """Return True if the NameNodes that a DataNode knows have taken it."""
+    """Return True if a DataNode is registered with all NameNodes in its configuration."""
     actors = json.loads(bean(address, "DataNode", "DataNodeInfo").get("BPServiceActorInfo", "[]"))
     return bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
 

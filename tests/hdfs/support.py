@@ -28,7 +28,7 @@ def rows(*letters: str) -> list[dict[str, Any]]:
 
 
 def checked(url: str, *letters: str) -> DirectoryReport:
-    """Check the directory: a plain lister and ftfile's own reader see these rows once."""
+    """Check the directory: a plain lister and ftfile's reader see each of these rows once."""
     report = check_directory(open_filesystem(url))
     assert report.live_rows == report.visible_rows == Counter(letter.encode() for letter in letters)
     assert sorted(ftfile.open(url).to_arrow().column("value").to_pylist()) == sorted(letters)

@@ -1,4 +1,4 @@
-"""The contract of the port on a real HDFS, by both drivers."""
+"""The contract of the file system interface on a real HDFS, with both drivers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _directories = (f"/contract-{number}" for number in itertools.count())
 
 BLOCK_BYTES = 16_384
-# No call is given up because others have the machine.
+# Long timeouts, because the machine may be busy.
 PATIENT = {"timeout": "600", "patience": "600"}
 
 
 class HdfsContract(FileSystemContract, ABC):
-    """Shared by both drivers: the servers, which show more than the driver does."""
+    """Shared by both drivers: the servers, which reveal more state than the driver."""
 
     counts_late = True
     syncs_of_blocks = 3
@@ -48,7 +48,7 @@ class HdfsContract(FileSystemContract, ABC):
         return fs
 
     def reader(self, filesystem: FileSystem) -> FileSystem:  # noqa: ARG002
-        # The DataNodes read as every Java client does.
+        # By WebHDFS, the DataNodes read the file like every Java client.
         return open_filesystem(self.cluster.web_url + self.directory, settings=PATIENT)
 
     @contextlib.contextmanager
@@ -59,7 +59,7 @@ class HdfsContract(FileSystemContract, ABC):
 
     @contextlib.contextmanager
     def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:  # noqa: ARG002
-        # What is so short is sent when the file is closed.
+        # The stream sends such short data when the file is closed.
         with self.full(filesystem):
             yield filesystem
 
@@ -72,7 +72,7 @@ class HdfsContract(FileSystemContract, ABC):
 
 
 class TestWebHdfs(HdfsContract):
-    # Who wins is for the NameNode to say, which the other protocol asks more often.
+    # The NameNode decides the winner, and the tests of the other protocol run more rounds.
     race_rounds = rename_rounds = 50 if THOROUGH else 5
 
     def root_url(self) -> str:

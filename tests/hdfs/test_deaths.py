@@ -1,4 +1,4 @@
-"""The whole sink on HDFS while its writers, its NameNode and its DataNodes die: nothing is lost or doubled."""
+"""The whole sink on HDFS while its writers, NameNode and DataNodes are killed: no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url(cluster: MiniCluster, request: pytest.FixtureRequest) -> str:
     return (cluster.web_url if request.param == "webhdfs" else cluster.url) + new_directory()
 
 
-# Servers take minutes to come back where others have the machine.
+# On a busy machine, servers take minutes to restart.
 PATIENT = TEXT | {"storage.patience": "600"}
 
 KILLED = """\
@@ -57,7 +57,7 @@ def test_a_process_killed_at_any_call_loses_and_doubles_nothing(url: str, seed: 
     native = url.startswith("hdfs:")
     names = ("native", "NativeHdfsFileSystem") if native else ("webhdfs", "WebHdfsFileSystem")
     code = KILLED.format(module=names[0], name=names[1])
-    # Every twentieth call, of another twenty in each run; the seed of a failure is printed.
+    # Every twentieth call, from a first call that differs in each run. The seed of a failure is printed.
     step = 2 if THOROUGH else 20
     for number, calls in enumerate(range(seed % step, 60, step)):
         directory = f"{url}-{number}"
@@ -106,12 +106,12 @@ def test_a_namenode_restarted_in_mid_commit_is_survived(cluster: MiniCluster, ur
 
     fs = open_filesystem(url, settings={"patience": "600"})
     fs.make_directories("")
-    chosen = (seed + url.startswith("hdfs:")) % len(STEPS)  # another one by each driver
+    chosen = (seed + url.startswith("hdfs:")) % len(STEPS)  # a different step for each driver
     for batch, step in enumerate(STEPS if THOROUGH else STEPS[chosen : chosen + 1]):
         interrupted = Interrupted(fs, *step, restart)
         with mounted(interrupted) as mounted_url:
             MicroBatch(mounted_url, COLUMNS, TEXT).run(batch, [rows(f"a{batch}"), rows(f"b{batch}")])
-        assert interrupted.done.locked(), f"no commit came by {step}"
+        assert interrupted.done.locked(), f"no commit made the call {step}"
     cluster.wait_until_ready()
     MicroBatch(url, COLUMNS, TEXT).run(batch + 1, [rows("c")])
     checked(url, "c", *(f"{letter}{number}" for letter in "ab" for number in range(batch + 1)))
@@ -120,11 +120,11 @@ def test_a_namenode_restarted_in_mid_commit_is_survived(cluster: MiniCluster, ur
 def test_a_namenode_killed_in_mid_commit_fails_the_batch_and_the_next_start_repairs_it(
     cluster: MiniCluster, seed: int
 ) -> None:
-    # What the drivers say of a dead NameNode is tested with them: one of them in each run is enough.
+    # The drivers' tests cover errors of a dead NameNode, so one driver in each run is enough.
     url = (cluster.web_url, cluster.url)[seed % 2] + new_directory()
     fs = open_filesystem(url, settings={"patience": "0"})
     fs.make_directories("")
-    # A DataNode may hold a connection to a NameNode that was, and finds out when it is asked.
+    # A DataNode may hold a connection to the earlier NameNode, and notices its loss at the next request.
     probe = open_filesystem(f"{url}-probe")
     probe.make_directories("")
     with contextlib.suppress(OutcomeUnknown, Unavailable):
@@ -142,7 +142,7 @@ def test_a_namenode_killed_in_mid_commit_fails_the_batch_and_the_next_start_repa
                 query.run(0, [rows("b", "a")])
                 break
             except (OutcomeUnknown, Unavailable):
-                # A DataNode may have held a connection to the NameNode that was: Spark would try again, too.
+                # A DataNode may have held a connection to the killed NameNode. Spark would retry, too.
                 if last:
                     raise
     checked(url, "a", "b")
@@ -154,7 +154,7 @@ def test_a_datanode_killed_between_batches_is_waited_for(cluster: MiniCluster) -
         MicroBatch(url, COLUMNS, TEXT).run(0, [rows("a")])
     cluster.kill_datanode()
     cluster.start_datanode(wait=False)
-    # The native driver first: it reads what the DataNode has before it writes.
+    # The native driver runs first: it reads data of the DataNode before it writes.
     for url in reversed(urls):
         MicroBatch(url, COLUMNS, PATIENT).run(1, [rows("b")])
     for url in urls:
@@ -162,7 +162,7 @@ def test_a_datanode_killed_between_batches_is_waited_for(cluster: MiniCluster) -
     cluster.wait_until_ready()
 
 
-@pytest.mark.skipif(not THOROUGH, reason="starts servers of its own: in `make long`; the demonstration kills one, too")
+@pytest.mark.skipif(not THOROUGH, reason="starts more servers: in `make long`; the demonstration kills a DataNode, too")
 def test_one_of_two_datanodes_is_enough() -> None:
     with MiniCluster(datanodes=2) as cluster:
         urls = [f"{root}{new_directory()}" for root in (cluster.web_url, cluster.url)]

@@ -1,4 +1,4 @@
-"""Faults of HDFS and the network, as the drivers meet them: refusals, silence, broken connections, dead servers."""
+"""Faults of HDFS and the network, as the drivers see them: refusals, silence, broken connections, dead servers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def url(cluster: MiniCluster, scheme: str) -> str:
 
 @pytest.fixture
 def urls(cluster: MiniCluster) -> list[str]:
-    """A directory by each driver, for what takes long to bring about."""
+    """A directory for each driver, for faults that take long to cause."""
     return [root + next(_directories) for root in (cluster.web_url, cluster.url)]
 
 
@@ -73,7 +73,7 @@ def fs(url: str) -> FileSystem:
 
 
 def opened(url: str, **settings: str) -> FileSystem:
-    # The directory is made with patience: it is not what is tested.
+    # The directory is created with the default patience, because its creation is not tested.
     open_filesystem(url).make_directories("")
     return open_filesystem(url, settings=settings, policy=RetryPolicy(attempts=1))
 
@@ -119,7 +119,8 @@ def test_a_name_service_is_found_in_hadoops_configuration(
     settings = {
         "dfs.nameservices": "ns",
         "dfs.ha.namenodes.ns": "away,here",
-        # Nobody listens there: the next one is asked, also for changes, as nothing can have happened.
+        # No process listens there. The next NameNode is tried, also for changes, because the refused one changed
+        # nothing.
         "dfs.namenode.rpc-address.ns.away": "127.0.0.1:1",
         "dfs.namenode.http-address.ns.away": "127.0.0.1:1",
         "dfs.namenode.rpc-address.ns.here": rpc,
@@ -173,7 +174,7 @@ def test_the_port_of_the_other_driver_is_told_at_once(cluster: MiniCluster, sche
 
 
 def token_file(path: Path, text: str) -> str:
-    """Write a token as Hadoop does, beside one of another kind."""
+    """Write a token in Hadoop's format, after a token of another kind."""
     other = b"\x01i\x01p" + b"\x04YARN" + b"\x00"
     token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     path.write_bytes(b"HDTS\x00\x02" + b"\x01a" + other + b"\x01b" + token)
@@ -183,7 +184,7 @@ def token_file(path: Path, text: str) -> str:
 def test_a_token_is_shown_with_every_request(
     cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A NameNode without Kerberos issues tokens and ignores them: only that it is the right one can be seen here."""
+    """A NameNode without Kerberos issues tokens and ignores them: the test checks only that the right one is sent."""
     asking = {"op": "GETDELEGATIONTOKEN", "user.name": me(), "renewer": me()}
     text = requests.get(f"{cluster.pages}webhdfs/v1/", asking, timeout=100).json()["Token"]["urlString"]
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", token_file(tmp_path / "tokens", text))
@@ -233,13 +234,13 @@ def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, u
         lambda: fs.list(""),
         lambda: fs.read("file"),
         lambda: fs.open("file"),
-        lambda: fs.delete("file"),  # looks first, and looking changes nothing
-        lambda: fs.create_exclusive("exclusive", b"data"),  # only the temporary file may be there
-        lambda: fs.make_directories("a"),  # may be made twice
+        lambda: fs.delete("file"),  # first checks the file, which changes nothing
+        lambda: fs.create_exclusive("exclusive", b"data"),  # only the temporary file may exist
+        lambda: fs.make_directories("a"),  # is idempotent
         lambda: fs.create("new"),
         lambda: fs.put("hint", b""),
         lambda: fs.rename("file", "other"),
-        # What was written is still at hand, and can be written again: nobody has to look.
+        # The stream still has the written data and can write it again, so the state need not be checked.
         stream.close,
     ]
     cluster.freeze("namenode")
@@ -248,18 +249,18 @@ def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, u
             errors = list(pool.map(error_of, calls))
     finally:
         cluster.thaw("namenode")
-    # By HTTP, a NameNode that is asked for a DataNode makes nothing yet.
+    # By HTTP, the first request to the NameNode only redirects to a DataNode and creates nothing.
     making = Unavailable if url.startswith("webhdfs") else OutcomeUnknown
     assert [type(error) for error in errors[:-1]] == [Unavailable] * 7 + [making] * 2 + [OutcomeUnknown]
     assert isinstance(errors[-1], Unavailable | OutcomeUnknown)
     for error in errors[:4]:
         assert "check that NameNode and DataNodes run" in str(error)
-    # In one look: the rename may take effect only now.
+    # In one listing: the rename may take effect only now.
     assert len({info.path for info in open_filesystem(url).list("")} & {"file", "other"}) == 1
 
 
 def begun(fs: FileSystem) -> OutputStream:
-    """Return a new file, by a driver that gives up before a slow machine has made it."""
+    """Return a new file, created by a driver whose timeout may be too short for a slow machine."""
     for number in itertools.count():
         with contextlib.suppress(OutcomeUnknown, Unavailable):
             return fs.create(f"open-{number}")
@@ -304,7 +305,7 @@ def test_an_upload_that_is_cut_short_does_not_count(cluster: MiniCluster, monkey
         stream.close()
     with pytest.raises(StreamClosed):
         stream.write(b"more")
-    # The DataNode closes what it has; nothing tells that this is not all.
+    # The DataNode closes the incomplete file; no sign shows that data are missing.
     assert fs.exists("file")
     assert stream.abort()
     assert not fs.exists("file")
@@ -329,7 +330,7 @@ def test_bytes_that_changed_on_the_way_are_no_file(
     for size_bytes in (0, 1, 511, 512, 5_000, 3 * block_bytes, len(content)):
         write(fs, f"streamed-{size_bytes}", content[:size_bytes])
         fs.create_exclusive(f"exclusive-{size_bytes}", content[:size_bytes])
-    assert caplog.text == "", "what was written was compared"
+    assert caplog.text == "", "the written data were compared"
     real = http.client.HTTPConnection.send
 
     def send(connection: http.client.HTTPConnection, data: bytes) -> None:
@@ -393,12 +394,12 @@ def test_a_file_is_closed_before_the_library_notices(cluster: MiniCluster, monke
         left_behind.clear()
         return found
 
-    # On a busy machine the library may be the first, now and then.
+    # On a busy machine, the library is sometimes first.
     for size_bytes in (1, 65_537, 200_000):
         assert any(is_closed_early(size_bytes, number) for number in range(100)), size_bytes
-    # Of this one the blocks are full: there nobody can tell.
+    # The blocks of this file are full, so an early close cannot be detected.
     assert not is_closed_early(2 << 20, 0)
-    # What is left open would be recovered by the NameNode, at some time.
+    # The NameNode would recover open files later.
     cluster.wait_for(
         "have all files closed", lambda: cluster.bean("FSNamesystem")["NumFilesUnderConstruction"] <= before
     )
@@ -437,7 +438,7 @@ def test_a_namenode_that_is_killed_and_comes_back_is_waited_for(cluster: MiniClu
     cluster.kill_namenode()
     try:
         for fs in impatient:
-            # A connection that is not known to be broken may have sent a change; a look finds that out.
+            # The driver may have sent a change over a connection that was already broken; it then checks the state.
             with pytest.raises(Unavailable, match="check that NameNode and DataNodes run"):
                 fs.stat("file")
             with pytest.raises(Unavailable, match="check that NameNode and DataNodes run"):
@@ -449,7 +450,7 @@ def test_a_namenode_that_is_killed_and_comes_back_is_waited_for(cluster: MiniClu
         fs.create_exclusive("exclusive", b"data")
         assert fs.read("exclusive") == fs.read("renamed") == b"data"
     cluster.wait_until_ready()
-    # A DataNode notices only when it asks for something that its connection to the NameNode is gone.
+    # A DataNode notices its lost connection to the NameNode only at its next request.
     with contextlib.suppress(OutcomeUnknown):
         write(opened(cluster.web_url + next(_directories)), "file", b"data")
 

@@ -1,4 +1,4 @@
-"""The sink in an erasure-coded directory: by WebHDFS it works; by Hadoop's own protocol it says no before any row."""
+"""The sink in an erasure-coded directory: it works by WebHDFS, and fails before any row by Hadoop's protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA_AND_PARITY = 2  # blocks of a file that is shorter than a cell
 
 @pytest.fixture
 def coded(cluster: MiniCluster) -> str:
-    # No DataNode takes part in the creation of a file.
+    # No DataNode is needed to create a file.
     path = new_directory()
     cluster.make_coded_directory(path, POLICY)
     return path
@@ -65,7 +65,7 @@ def test_each_directory_of_the_root_has_its_own_policy(cluster: MiniCluster, cod
 
 @pytest.mark.skipif(not THOROUGH, reason="needs three DataNodes, and waits until one counts as dead: 40 s")
 def test_webhdfs_codes_and_syncs_it_and_loses_nothing_with_a_datanode() -> None:
-    # Three DataNodes are as many as a file needs: none may be passed over for being busy.
+    # A file needs all three DataNodes, so the NameNode must not skip a busy one.
     with MiniCluster(datanodes=3, settings={"dfs.namenode.redundancy.considerLoad": "false"}) as cluster:
         cluster.make_coded_directory("/coded", POLICY)
         check_late_policy(cluster)
@@ -88,7 +88,7 @@ def test_webhdfs_codes_and_syncs_it_and_loses_nothing_with_a_datanode() -> None:
 
 
 def check_late_policy(cluster: MiniCluster) -> None:
-    """Look what a sync says of a directory that was replicated when the process first wrote there."""
+    """Check the error of a sync if the directory was replicated when the process first wrote to it."""
     fs = open_filesystem(f"{cluster.url}/late")
     fs.make_directories("")
     write(fs, "before", b"data")

@@ -1,4 +1,4 @@
-"""Foreign files on HDFS, by both drivers, with the state of the stream beside them."""
+"""Foreign files on HDFS, with both drivers and the state of the stream on HDFS, too."""
 
 from __future__ import annotations
 

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
     from tests.hdfs.minicluster import MiniCluster
 
-# What docs/hdfs.md promises of a batch under way, from the moment at which another NameNode is active; the long form
-# holds it to that. Others may have the machine in the suite, where only who never turns to the other NameNode is late.
+# The limit of docs/hdfs.md for a running batch, from the moment at which another NameNode is active. `make long`
+# enforces it. In the suite the machine may be busy, so the limit only detects a batch that never uses the other
+# NameNode.
 PROMISED_S = 30.0 if THOROUGH else 300.0
-# Of the long form.
+# For `make long`.
 ROUNDS = 40
 
 SCHEMES = ("hdfs", "webhdfs")
@@ -41,7 +42,7 @@ SCHEMES = ("hdfs", "webhdfs")
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[DeadHost | None]:
-    """The host of the first NameNode, if it can be one that dies."""
+    """The host of the first NameNode, whose link can be cut, if this machine supports it."""
     host = None if why_no_dead_host() else DeadHost()
     yield host
     if host is not None:
@@ -67,7 +68,7 @@ def silence(ha: HaCluster) -> None:
 
 
 def mend(ha: HaCluster) -> None:
-    """Start anew whatever does not answer: one that was frozen would believe that it is active still."""
+    """Restart each NameNode that does not respond: a frozen one would still act as active after it is resumed."""
     for name in ("nn1", "nn2"):
         if not ha.is_up(name):
             ha.kill(name)
@@ -76,7 +77,7 @@ def mend(ha: HaCluster) -> None:
 
 
 def run_until_over(query: MicroBatch, batch: int, happening: Future[Any]) -> int:
-    """Run batches, as Spark does again after an error, until one ends after a fault; return its number."""
+    """Run batches and repeat them after errors, as Spark does, until one ends after a fault; return its number."""
     while True:
         try:
             query.run(batch, [rows(f"a{batch}"), rows(f"b{batch}")])
@@ -92,7 +93,7 @@ def run_until_over(query: MicroBatch, batch: int, happening: Future[Any]) -> int
 
 
 class Streams:
-    """A stream by each driver, in one process, each into a directory of its own."""
+    """A stream with each driver, in one process, each to a separate directory."""
 
     def __init__(self) -> None:
         urls = [f"{scheme}://{SERVICE}{new_directory()}" for scheme in SCHEMES]
@@ -101,9 +102,9 @@ class Streams:
         self.run_under(lambda: None)
 
     def run_under(self, fault: Callable[[], object]) -> float:
-        """Run both in the middle of a fault that ends with an active NameNode; return the longest time from then.
+        """Run both during a fault that ends with an active NameNode; return the longest time since then.
 
-        It is over with the first batch of each that ends after the fault.
+        The time of a stream ends with its first batch that ends after the fault.
         """
         active_s: list[float] = []
 
@@ -121,7 +122,7 @@ class Streams:
             return max(pool.map(run, self._queries)) - active_s[0]
 
     def check(self) -> str:
-        """See each row of both streams once, and say how many there are."""
+        """Check that each row of both streams is in the result once, and return the number of rows."""
         for url, batches in self._batches.items():
             checked(url, *(f"{letter}{batch}" for letter in "ab" for batch in range(batches)))
         return ", ".join(f"{url}: {batches} batches, {2 * batches} rows" for url, batches in self._batches.items())
@@ -134,7 +135,7 @@ def streams(ha: HaCluster, monkeypatch: pytest.MonkeyPatch) -> Streams:
     return Streams()
 
 
-# First, since then the NameNode that is to die is active.
+# This test runs first, because then the NameNode that will be cut off is active.
 @pytest.mark.skipif(bool(why_no_dead_host()), reason=why_no_dead_host() or "none")
 def test_a_host_that_is_dead_is_left_for_the_other(ha: HaCluster, host: DeadHost, streams: Streams) -> None:
     if ha.active != "nn1":
@@ -147,12 +148,12 @@ def test_a_host_that_is_dead_is_left_for_the_other(ha: HaCluster, host: DeadHost
 
     try:
         assert streams.run_under(die) < PROMISED_S
-        # Nobody waits for it any more, but by WebHDFS for a DataNode that does.
+        # No call waits for the dead host any more, except a DataNode that WebHDFS uses.
         assert streams.run_under(lambda: None) < PROMISED_S / 2
         streams.check()
     finally:
         host.mend()
-        ha.kill("nn1")  # it believes that it is active still
+        ha.kill("nn1")  # it still acts as active
 
 
 FAULTS: tuple[Callable[[HaCluster], object], ...] = (HaCluster.hand_over, kill, silence)
@@ -168,14 +169,14 @@ def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(
         mend(ha)
         times_s.append(streams.run_under(partial(fault, ha)))
         assert times_s[-1] < PROMISED_S
-    assert min(times_s) < (30.0 if THOROUGH else 150.0), "none was as quick as each is on a machine of its own"
+    assert min(times_s) < (30.0 if THOROUGH else 150.0), "no batch was as quick as on an idle machine"
     counts = Counter(fault.__name__ for fault in faults)
     print(f"{streams.check()}, {dict(counts)}, worst {max(times_s):.1f} s")
 
 
 @contextlib.contextmanager
 def swallowing() -> Iterator[str]:
-    """Yield an address at which nobody answers, nor refuses."""
+    """Yield an address that neither accepts nor refuses connections."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.socket())
         server.bind(("127.0.0.1", 0))
@@ -188,10 +189,10 @@ def swallowing() -> Iterator[str]:
 
 
 def describe(directory: Path, cluster: MiniCluster, silent: str) -> None:
-    """Write a configuration of a name service whose first NameNode is silent, and whose second one is a real one."""
+    """Write a configuration of a name service whose first NameNode is silent and whose second one is real."""
     settings = {
         "dfs.nameservices": "ns",
-        "dfs.ha.namenodes.ns": "away, here",  # with a blank, as people write it
+        "dfs.ha.namenodes.ns": "away, here",  # with a blank, as users write it
         "dfs.namenode.rpc-address.ns.away": silent,
         "dfs.namenode.http-address.ns.away": silent,
         "dfs.namenode.rpc-address.ns.here": urllib.parse.urlsplit(cluster.url).netloc,
@@ -217,12 +218,12 @@ def test_one_that_takes_no_connection_costs_a_process_little_and_once(
             times_s.append(time.monotonic() - began_s)
             assert fs.read(f"{number}") == b"data"
     assert times_s[0] < PROMISED_S
-    # Of a machine that has others to serve, not each may be quick.
-    assert min(times_s[1:]) < nodes.CONNECT_TIMEOUT_S, "it was asked again"
+    # On a busy machine only some calls are quick.
+    assert min(times_s[1:]) < nodes.CONNECT_TIMEOUT_S, "the silent NameNode was asked again"
 
 
 def test_a_single_one_that_takes_no_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What docs/hdfs.md says; nobody waits for it here.
+    # The limit in docs/hdfs.md; the test replaces it by a shorter one.
     assert nodes.CONNECT_TIMEOUT_S == 10
     monkeypatch.setattr(nodes, "CONNECT_TIMEOUT_S", 1.0)
     with swallowing() as silent:

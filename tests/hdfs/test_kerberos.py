@@ -1,4 +1,4 @@
-"""The errors of `hdfs-native` when a NameNode asks for a ticket or a token, and the process has none."""
+"""The errors of `hdfs-native` if a NameNode requires a ticket or a token and the process has neither."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def varint(value: int) -> bytes:
 
 
 def what_it_takes() -> bytes:
-    """Return a NameNode's first answer to any client: tokens, or Kerberos."""
+    """Return a NameNode's first response to any client: tokens, or Kerberos."""
     token = text(1, b"TOKEN") + text(2, b"DIGEST-MD5") + text(3, b"") + text(4, b"default")
     ticket = text(1, b"KERBEROS") + text(2, b"GSSAPI") + text(3, b"nn") + text(4, b"127.0.0.1")
     header = number(1, SASL_CALL) + number(2, 0)
@@ -61,7 +61,7 @@ def namenode() -> Iterator[str]:
                     return
                 with connection, connection.makefile("rb") as asked:
                     if not asked.read(7):
-                        continue  # somebody looked whether anybody listens
+                        continue  # this connection only checked that the port is open
                     asked.read(*struct.unpack(">I", asked.read(4)))
                     connection.sendall(what_it_takes())
                     asked.read()

@@ -1,4 +1,4 @@
-"""Keyed stores on HDFS, by both drivers."""
+"""Keyed stores on HDFS, with both drivers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_servers_come_back_after_a_kill(cluster: MiniCluster) -> None:
 
 
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
-# The same command with servers that do nothing, which are there at once.
+# The same command with servers that do nothing and start at once.
 IDLE = """\
 import sys
 from tests.hdfs import __main__, minicluster
@@ -66,20 +66,20 @@ def test_nothing_is_left_however_it_ends(seed: int, tmp_path: Path) -> None:
 
 
 class Started:
-    """`make hdfs`, whose temporary files are in a directory."""
+    """A running `make hdfs` with a separate directory for its temporary files."""
 
     def __init__(self, command: list[str], directory: Path) -> None:
         directory.mkdir()
         self.directory = directory
         self.servers: set[int] = set()
         self.owner = subprocess.Popen(
-            # A shell in the background has them ignored, which would be inherited.
+            # A background shell ignores these signals, and its children would inherit that.
             ["env", "--default-signal=HUP,INT,TERM", sys.executable, *command],
             cwd=ROOT,
             env=os.environ | {"TMPDIR": str(directory)},
             stdout=subprocess.PIPE,
             text=True,
-            # A shell has its background processes ignore it, and theirs as well.
+            # A shell makes its background processes ignore SIGINT, and their children, too.
             preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs
         )
 
@@ -105,7 +105,7 @@ class Started:
         is_asked = end in {signal.SIGINT, signal.SIGTERM}
         assert self.owner.returncode == (0 if is_asked else -end)
         assert ("HDFS has ended, and its files are removed" in said) == is_asked
-        if is_asked:  # it says so when it is so
+        if is_asked:  # the message must be true
             assert self.left() == []
         deadline_s = time.monotonic() + 300
         while self.left() and time.monotonic() < deadline_s:

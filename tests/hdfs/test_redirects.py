@@ -1,4 +1,4 @@
-"""A NameNode behind TLS that sends to DataNodes over plain HTTP: nothing is sent there, and nothing is written."""
+"""A NameNode behind TLS that redirects to DataNodes over plain HTTP: no data are sent or written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[FileSystem], object]] = {
 
 @pytest.fixture
 def front(cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give the URL of a server that hands requests over TLS on to the NameNode, as a gateway does."""
+    """Yield the URL of a server that forwards TLS requests to the NameNode, as a gateway does."""
     certificate, key, _ = make_certificate(tmp_path)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
     namenode = cluster.web_url.removeprefix("webhdfs://")
@@ -74,7 +74,7 @@ def front(cluster: MiniCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_redirect_of_a_real_namenode_to_plain_http_is_refused(cluster: MiniCluster, front: str, call: str) -> None:
     plain = open_filesystem(f"{cluster.web_url}/redirects-{call}", current())
     plain.make_directories("")
-    plain.put("file", b"content")  # by the redirects of the NameNode, which plain HTTP follows
+    plain.put("file", b"content")  # by the redirects of the NameNode, which the plain HTTP driver follows
     assert plain.read("file") == b"content"
     secure = open_filesystem(f"{front}/redirects-{call}", current())
     assert [info.path for info in secure.list("")] == ["file"]

@@ -1,4 +1,4 @@
-"""Both drivers on an HDFS that believes Kerberos alone: tickets, tokens, TLS; and what is said where one is missing."""
+"""Both drivers on an HDFS that accepts only Kerberos: tickets, tokens, TLS, and the errors if one is missing."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ PRIVACY = {
     "dfs.encrypt.data.transfer.cipher.suites": "AES/CTR/NoPadding",
 }
 OWNER = "hdfs/localhost"
-# What is said at once is not waited for as long as what may pass.
+# Permanent errors are reported at once, so the test waits less than for temporary ones.
 PATIENT = {"patience": "600"}
 AT_ONCE_S = 100.0
 SECRET_KIND = b"HDFS_DELEGATION_TOKEN"
-# In a token, how a time in milliseconds begins, and how long it is.
+# The first byte and the length of a time in milliseconds, in a token.
 DATE, DATE_BYTES = b"\x8a", 7
 
 
@@ -64,7 +64,7 @@ def secured(kdc: Kdc, request: pytest.FixtureRequest) -> Iterator[SecuredCluster
 def url(
     secured: SecuredCluster, kdc: Kdc, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """A directory by each driver, for a process that has neither a ticket nor a token."""
+    """A directory for each driver, for a process that has neither a ticket nor a token."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.conf))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(secured.authority))
     monkeypatch.delenv(FILE_VARIABLE, raising=False)
@@ -76,7 +76,7 @@ def url(
 
 @pytest.fixture(scope="module")
 def fetched(secured: SecuredCluster, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of tokens that nobody changes."""
+    """A file of tokens that no test changes."""
     directory = tmp_path_factory.mktemp("tokens")
     kdc.ticket(directory / "cache", OWNER)
     secured.fetch_token(directory / "tokens", directory / "cache")
@@ -85,7 +85,7 @@ def fetched(secured: SecuredCluster, kdc: Kdc, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def tokens(url: str, fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of tokens, which is all that the process has."""
+    """A file of tokens; the process has no other credentials."""
     del url
     path = tmp_path / "tokens"
     shutil.copy(fetched, path)
@@ -111,7 +111,7 @@ def test_a_ticket_is_enough_and_may_be_renewed(
     kdc.renew(tmp_path / "cache")
     query.run(1, [rows("c")])
     checked(url, "a", "b", "c")
-    # As a header of HTTP shows it, and the URL of a DataNode, for which the NameNode makes a token.
+    # In the form of an HTTP header, and in the URL of a DataNode, for which the NameNode issues a token.
     assert not re.search(r"(Negotiate |delegation=)[A-Za-z0-9+/_-]{8}", caplog.text)
 
 
@@ -125,10 +125,10 @@ def test_without_a_ticket_it_is_said_at_once(url: str, caplog: pytest.LogCapture
 
 @pytest.fixture(scope="module")
 def expired(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with a ticket that has expired."""
+    """A cache with an expired ticket."""
     cache = tmp_path_factory.mktemp("expired") / "cache"
     kdc.ticket(cache, OWNER, life="1s")
-    time.sleep(2)  # longer than the ticket lives
+    time.sleep(2)  # longer than the lifetime of the ticket
     return cache
 
 
@@ -165,7 +165,7 @@ def written(fs: FileSystem) -> Iterator[str]:
 
 
 def secrets_of(path: Path) -> Iterator[str]:
-    """Yield parts of each token of a file, as URLs and headers of HTTP spell it."""
+    """Yield parts of each token of a file, in the encodings of URLs and HTTP headers."""
     for token in hadoop_settings._read_tokens(path.read_bytes()):  # noqa: SLF001
         yield token.text()[20:44]
         yield base64.b64encode(token.content).decode()[20:44]
@@ -175,7 +175,7 @@ def secrets_of(path: Path) -> Iterator[str]:
 def test_each_name_service_has_its_own_token(
     url: str, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one of the file is for another service, and is refused."""
+    """The first token of the file is for another service and is refused."""
     [token] = hadoop_settings._read_tokens(tokens.read_bytes())  # noqa: SLF001
     right = bytearray(token.content.removesuffix(bytes([len(token.service)]) + token.service.encode()))
     wrong = bytearray(right)
@@ -199,7 +199,7 @@ def test_each_name_service_has_its_own_token(
 
 @pytest.fixture(scope="module")
 def as_protobuf(secured: SecuredCluster, fetched: Path) -> Path:
-    """The same tokens in the form that `hadoop dtutil` prefers."""
+    """The same tokens in the form of `hadoop dtutil`."""
     path = fetched.with_name("as-protobuf")
     shutil.copy(fetched, path)
     secured.write_as_protobuf(path)
@@ -215,7 +215,7 @@ def test_a_token_may_be_in_either_form(url: str, tokens: Path, as_protobuf: Path
 
 def test_a_damaged_token_is_refused(url: str, tokens: Path) -> None:
     data = bytearray(tokens.read_bytes())
-    # In its password, which stands before its kind.
+    # In its password, which precedes its kind.
     data[data.index(SECRET_KIND) - 8] ^= 1
     tokens.write_bytes(data)
     with pytest.raises(PermissionDenied) as caught:
@@ -225,7 +225,7 @@ def test_a_damaged_token_is_refused(url: str, tokens: Path) -> None:
 
 
 def test_a_token_that_has_ended_is_refused(url: str, tokens: Path) -> None:
-    """It ends when it was issued, which its password does not fit any more; the library of `hdfs://` leaves it out."""
+    """The token's end becomes its issue date, which its password does not match; the `hdfs://` library skips it."""
     data = tokens.read_bytes()
     issued = data.index(DATE + (round(time.time() * 1000) >> 32).to_bytes(2, "big"))
     ends = issued + DATE_BYTES
@@ -258,7 +258,7 @@ def test_a_tls_that_is_not_believed_is_a_setting(
 
 
 @pytest.mark.parametrize("call", [lambda fs: fs.stat("file"), lambda fs: fs.put("hint", b"data")], ids=["stat", "put"])
-@pytest.mark.parametrize("url", ["hdfs"], indirect=True)  # sets the process up
+@pytest.mark.parametrize("url", ["hdfs"], indirect=True)  # configures the process
 def test_a_port_of_the_other_kind_is_named(
     url: str, secured: SecuredCluster, kdc: Kdc, tmp_path: Path, call: Callable[[FileSystem], object]
 ) -> None:
@@ -275,8 +275,8 @@ def test_a_port_of_the_other_kind_is_named(
 
 @pytest.fixture
 def short_tickets(kdc: Kdc, tmp_path: Path, url: str) -> Iterator[None]:
-    """Tickets of a few seconds, of which a new one is there long before the last one ends."""
-    del url  # which sets up where they are looked for
+    """Tickets of a few seconds, each replaced long before it expires."""
+    del url  # which configures where tickets are found
     ended = threading.Event()
 
     def get() -> None:
@@ -301,5 +301,5 @@ def test_a_stream_outlives_many_tickets(url: str) -> None:
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
     for batch in range(30):
         query.run(batch, [rows(f"{batch}")])
-        time.sleep(1)  # the batches last longer than a few tickets
+        time.sleep(1)  # the batches last longer than a few ticket lifetimes
     checked(url, *map(str, range(30)))

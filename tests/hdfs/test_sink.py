@@ -60,7 +60,7 @@ def test_files_stay_open_over_batches_and_are_assembled(url: str, file_format: s
 
 
 def test_encrypted_batches(cluster: MiniCluster, url: str, tmp_path: Path, ring: Path) -> None:
-    """A file of two batches, a replay after a restart, compaction, who may open files, and who has another key."""
+    """A file of two batches, a replay after a restart, compaction, permissions, and a reader with another key."""
     options = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}", "compression": "gzip", "maxBatchesPerFile": "2"}
     query = MicroBatch(url, COLUMNS, TEXT | options, checkpoint=f"{url}-checkpoint")
     query.run(0, [rows("a", "a secret"), rows("b")])
@@ -134,7 +134,7 @@ def test_options_of_hdfs_act_and_are_checked(cluster: MiniCluster, url: str) -> 
     assert (status["replication"], status["blockSize"], status["permission"]) == (2, 65536, "640")
     with pytest.raises(ConfigError, match="HDFS needs a multiple of 512 bytes"):
         MicroBatch(url, COLUMNS, TEXT | {"blockSize": "1000"}).plan()
-    # What only the server knows is tried before the query starts.
+    # Settings that only the server can check are tried before the query starts.
     for refused in ({"blockSize": "512"}, {"replication": "700"}):
         with pytest.raises(Unsupported, match="set another " + "".join(refused)):
             MicroBatch(f"{url}-new", COLUMNS, TEXT | refused).plan()

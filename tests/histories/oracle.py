@@ -56,7 +56,7 @@ class Oracle:
     records: int = 0  # number of followed records
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: when its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
-    is_troubled: bool = False  # the store fails, so writers may not know its time
+    is_troubled: bool = False  # the store fails, so writers may have a wrong time
     event_us: dict[bytes, int] = field(default_factory=dict)  # by row with a time
     windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment with a window
     _found: set[bytes] = field(default_factory=set)

@@ -1,8 +1,8 @@
-"""Small directories that are mutated: each is made below a place that has all that its processes read and write.
+"""Small directories that are mutated: each is created in a place with all files that its processes use.
 
-In a place are `out`, the directory or store, and what belongs to it: `checkpoint` of the query that wrote, or `in` and
-`state`, the files that a stream reads and its state. Paths in the place are absolute in what is written, so each is
-used at the path at which it was made.
+A place contains `out`, the directory or store, and its other files: the `checkpoint` of the query that wrote it, or
+`in` and `state`, the files that a stream reads and its state. Files contain absolute paths, so a place must be used at
+the path at which it was created.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WRITER = "w"
 
 
 def file_options(file_format: str) -> dict[str, str]:
-    """Return how the files of a base are written."""
+    """Return the options with which the files of a base are written."""
     return {
         "fileFormat": file_format,
         "partitionBy": "kind",
@@ -62,7 +62,7 @@ def file_options(file_format: str) -> dict[str, str]:
 
 
 def row(number: int, kind: str = "a") -> dict[str, Any]:
-    """Return a row whose time is its number in minutes."""
+    """Return a row whose time in minutes is its number."""
     return {"id": number, "kind": kind, "at": datetime(2026, 1, 1, 0, number % 60, tzinfo=timezone.utc)}
 
 
@@ -89,7 +89,7 @@ def store_row(word: str, day: int, n: int, *, gone: bool = False) -> dict[str, A
 
 
 def make_files(place: Path, file_format: str) -> None:
-    """Make a directory of files: open ones, one that is not published, dead letters, retired and set aside files."""
+    """Make a directory with open and unpublished files, dead letters, and retired and quarantined files."""
     query = query_of(place, file_format)
     query.run(
         0, [[row(1), row(2), row(3), row(4)], [row(4, "b"), row(5, "much too long for a record of sixty bytes" * 2)]]
@@ -111,13 +111,13 @@ def make_files(place: Path, file_format: str) -> None:
     note = b"kind=a/part-0000000003-00001-444444444444.json"
     fs.create_exclusive(layout.note_path(stage, f"00001-0-{'4' * 32}"), note)
     messages = query.write(3, [[row(12), row(13), row(14)], []])
-    # The driver dies before the files of its record get their names.
+    # The driver dies before the files of its record are published.
     with mock.patch("ftfile.log.protocol.Measured.created", side_effect=Killed), contextlib.suppress(Killed):
         query.commit(3, messages)
 
 
 def make_store(place: Path) -> None:
-    """Make a store of several runs, due compactions and a result, a purge, and windows of which one is not recorded."""
+    """Make a store with several runs, due compactions and a result, a purge, and windows, one of them unrecorded."""
     query = store_query(place)
     for batch in range(5):
         rows = [store_row(word, batch + 1, batch, gone=batch == 3 and word == "b") for word in "abcdef"]
@@ -165,7 +165,7 @@ BASES: dict[str, Callable[[Path], None]] = {
 
 
 def make(name: str, place: Path) -> None:
-    """Make a base at a place that does not exist."""
+    """Make a base at a place that does not exist yet."""
     place.mkdir()
     with repeatable(ManualClock(tick_ms=1)):
         forget_caches()

@@ -1,4 +1,4 @@
-"""Directories whose records are forged, and what public calls did with each in a watched process."""
+"""Directories with forged records, and the outcomes of public calls on them in a watched process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.hostile.forging import forge
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # A field of records by its steps, and what stands there then.
+    # The path to a field of records, and its forged value.
     Forgery = tuple[Sequence[str | int], object]
     Outcomes = dict[str, dict[str, dict[str, Any]]]
 
@@ -28,7 +28,7 @@ _OPTIONS = {"rolling": "policy", "maxRecordsPerFile": "3", "fileFormat": "json"}
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mapping[str, Sequence[Forgery]]], Outcomes]:
-    """Return a function from forgeries by name to the outcomes of calls, by the name of the forgery and of the call."""
+    """Return a function from forgeries by name to the outcomes of calls, by the names of forgery and call."""
     from ftfile.testing.micro_batch import MicroBatch
 
     home = tmp_path_factory.mktemp("hostile")

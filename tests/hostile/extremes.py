@@ -1,4 +1,4 @@
-"""The greatest number in the place of all numbers of one name, in all records of a directory at once."""
+"""Replaces all numbers of one field name by the greatest number, in all records of a directory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def number_names(place: Path) -> list[str]:
-    """Return the names of all fields of records below a place that have numbers, or lists of numbers."""
+    """Return the names of all record fields below a place that contain numbers or lists of numbers."""
     lines = (line for path in _records(place) for line in from_checked_text(path.read_bytes(), path.name))
     return sorted({name for line in lines for _, name in _numbers(_json(line))})
 
 
 def widen(place: Path, name: str) -> None:
-    """Write the greatest number into each field of a name, with right checksums; what is derived from records goes."""
+    """Write the greatest number into each field of a name, with right checksums. Delete files derived from records."""
     for path in _records(place):
         lines: list[bytes] = []
         for line in from_checked_text(path.read_bytes(), path.name):
@@ -48,7 +48,7 @@ def _json(line: bytes) -> Any:
 
 
 def _numbers(tree: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield the objects of JSON with the names of their numbers."""
+    """Yield the objects in JSON with the names of their number fields."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for name, value in items:
         values = value if isinstance(value, list) else [value]

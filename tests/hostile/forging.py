@@ -1,4 +1,4 @@
-"""Any field of any record of a directory, with a right checksum, as who can write there can; rows by any options."""
+"""Forges fields of a directory's records with right checksums, as an attacker with write access can; and Arrow rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     Steps = tuple[str | int, ...]
 
-# In the place of the keys of definitions, which are hashes.
+# Matches every key; used for the keys of definitions, which are hashes.
 ANY = "*"
 
 
 def forge(directory: Path, steps: Sequence[str | int], value: object) -> int:
-    """Set a field of the header of each record that has it; return how many had it. Only the records remain.
+    """Set a field in the header of each record that has it; return their number. Delete files derived from records.
 
-    A step is a key, a place in a list, or `ANY`; a step into a text is into the JSON that it holds.
+    A step is a key, a place in a list, or `ANY`. A step into a text enters the JSON in the text.
     """
     count = 0
     for path in sorted((directory / "_ftfile/log").glob("*.record")):
@@ -41,7 +41,7 @@ def forge(directory: Path, steps: Sequence[str | int], value: object) -> int:
 
 @contextlib.contextmanager
 def forged_header(directory: Path) -> Iterator[dict[str, Any]]:
-    """Give the header of the newest record, to be changed."""
+    """Yield the header of the newest record, which the block may change."""
     path = sorted((directory / "_ftfile/log").glob("*.record"))[-1]
     header_text, *rest = from_checked_text(path.read_bytes(), path.name)
     header = json.loads(header_text)
@@ -78,7 +78,7 @@ def _has(tree: Any, key: Any) -> bool:
 
 
 def fields_of(tree: object, before: Steps = ()) -> Iterator[Steps]:
-    """Yield the steps to each value in JSON that holds no others."""
+    """Yield the steps to each leaf value in JSON."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     if not items:
         yield before
@@ -87,7 +87,7 @@ def fields_of(tree: object, before: Steps = ()) -> Iterator[Steps]:
 
 
 def stream_of(rows: pa.RecordBatch, **options: Any) -> bytes:
-    """Return a stream of rows, as Arrow writes it by these options."""
+    """Return a stream of rows in Arrow's format, written with these options."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_batch(rows)
@@ -95,6 +95,6 @@ def stream_of(rows: pa.RecordBatch, **options: Any) -> bytes:
 
 
 def message_of(rows: pa.RecordBatch, **options: Any) -> bytes:
-    """Return a message of rows, as Arrow writes it by these options."""
+    """Return a message of rows in Arrow's format, written with these options."""
     *_, message = pa.MessageReader.open_stream(pa.py_buffer(stream_of(rows, **options)))
     return bytes(message.serialize())

@@ -1,4 +1,4 @@
-"""Foreign files that are made to hang, fill or crash who reads them, each with what must come of it instead."""
+"""Foreign files that try to hang, fill or crash their reader, each with its expected outcome."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ MIB = 1 << 20
 TEXT = pa.schema([("a", pa.string())])
 MAPS = pa.schema([("a", pa.list_(pa.map_(pa.string(), pa.int32())))])
 OTHER = pa.schema([("b", pa.string())])
-DEEP = 130_000  # levels: more than the stack of a thread holds
+DEEP = 130_000  # number of levels: more than the stack of a thread can hold
 
 
 @dataclass(frozen=True)
 class Input:
-    """A file, how it is read, and what must come of it, in how much memory.
+    """A file, its options for reading, and its expected outcome and memory.
 
     Attributes:
-        name: of the file, whose ending tells its codec.
-        outcome: the error of ftfile's, or `READ`.
-        memory_bytes: beyond what the process takes before.
+        name: of the file, whose ending names its codec.
+        outcome: the error of ftfile, or `READ`.
+        memory_bytes: in addition to the process's memory before the read.
         is_limited: True if ftfile limits the memory of the process while it reads the file.
     """
 
@@ -90,7 +90,7 @@ def levels_of_avro(count: int) -> Any:
 
 
 def doubled_records(count: int) -> dict[str, Any]:
-    """Return a record of two records, which have two each, and so on, without a byte."""
+    """Return a record type of two fields, each a record of two fields, and so on, whose values take no bytes."""
     inner: Any = "null"
     for number in range(count):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"r{number - 1}" if number else "null"}]
@@ -121,7 +121,7 @@ def varint(number: int) -> bytes:
 
 
 def repeated(compressor: Any, mebibytes: int) -> bytes:
-    """Return zeros, compressed."""
+    """Return compressed zeros."""
     pieces: list[bytes] = [compressor.compress(bytes(MIB)) for _ in range(mebibytes)]
     return b"".join([*pieces, compressor.flush()])
 
@@ -136,7 +136,7 @@ def deflated(mebibytes: int) -> bytes:
 
 
 def burst(compress: Callable[[bytes], bytes]) -> bytes:
-    """Return 400 MiB of lines of zeros in some kilobytes, behind what cannot be compressed."""
+    """Return 400 MiB of lines of zeros in a few kilobytes, after data that cannot be compressed."""
     line = compress(bytes(2 * MIB - 1) + b"\n")
     return compress(random.Random(0).randbytes(200_000) + b"\n") + line * 200
 
@@ -170,7 +170,7 @@ def orc_file(column: pa.Array, batch_rows: int) -> bytes:
 
 
 def one_text_again_and_again(size_bytes: int = MIB) -> pa.Array:
-    """Return 65,536 times one text."""
+    """Return one text 65,536 times."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 16, np.int32)), pa.array(["a" * size_bytes]))
 
 
@@ -191,7 +191,7 @@ def limited(
     ending: str = "",
     **options: Any,
 ) -> Input:
-    """Return a file for whose reader ftfile limits the memory of the process."""
+    """Return a file for which ftfile limits the memory of the reading process."""
     name = f"a.{file_format}{ending}"
     return Input(name, file_format, content, outcome, 1024 * MIB, schema, options, is_limited=True)
 

@@ -1,9 +1,9 @@
-"""Runs public calls on mutated directories in a process that is watched.
+"""Runs public calls on mutated directories in a watched process.
 
-`python -m tests.hostile.mutated HOME BASE SEED FIRST COUNT` makes a base below an empty home, and prints a line of JSON
-before and after each of so many mutations of it, from a number on: what was changed, and what of the calls was wrong.
-`python -m tests.hostile.mutated HOME BASE numbers NUMBER...` runs all calls where a number of records is the greatest
-one instead, wherever its name stands, for each of these names in their order.
+`python -m tests.hostile.mutated HOME BASE SEED FIRST COUNT` makes a base below an empty home. Before and after each of
+COUNT mutations, from number FIRST, it prints a line of JSON: the changes, and the faults of the calls. `python -m
+tests.hostile.mutated HOME BASE numbers NUMBER...` numbers the names of number fields. For each NUMBER it replaces all
+numbers of that name in the records by the greatest number, and runs all calls.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 
     Call = Callable[[], object]
 
-# Calls on each mutation, of those that there are.
+# Numbers of reading and changing calls on each mutation.
 READS, CHANGES = 8, 4
 NOW_MS = 1_790_000_000_000
-WAIT_S = 60  # by a clock that does not wait
+WAIT_S = 60  # by a clock that does not really wait
 
 
 def _cli(*words: str) -> None:
-    """Run a command of the shell; its output goes nowhere."""
+    """Run a shell command and discard its output."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         _command()([*words], standalone_mode=False)
 
 
 @cache
 def _command() -> Callable[..., object]:
-    """Return the command that `app` would make anew for each call."""
+    """Return the command, which `app` would otherwise rebuild for each call."""
     return get_command(app)
 
 
@@ -121,7 +121,7 @@ def _changes_of_all(out: str) -> dict[str, Call]:
 
 
 def calls_of_files(place: Path, file_format: str) -> tuple[dict[str, Call], dict[str, Call]]:
-    """Return calls that read a directory of files, and calls that change it."""
+    """Return the calls that read a directory of files, and the calls that change it."""
     out = str(place / "out")
 
     def write(batch_id: int) -> None:
@@ -147,7 +147,7 @@ def calls_of_files(place: Path, file_format: str) -> tuple[dict[str, Call], dict
 
 
 def calls_of_store(place: Path) -> tuple[dict[str, Call], dict[str, Call]]:
-    """Return calls that read a store, and calls that change it."""
+    """Return the calls that read a store, and the calls that change it."""
     out = str(place / "out")
     key = ("a", bases.store_row("a", 1, 0)["day"])
 
@@ -197,7 +197,7 @@ def calls_of_store(place: Path) -> tuple[dict[str, Call], dict[str, Call]]:
 
 
 def calls_of_stream(place: Path) -> tuple[dict[str, Call], dict[str, Call]]:
-    """Return calls that look at a stream of foreign files, and calls that let it go on."""
+    """Return the calls that inspect a stream of foreign files, and the calls that continue it."""
     state = str(place / "state")
 
     def go_on() -> None:
@@ -232,7 +232,7 @@ class Watched:
         self.watch = watched.Watch(str(home / "place"))
 
     def warm_up(self) -> dict[str, str]:
-        """Run all calls on the base itself, so that what they import is there; return what failed."""
+        """Run all calls on the unchanged base, so that their imports are done; return the failures."""
         random_calls = random.Random(0)
         wrong: dict[str, str] = {}
         for _ in range(2):
@@ -244,7 +244,7 @@ class Watched:
         return wrong
 
     def play(self, seed: str) -> tuple[list[str], dict[str, str]]:
-        """Return what a mutation changed, and what was wrong, by the name of the call."""
+        """Return the changes of a mutation, and the faults by the name of the call."""
         generator = random.Random(seed)
         self._copy()
         lines = mutate(self.place, self.outside, generator)
@@ -261,7 +261,7 @@ class Watched:
         return lines, wrong
 
     def widen(self, name: str) -> dict[str, str]:
-        """Return what was wrong where a number is the greatest one in all records; each change begins anew."""
+        """Return the faults if all numbers of a name are the greatest number. Each changing call gets a new copy."""
         wrong: dict[str, str] = {}
         for call in ("", *sorted(CALLS[self.base](self.place)[1])):
             self._copy()
@@ -278,7 +278,7 @@ class Watched:
         shutil.copytree(self.whole, self.place)
 
     def _run(self, generator: random.Random, reads: int, changes: int | list[str]) -> dict[str, str]:
-        """Run so many calls that read, and that change, or those of these names; return what was wrong."""
+        """Run a number of reading and changing calls, or the named changing calls; return their faults."""
         if not self.watch.directory:
             self._copy()
         forget_caches()
@@ -305,7 +305,7 @@ class Watched:
         self.watch.misdeeds = set()
         limit = watched.data_bytes() + watched.MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
-        # A call that does not come back to Python is ended with its process.
+        # If a call does not return to Python, its process is ended.
         faulthandler.dump_traceback_later(watched.CALL_BY_CLOCK_S + 5, exit=True)
         watched.bound_time()
         try:

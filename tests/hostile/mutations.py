@@ -1,8 +1,7 @@
-"""Files of a directory changed at random, as who can write there can: with right checksums wherever there are some.
+"""Random changes of a directory's files, as an attacker with write access can make them, with right checksums.
 
-A mutation is drawn by a generator alone, so that its seed repeats it. Fields of JSON get values of other types and
-sizes, paths, addresses and names of code; files are emptied, cut, extended, swapped, replaced by links, and have bits
-flipped.
+A mutation depends only on its generator, so its seed repeats it. Fields of JSON get values of other types and sizes,
+paths, addresses and names of code. Files are emptied, cut, extended, swapped, replaced by links, and have bits flipped.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ if TYPE_CHECKING:
 
 PLANTED = "planted_by_an_attacker"
 CHECKED = {".record", ".checkpoint", "_published", "_format", "_marker"}
-# Derived from records: readers of whole ones do not see what is changed in records.
+# Derived from records: with these files, readers would not see the changes of records.
 DERIVED = ("hints", "checkpoints", "compacted")
 _WAL_CHECKSUM_BYTES = len(checksum(b""))
 _COLUMNS_CRC_AT = 41
-# Too deep for a decoder that calls itself: it is put into JSON that is text already.
+# Too deep for a recursive encoder, so it is inserted into the encoded text.
 _DEEP = "a value of many levels"
 _DEEP_TEXT = b"[" * 5_000 + b"]" * 5_000
-# Files whose bytes are decoded by Arrow without a check of their rows: a right checksum lets any bytes into it.
+# Arrow decodes these files without checking their rows, so a right checksum would let any bytes into Arrow.
 _OF_ARROW = (".parquet", ".orc", ".arrow")
 
 
 class Embedded:
-    """JSON in a text of JSON."""
+    """JSON inside a text of JSON."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -50,17 +49,17 @@ class Embedded:
 class Node(NamedTuple):
     """A place in JSON."""
 
-    steps: str  # to it, without the places in arrays, and the keys of objects with many
+    steps: str  # its path, without the places in arrays and the keys of large objects
     container: Any  # an object, an array, or `Embedded`
     key: Any
 
     @property
     def value(self) -> Any:
-        """Return what stands there."""
+        """Return the value at the place."""
         return self.container.value if isinstance(self.container, Embedded) else self.container[self.key]
 
     def put(self, value: Any) -> None:
-        """Let something else stand there."""
+        """Replace the value at the place."""
         if isinstance(self.container, Embedded):
             self.container.value = value
         else:
@@ -68,7 +67,7 @@ class Node(NamedTuple):
 
 
 def mutate(place: Path, outside: Path, generator: random.Random) -> list[str]:
-    """Change files below a place; return what was done, a line each. `outside` is where nobody may get to."""
+    """Change files below a place; return one line for each change. `outside` is a directory that no call may reach."""
     mutator = _Mutator(place, outside, generator)
     lines: list[str] = []
     for _ in range(generator.choice([1, 1, 1, 2, 3])):
@@ -86,12 +85,12 @@ class _Mutator:
         self._values = _values(place, outside)
 
     def files(self) -> list[Path]:
-        """Return all files, in order, but for those of the query's checkpoint, which others cannot write to."""
+        """Return all files in order, except the query's checkpoint, which an attacker cannot write."""
         files = (path for path in self.place.rglob("*") if path.is_file() and not path.is_symlink())
         return sorted(path for path in files if path.relative_to(self.place).parts[0] != "checkpoint")
 
     def change_one(self) -> Iterator[str]:
-        """Change one file, of a kind that is drawn first: records are not most of what there is."""
+        """Change one file. Its kind is drawn first, so that kinds with few files are changed as well."""
         kinds = defaultdict(list)
         for path in self.files():
             kinds[_kind_of(path)].append(path)
@@ -107,7 +106,7 @@ class _Mutator:
             yield f"{name}: {self._change_bytes(path)}"
 
     def remove_derived(self) -> Iterator[str]:
-        """Remove files that stand for records."""
+        """Delete the files that are derived from records."""
         for meta in sorted({path.parents[1] for path in self.files() if path.suffix == ".record"}):
             for name in DERIVED:
                 shutil.rmtree(meta / name, ignore_errors=True)
@@ -116,7 +115,7 @@ class _Mutator:
     # ------------------------------------------------------------------------------------------------ fields
 
     def _change_of_fields(self, path: Path) -> str | None:
-        """Change fields of a file of JSON, and write right checksums; None for other files."""
+        """Change fields of a JSON file and correct the checksums; None for other files."""
         content = path.read_bytes()
         try:
             if path.name in CHECKED or path.suffix in CHECKED:
@@ -132,11 +131,11 @@ class _Mutator:
                 self._put_right(path)
                 return change
         except (FtfileError, ValueError, LookupError, TypeError, RecursionError, zlib.error):
-            pass  # an earlier change has made it none of these
+            pass  # an earlier change has made the value another type
         return None
 
     def _change_lines(self, path: Path, lines: list[bytes], encode: Callable[[list[bytes]], bytes]) -> str:
-        """Change a field in one of some lines of JSON, or in a text."""
+        """Change a field in a line of JSON, or in a text."""
         at = self.generator.randrange(len(lines))
         trees = [_tree(line) for line in lines]
         change = self._change_tree(trees, at)
@@ -243,7 +242,7 @@ class _Mutator:
         return f"{kind}, now {len(content)} bytes with {'a right' if is_right else 'any'} checksum"
 
     def _flipped(self, path: Path, content: bytes) -> bytes:
-        """Return bytes of which some are others, within what a codec or a checksum is around."""
+        """Return bytes with some changes, inside the codec or checksum that surrounds them."""
         if path.suffix == ".spool" and content[4:8] == b"\0\0\0\0" and self.generator.random() < 0.7:
             with contextlib.suppress(pa.ArrowInvalid, OSError):
                 size = int.from_bytes(content[:8], "little")
@@ -265,7 +264,7 @@ class _Mutator:
         return bytes(changed)
 
     def _change_place(self, path: Path, others: list[Path]) -> str:
-        """Put something that is no file into the place of one."""
+        """Replace a file by another kind of entry."""
         path.unlink()
         kind = self.generator.choice(
             ["link outside", "link to a directory", "link within", "loop", "directory", "pipe"]
@@ -281,7 +280,7 @@ class _Mutator:
         return f"is a {kind}"
 
     def _change_name(self, path: Path, others: list[Path]) -> str:
-        """Copy a file to a name that is like others of its directory."""
+        """Copy a file to a name that resembles other names of its directory."""
         stem, dot, end = path.name.partition(".")
         digits = [place for place, character in enumerate(stem) if character.isdigit()]
         names = [f"{stem}x{dot}{end}", f"{'9' * 40}{dot}{end}", f"{'9' * 20}{dot}{end}", path.name[1:] or "x"]
@@ -297,7 +296,7 @@ class _Mutator:
     # --------------------------------------------------------------------------------------------- checksums
 
     def _put_right(self, path: Path) -> None:
-        """Write the checksum of a file where records have it, and remove what stands for these records."""
+        """Correct the checksum of a file in the records, and delete the files derived from these records."""
         content = path.read_bytes()
         for record in [file for file in self.files() if file.suffix == ".record"]:
             root = record.parents[2]
@@ -354,12 +353,12 @@ def _values(place: Path, outside: Path) -> tuple[Any, ...]:
 
 def _kind_of(path: Path) -> str:
     if path.suffix in {".json", ".parquet", ".gz"}:
-        return ""  # not of ftfile
+        return ""  # not a file of ftfile
     return path.suffix if path.suffix else path.name
 
 
 def _tree(line: bytes) -> Any:
-    """Return JSON of a line, with what its texts hold, or a text that holds none."""
+    """Return the JSON of a line, with the JSON inside its texts, or the text if it is not JSON."""
     try:
         return _expanded(json.loads(line))
     except (ValueError, RecursionError):
@@ -386,7 +385,7 @@ def _packed(value: Any) -> Any:
 
 
 def _text(tree: Any) -> bytes:
-    """Return the line of what `_tree` returned."""
+    """Return the line of a result of `_tree`."""
     if isinstance(tree, str):
         return tree.encode("utf-8", "surrogatepass").replace(b"\n", b"")
     return compact_json(_packed(tree)).replace(json.dumps(_DEEP).encode(), _DEEP_TEXT)
@@ -412,7 +411,7 @@ def _is_hex(name: str) -> bool:
 
 
 def _streams(header: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    """Return the streams of a range, in order, as the object that has their length, and the name."""
+    """Return the streams of a range in order, each as the object with its length and the field's name."""
     documents = [[(document, "ids"), (document, "fields")] for document in (*header["live"], None, *header["ended"])]
     return [pair for pairs in documents for pair in (pairs if pairs[0][0] is not None else [(header, "removes")])]
 
@@ -422,7 +421,7 @@ def _with_checksum(content: bytes) -> bytes:
 
 
 def _put_right(tree: Any, name: str, content: bytes) -> int:
-    """Write checksum and length of the bytes of a file to each object that names it; return how many do."""
+    """Correct checksum and length of a file in each object that names it; return the number of these objects."""
     if isinstance(tree, list):
         if len(tree) == 3 and isinstance(tree[0], str) and tree[0] in name and name.endswith(".columns"):
             tree[1:] = [len(content), checksum(content)]

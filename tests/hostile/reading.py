@@ -1,7 +1,7 @@
-"""Reads hostile inputs, each in a process of its own whose memory and time are bounded.
+"""Reads hostile inputs, each in a separate process with limited memory and time.
 
 Its arguments are a directory, in which it writes each file before it reads it, and names of `INPUTS`, by default all.
-For each it prints a line of JSON: what came of it.
+For each input it prints its outcome as a line of JSON.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FAR = 4
 
 
 def outcome(file: Input, files: Files) -> str:
-    """Return the error of ftfile's that a file leads to, `READ`, or what is none of them; rows are not kept."""
+    """Return the class of ftfile's error for a file, `READ`, or a text for any other outcome. Rows are not kept."""
     planned, decoding = files.whole(file.name), FileDecoding(file.file_format, **file.options)
     (share,) = Plan((planned,)).shares(decoding.max_partition_bytes)
-    # Where ftfile limits the process by itself, this limit is not what is tried.
+    # If ftfile limits the process, the test's limit is far higher, so that it is not reached.
     limit = data_bytes() + file.memory_bytes * (FAR if file.is_limited else 1)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     start_bytes = resident_bytes()
@@ -41,15 +41,15 @@ def outcome(file: Input, files: Files) -> str:
         taken_bytes = resident_bytes() - start_bytes
         if file.is_limited:
             return type(error).__name__ if taken_bytes <= file.memory_bytes else f"took {taken_bytes} bytes"
-        # An error of memory as the cause of another one is no bound.
+        # A memory error as the cause of another error means that ftfile has set no limit.
         return f"raised {error.__cause__!r:.200}" if _is_of_memory(error) else type(error).__name__
-    except BaseException as error:  # also MemoryError
+    except BaseException as error:  # including MemoryError
         return f"raised {error!r:.200}"
     return READ
 
 
 def resident_bytes() -> int:
-    """Return the most memory that this process has used at once."""
+    """Return the peak memory of this process."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) << 10
 
@@ -61,7 +61,7 @@ def _is_of_memory(error: BaseException | None) -> bool:
 
 
 def guarded(file: Input, files: Files) -> str:
-    """Return the outcome of a file in a process of its own, or what ended that process."""
+    """Return the outcome of a file in a separate process, or the signal that ended that process."""
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
@@ -69,14 +69,14 @@ def guarded(file: Input, files: Files) -> str:
         os.write(sending, outcome(file, files).encode())
         os._exit(0)
     os.close(sending)
-    text = os.read(receiving, 1 << 10).decode()  # nothing where it ended without a word
+    text = os.read(receiving, 1 << 10).decode()  # empty if the process ended without output
     os.close(receiving)
     _, status = os.waitpid(child, 0)
     return text or f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
 
 
 def write(file: Input, files: Files) -> None:
-    """Write a file in a process of its own: a reader would take no more memory than what its making had taken."""
+    """Write a file in a separate process: otherwise its peak memory would hide the memory of a reader."""
     child = os.fork()
     if child == 0:
         files.write(file.name, file.content())
@@ -86,7 +86,7 @@ def write(file: Input, files: Files) -> None:
 
 
 def main(*names: str) -> None:
-    """Print the outcome of each of these inputs, as a worker of Spark's would have it."""
+    """Print the outcome of each of these inputs as in a Spark worker."""
     memory_limit.is_worker = lambda: True  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as directory:
         files = Files(Path(directory))

@@ -1,6 +1,7 @@
-"""Public calls on directories in whose records numbers of one name are the greatest there is, each and all at once.
+"""Public calls on directories in whose records all numbers of one name are the greatest number.
 
-Sums of them, loops over them and times of them have no bound then. `make long` tries every name, the suite some.
+Sums of these numbers, loops over them and times from them then have no bound. `make long` tries every name, the suite
+some.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THOROUGH = bool(os.environ.get("FTFILE_THOROUGH"))
-# Of so many names, the suite tries one that the seed draws; two names besides, of which bytes and rows are counted.
+# Of this many names, the suite tries one drawn by the seed. It always tries the names of byte and row counts.
 SHARE = 12
 
 

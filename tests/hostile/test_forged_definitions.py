@@ -1,4 +1,4 @@
-"""Definitions of stores, rules of merges and metadata of runs of any types: CorruptData, or what can be used."""
+"""Store definitions, merge rules and run metadata with values of any type: CorruptData, or a usable result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMA = pa.schema([("key", pa.string()), ("day", pa.int32()), ("value", pa.int6
 
 
 def rules(text: object) -> PlanSettings:
-    """Return the rules of a store whose log has such ones."""
+    """Return the rules of a store whose log contains this text."""
     encoding = {"store": define(SCHEMA, ["key"]).to_json(), "filters": []}
     settings = {"store": {"plan": text}, "storage": {}, "durability": "auto"}
     head = SimpleNamespace(encoding="e", definitions={"e": encoding, "s": settings})
@@ -53,7 +53,7 @@ VALUES: tuple[Any, ...] = (
     *([1], [[1.5], [{}]], [["a"], "b"], {}, {"key": "sum"}, {"value": 7}, {"value": {"a": 1}}),
 )
 FIELDS = [(kind, field) for kind, (_, text) in WRITTEN.items() for field in text]
-# Values of the list that some field may have.
+# Values of `VALUES` that are valid for a field.
 SOUND: dict[str, dict[str, list[Any]]] = {
     "definition": {"bucketBy": [{"key": "sum"}], "merge": [{}, [], ""], "sequenceColumn": [None]},
     "rules": {field: [0] for field in msgspec.to_builtins(DEFAULT_PLAN)},

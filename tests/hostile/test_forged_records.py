@@ -1,4 +1,4 @@
-"""Who can write into an unencrypted directory can change its rows, and nothing of who reads or maintains it."""
+"""An attacker who can write to an unencrypted directory can change its rows, but not attack readers or maintenance."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 UDT = {"type": "udt", "class": "x", "pyClass": f"{PLANTED}.Hit", "serializedClass": "Y29zCg==", "sqlType": "long"}
-# In the place of a column's type, in each schema.
+# Replace a column's type in each schema.
 TYPES = {"a class": UDT, "a number": 7, "nothing": None, "a list": ["long"], "an unknown type": "module:Class"}
-# In the place of the path of a query's checkpoint.
+# Replace the path of a query's checkpoint.
 CHECKPOINTS = {
     "a host": "webhdfs://127.0.0.1:9/checkpoint",
     "a page": "http://127.0.0.1:9/checkpoint",
@@ -27,13 +27,13 @@ CHECKPOINTS = {
     "no address": "checkpoint:",
     "a number": 7,
 }
-# Where settings name code, and what then ends the process if it is called.
+# Settings that name code, which would end the process if it were called.
 CODE = {
     "rollingPolicy": ("rolling", "rollingPolicy"),
     "onPublish": ("onPublish",),
     "partFileName": ("naming", "partFileName"),
 }
-# In the place of how files are stored.
+# Replace the settings of the file system.
 STORAGE = {
     "an address": {"endpoint_url": "http://127.0.0.1:9", "password": "env:HOME", "user": "root"},
     "odd settings": {
@@ -45,7 +45,7 @@ STORAGE = {
     "a text": "filePermission",
     "nothing": None,
 }
-# In the place of what only the writer of rows, of files or of a report interprets.
+# Replace values that only a writer of rows or files, or a report, interprets.
 OPAQUE: dict[str, Sequence[Forgery]] = {
     "the last commit is a number": [(("metrics", "lastCommit"), 7)],
     "the reasons of parts are a text": [(("metrics", "partsByReason"), "x")],

@@ -1,4 +1,4 @@
-"""Arrow messages whose bytes have right checksums, and are not what ftfile writes: rows of open files and windows."""
+"""Arrow messages with right checksums that ftfile does not write: rows of open files and windows."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ WINDOW = pa.record_batch([pa.array(TEXTS), pa.array([1, 2, 3, 4]), pa.array([0, 
 
 
 def windows_of(message: bytes, change: Callable[[dict[str, Any]], object] = lambda _: None) -> object:
-    """Write a file with a right checksum, and return what comes back."""
+    """Write a file with a right checksum and return the rows that are read back."""
     files = WalFiles(MemoryFileSystem(next(NAMES)), "w", Chain(), "id")
     files.prepare()
     header = {"before": -1, "after": 0, "windows": [{"number": 1, "purges": []}], "store": DEFINITION.to_json()}
@@ -107,7 +107,7 @@ def test_a_forgery_of_nothing_is_a_window() -> None:
 
 
 def test_texts_of_windows_are_checked() -> None:
-    """They are from Python: others are damage."""
+    """Texts of windows come from Python, so invalid ones are damage."""
     with pytest.raises(CorruptData):
         windows_of(stream_of(WINDOW).replace(b"one", NO_TEXT))
 

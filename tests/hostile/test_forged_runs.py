@@ -1,4 +1,4 @@
-"""Runs whose bytes have right checksums, and are not what ftfile writes: reads end, with an error or other rows."""
+"""Runs with right checksums that ftfile does not write: reads end with an error or with other rows."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from ftfile.kv.run.index import Index
 
-ROWS = 4200  # with pages
+ROWS = 4200  # enough rows for several pages
 BATCH = numbered(ROWS)
 EMPTY = np.uint32(0)
-# The first offsets of texts in the first block, and others.
+# The first offsets of texts in the first block, and offsets outside it.
 OFFSETS = np.cumsum([0, *(len(text) for text in BATCH["text"].to_pylist()[:3])]).astype("<i4").tobytes()
 FAR = np.array([0, 1 << 30], "<i4").tobytes()
 
@@ -49,7 +49,7 @@ def _alarm() -> Iterator[None]:
 
 
 class Forged:
-    """The bytes of a run, to be changed, with right checksums again."""
+    """The bytes of a run, which can be changed with right checksums."""
 
     def __init__(self, batch: pa.RecordBatch = BATCH, compression: str = "none") -> None:
         self.content = bytearray(written([batch], NUMBERS, ["id"], compression, 4096))
@@ -68,7 +68,7 @@ class Forged:
         return self.with_index(replace(index, page_crcs=crcs))
 
     def change_block(self, old: bytes, new: bytes) -> bytes:
-        """Put other bytes in the place of some that the first block has; of those that it has again, the last ones."""
+        """Replace bytes in the first block, at their last occurrence."""
         end = int(self.index.block_ends[0])
         place = self.content.rindex(old, 0, end)
         self.content[place : place + len(new)] = new
@@ -82,7 +82,7 @@ class Forged:
 
 
 def read_all(content: bytes) -> None:
-    """Read a run in all ways; `CorruptData` of one does not keep the next from being tried."""
+    """Read a run in all ways. A `CorruptData` of one way does not stop the next."""
     calls: list[Callable[[Any], object]] = [
         lambda run: [run.get(key, hashed) for key, hashed in keys_of(BATCH)[:: ROWS // 20]],
         lambda run: run.get((-1,), int(hash_rows([pa.array([-1])])[0])),

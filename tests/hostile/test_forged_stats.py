@@ -1,4 +1,4 @@
-"""Statistics, tables, plans and keys of any types in right records: CorruptData, or what can be used."""
+"""Statistics, tables, plans and keys of any type in records with right checksums: CorruptData, or a usable result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_STATS: list[Any] = [None, "1", 1.5, -1, 1 << 63, [], [1], [1, "2"], [1, 1 << 
 NO_PLANS: list[Any] = [None, "x", 1.5, True, 1 << 63, {}, [1], [[]], [["a", None]], [[None] * 10], [["a"] * 12]]
 KINDS = [pa.string(), pa.int32(), pa.bool_(), pa.decimal128(3, 1)]
 KEY = (b"a", -1, 1, 999)
-# Keys, and prefixes of keys, that columns of these types cannot have.
+# Keys and prefixes of keys that columns of these types cannot have.
 KEYS: list[tuple[Any, ...]] = [
     (1,),
     (b"a", b"b"),

@@ -1,4 +1,4 @@
-"""Who can only feed an input to a stream cannot hang, fill or crash a process that reads it."""
+"""An attacker who can only write a stream's input cannot hang, fill or crash its reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What came of the inputs of this run, each in a process of its own."""
+    """The outcomes of the inputs of this run, each in a separate process."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
     names = [str(item.callspec.params["name"]) for item in items]
     home: Path = tmp_path_factory.mktemp("inputs")

@@ -1,4 +1,4 @@
-"""Files of dead letters of any length, with any content, read in processes whose memory is bounded."""
+"""Files of dead letters of any length and content, read in processes with limited memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
 HEAD, TAIL = b'{"reason":"","queryId":"q","batchId":0,"partition":0,"row":{"a":', b"}}"
-# Before the value of the row's column.
+# Separators before the value of the row's column.
 SEPARATORS = sum(map(HEAD.count, (b"{", b",", b"[")))
 
 
@@ -34,12 +34,12 @@ def letter(value: bytes) -> bytes:
 
 
 def text_letter(line_bytes: int) -> bytes:
-    """Return a letter that takes `line_bytes`; its newline is not counted."""
+    """Return a letter of `line_bytes`, without its newline."""
     return letter(b'"' + b"x" * (line_bytes - len(HEAD + TAIL) - 2) + b'"')
 
 
 def lists_letter(separators: int) -> bytes:
-    """Return a letter with a number of brackets, braces and commas; each second one makes an object of Python."""
+    """Return a letter with a number of brackets, braces and commas. Every second one creates a Python object."""
     pairs, odd = divmod(separators - SEPARATORS - 1, 2)
     return letter(b"[" + b"{}," * pairs + (b"[]" if odd else b"0") + b"]")
 
@@ -55,7 +55,7 @@ def field(name: str, value: bytes) -> bytes:
 
 LETTERS = text_letter(100_000) * 500
 READ, CORRUPT = "rows", "CorruptData"
-# The end of a file's name, what is in it, and what comes of reading it.
+# The end of a file's name, its content, and the outcome of reading it.
 FILES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "as long as a letter may be": ("", lambda: text_letter(LETTER_BYTES_MAX), READ),
     "longer by one byte": ("", lambda: text_letter(LETTER_BYTES_MAX + 1), CORRUPT),
@@ -98,13 +98,13 @@ def test_a_file_longer_than_memory(out: Path) -> None:
     path = out / "_ftfile" / "deadLetters" / "q" / "_0000000000-00000-aaaaaaaaaaaa.deadLetters"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        file.truncate(100 << 30)  # without a byte on the disk
+        file.truncate(100 << 30)  # a sparse file without data on the disk
     assert outcome(out) == CORRUPT
     path.unlink()
 
 
 def outcome(out: Path) -> str:
-    """Return what came of reading the letters of a directory in a bounded process."""
+    """Return the outcome of reading the letters of a directory in a limited process."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.hostile.test_letters", str(out)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*sys.path, ROOT]))},
@@ -115,9 +115,9 @@ def outcome(out: Path) -> str:
 
 
 def main(out: str) -> None:
-    """Read the letters of a directory, and print what came of it."""
+    """Read the letters of a directory and print the outcome."""
     directory = ftfile.open(out)
-    bound_time(processor_s=3 * CALL_S)  # more than a GiB is read
+    bound_time(processor_s=3 * CALL_S)  # a test reads more than a GiB
     limit = data_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     try:

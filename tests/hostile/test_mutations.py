@@ -1,8 +1,8 @@
-"""Public calls on directories whose files were changed at random return or raise errors of ftfile, and do nothing else.
+"""Public calls on directories with random changes return or raise errors of ftfile, and have no other effects.
 
-`FTFILE_MUTATIONS` is the number of directories, drawn by the seed of the run; by default there are some, the same ones
-each time. A failure has the seed and the number of the mutation: `FTFILE_MUTATION=<number>` and `--seed=<seed>` play
-that one alone.
+`FTFILE_MUTATIONS` is the number of directories, drawn by the seed of the run. By default some are tried, the same ones
+each time. A failure contains the seed and the number of the mutation: `FTFILE_MUTATION=<number>` and `--seed=<seed>`
+repeat only that mutation.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ ROOT = Path(__file__).parents[2]
 DRAWN = os.environ.get("FTFILE_MUTATIONS")
 COUNT = int(DRAWN or "500")
 ONE = os.environ.get("FTFILE_MUTATION")
-# Of one process: its memory and the caches of ftfile grow no further, and xdist shares the work.
+# Mutations in one process: this bounds the growth of its memory and caches, and xdist distributes the work.
 PART = 125
 PARTS = [int(ONE)] if ONE else range(0, -(-COUNT // len(BASES)), PART)
-# Of all calls on one directory, and to make the base.
+# For all calls on one directory, and for making the base.
 DIRECTORY_S, BASE_S = 120, 60
 
 
 def play(home: Path, base: str, seed: int, first: int, count: int) -> list[dict[str, Any]]:
-    """Return what a process printed of some mutations of a base, and of the one during which it ended, if it did."""
+    """Return the lines that a process printed for mutations of a base, and the mutation during which it ended."""
     return play_on(home, base, [seed, first, count], count)
 
 
 def play_on(home: Path, base: str, arguments: Sequence[object], count: int) -> list[dict[str, Any]]:
-    """Return what a process printed for so many mutations; for the arguments see `tests.hostile.mutated`."""
+    """Return the lines that a process printed for `count` mutations; for the arguments see `tests.hostile.mutated`."""
     packages, mark = home / "packages", home / "mark"
     packages.mkdir()
     (packages / f"{PLANTED}.py").write_text(f"open({str(mark)!r}, 'w')\n\ndef Hit(*_): ...\n")
@@ -49,7 +49,7 @@ def play_on(home: Path, base: str, arguments: Sequence[object], count: int) -> l
     paths = os.pathsep.join(map(str, [*sys.path, ROOT, packages]))
     done = subprocess.run(
         [sys.executable, "-m", "tests.hostile.mutated", str(place), base, *map(str, arguments)],
-        # Programs that `doctor` would start are not found.
+        # With an empty PATH, `doctor` finds no programs to start.
         env=environment | {"PYTHONPATH": paths, "PATH": "", "HOME": str(home)},
         cwd=home,
         capture_output=True,
@@ -80,7 +80,7 @@ def test_calls_on_mutated_directories_return_or_raise_errors_of_ftfile(
 
 @pytest.mark.slow
 def test_a_mutation_is_drawn_by_its_seed(tmp_path: Path) -> None:
-    """The same seed changes the same files in the same way, and another one others."""
+    """The same seed makes the same changes to the same files, and another seed makes others."""
     places = [tmp_path / name for name in ("first", "second", "third")]
     for place in places:
         place.mkdir()

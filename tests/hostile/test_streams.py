@@ -1,4 +1,4 @@
-"""A stream goes on behind a hostile input, as `badRecords` and `ignoreCorruptFiles` say."""
+"""A stream continues after a hostile input, if `badRecords` or `ignoreCorruptFiles` is set."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_batch_goes_on_behind_a_file_beyond_its_bounds(
     (place / file.name).write_bytes(file.content())
     for end in ("b", "c"):
         (place / f"{end}.{file.file_format}").write_bytes(content)
-        for _ in range(12):  # a file that is read as a whole has rested for a while
+        for _ in range(12):  # a file that is read as a whole must be unchanged for a while
             run.run()
     assert [row["a"] for row in run.rows] == ["x", "x"]
     assert f"the rows before the damage are read: 'in/{file.name}' is corrupt" in caplog.text

@@ -1,9 +1,9 @@
-"""Runs public calls on directories in a process that is watched.
+"""Runs public calls on directories in a watched process.
 
-Its arguments are the checkpoint of the query that wrote, and directories. The first of these is as ftfile wrote it:
-what the calls import, they import there. From then on the process notes what it imports, opens, starts and connects to.
-For each further directory it prints a line of JSON: by the name of a call what came of it, and what happened meanwhile
-that must not.
+Its arguments are the checkpoint of the query that wrote, and directories. ftfile wrote the first directory unchanged:
+the calls do their imports there. From then on the process records its imports, opened files, started programs and
+connections. For each further directory it prints a line of JSON: by the name of a call, its outcome and its forbidden
+actions.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MEMORY_BYTES = 1 << 30
-# Of a call: of the processor, and by the clock, which other processes of the machine make longer.
+# Limits of a call: processor time, and clock time, which is longer because the machine may be busy.
 CALL_S, CALL_BY_CLOCK_S = 10, 120
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "subprocess.Popen", "ctypes.dlopen")
 _CONNECTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.bind", "urllib.Request")
 _CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown")
-# Of packages, and what ftfile brings with it.
+# Files of packages, and of ftfile's package.
 _MODULES = (".py", ".pyc", ".zip", "METADATA", "entry_points.txt")
 _PACKAGE = f"{Path(ftfile.__file__).parent}/"
 _OF_NAMES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink")
-# What Python and its libraries look up about the machine.
+# Files about the machine that Python and its libraries read.
 _OF_MACHINE = ("/proc/", "/sys/", "/dev/null", "/dev/urandom", "/usr/share/zoneinfo", "/etc/localtime")
 
 
@@ -57,11 +57,11 @@ CALLS: dict[str, Callable[[str], object]] = {
 
 
 class Watch:
-    """What the process does beyond its directory, while it is on; a hook of Python's audit events."""
+    """Records the actions of the process outside its directory while it is on; a hook of Python's audit events."""
 
     def __init__(self, checkpoint: str) -> None:
-        self.checkpoint = checkpoint  # of the query that wrote, which records name
-        self.directory: str | None = None  # None for off
+        self.checkpoint = checkpoint  # of the query that wrote; records name it
+        self.directory: str | None = None  # None turns it off
         self.misdeeds: set[str] = set()
         loaded = {name.partition(".")[0] for name in sys.modules}
         self._packages = loaded | set(sys.stdlib_module_names) - {"antigravity"}
@@ -71,7 +71,8 @@ class Watch:
             return
         if event == "import" and str(arguments[0]).partition(".")[0] not in self._packages:
             self.misdeeds.add(f"imports {arguments[0]}")
-        elif (event in _STARTS and arguments != (None,)) or event in _CONNECTS:  # of `dlopen`, the process itself
+        # for `dlopen`, None is the process itself
+        elif (event in _STARTS and arguments != (None,)) or event in _CONNECTS:
             self.misdeeds.add(f"{event} {arguments!r:.200}")
         elif event in {"open", "os.listdir", "os.scandir"} or event in _CHANGES:
             paths = 2 if event in {"os.rename", "os.link"} else 1
@@ -84,12 +85,13 @@ class Watch:
             return
         above = Path(f"/proc/self/fd/{descriptor}").readlink() if descriptor >= 0 else Path()
         full = above / os.fsdecode(path)
-        # A link that is removed or moved is not followed.
+        # If a link is removed or renamed, it is not followed.
         absolute = (
             str(Path(os.path.realpath(full.parent)) / full.name) if event in _OF_NAMES else os.path.realpath(full)
         )
         is_module = event == "open" and (absolute.endswith(_MODULES) or absolute.startswith(_PACKAGE))
-        # A name is made durable by a sync of the directory that has it; a stream looks for `_ftfile` above its files.
+        # A directory is opened to sync the names in it, and a stream checks the directories above its files for
+        # `_ftfile`.
         parents = Path(self.directory or "/").parents
         is_above = event == "open" and Path(absolute.removesuffix("/_ftfile") or "/") in parents
         if not (self._is_allowed(f"{absolute}/") or is_module or is_above or _is_import(event, absolute)):
@@ -100,12 +102,12 @@ class Watch:
 
 
 def _directories(event: str, arguments: tuple[Any, ...], paths: int) -> tuple[int, ...]:
-    """Return the descriptor of the directory that each path is relative to, which events of changes end with."""
+    """Return the directory descriptor of each path, which are the last arguments of changing events."""
     return arguments[-paths:] if event in _CHANGES else (-1,) * paths
 
 
 def _is_name_in_opened(path: object, flags: int) -> bool:
-    """Return True for a name in a directory that was opened before: no link is followed from there."""
+    """Return True for a name in a directory that was already opened: the open call follows no link."""
     return isinstance(path, str) and "/" not in path and path != ".." and bool(flags & (os.O_NOFOLLOW | os.O_EXCL))
 
 
@@ -115,29 +117,29 @@ def _is_import(event: str, path: str) -> bool:
 
 
 def late(*_: object) -> None:
-    """Raise a `TimeoutError`: a handler of signals."""
+    """Raise a `TimeoutError`; a signal handler."""
     raise TimeoutError(f"it took more than {CALL_S} s of the processor, or {CALL_BY_CLOCK_S} s")
 
 
 def bound_time(processor_s: float = CALL_S) -> None:
-    """Send this process a signal, SIGPROF or SIGALRM, when the time of a call is over."""
+    """Send this process SIGPROF or SIGALRM when the time of a call is over."""
     signal.setitimer(signal.ITIMER_PROF, processor_s)
     signal.setitimer(signal.ITIMER_REAL, CALL_BY_CLOCK_S)
 
 
 def unbound_time() -> None:
-    """Send none any more."""
+    """Cancel the signals."""
     signal.setitimer(signal.ITIMER_PROF, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def outcome_of(call: Callable[[], object]) -> str:
-    """Return what a call returned or raised; only what begins with `raised` is no error of ftfile."""
+    """Return the result or error of a call. Only texts that begin with `raised` are not errors of ftfile."""
     try:
         return f"returned {call()!r:.200}"
     except FtfileError as error:
         return f"{type(error).__name__}: {error}"
-    except BaseException as error:  # also MemoryError
+    except BaseException as error:  # including MemoryError
         frames = traceback.extract_tb(error.__traceback__)
         own = next((frame for frame in reversed(frames) if "/ftfile/" in frame.filename), frames[-1])
         place = f"{own.name} at {own.filename.rpartition('/ftfile/')[2]}:{own.lineno}"
@@ -145,7 +147,7 @@ def outcome_of(call: Callable[[], object]) -> str:
 
 
 def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
-    """Return the outcome of each call, and what it did that it must not."""
+    """Return the outcome of each call and its forbidden actions."""
     outcomes = {}
     for name, call in CALLS.items():
         watch.misdeeds = set()
@@ -159,13 +161,13 @@ def run(directory: str, watch: Watch) -> dict[str, dict[str, Any]]:
 
 
 def data_bytes() -> int:
-    """Return what counts for the limit of memory: Arrow reserves more than it uses."""
+    """Return the bytes that count for the memory limit: Arrow reserves more than it uses."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:"))
     return int(line.split()[1]) << 10
 
 
 def main(checkpoint: str, whole: str, *forged: str) -> None:
-    """Run all calls on a whole directory, and then, watched, on forged ones."""
+    """Run all calls on an unchanged directory, and then, watched, on forged ones."""
     faulthandler.enable()
     signal.signal(signal.SIGPROF, late)
     signal.signal(signal.SIGALRM, late)

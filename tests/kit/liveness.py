@@ -72,7 +72,7 @@ class DueWatch:
                 whole_id = segment.id.partition(".")[0]
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
                 found = f"{segment.id}, {segment.rows} rows in {directory!r}, is due ({why}) for {count} batches"
-                require(count <= self.limit, "L1", f"{found}, and is no file")
+                require(count <= self.limit, "L1", f"{found} without becoming a file")
         self.waited = waited
 
 
@@ -81,7 +81,9 @@ def check_flushed(head: LogState, error: BaseException | None, damaged: Collecti
     for segment in head.segments.values():
         require(segment.id in damaged, "L2", f"{segment.id} of {segment.rows} rows is open after a flush")
         named = error is not None and (segment.path in str(error) or segment.id in str(error))
-        require(named, "L2", f"the damaged {segment.path!r} is open after a flush that said {error!r}")
+        require(
+            named, "L2", f"the damaged {segment.path!r} is open after a flush whose error does not name it: {error!r}"
+        )
 
 
 def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, Add], gone: Collection[str]) -> None:
@@ -99,7 +101,7 @@ def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, A
             continue
         finals.add(add.final_path)
         if add.id not in gone:
-            require(fs.exists(add.final_path), "L3", f"{add.final_path!r} is committed and not published")
+            require(fs.exists(add.final_path), "L3", f"{add.final_path!r} is committed but not published")
         require(
             add.path == add.final_path or not fs.exists(add.path), "L3", f"{add.path!r} of {add.id} is still staged"
         )
@@ -116,12 +118,12 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
     needed = {add.path for add in snapshot_at(log, head).adds.values()}
     needed |= {add.path for entry in head.unpublished.values() for add in entry.adds}
     staged = [path for path in walk(fs, layout.STAGED) if path not in needed]
-    require(not staged, "L4", f"nothing needs {staged}")
+    require(not staged, "L4", f"{staged} are not needed")
     retired = list(walk(fs, layout.RETIRED))
-    require(not retired, "L4", f"nothing needs {retired}")
+    require(not retired, "L4", f"{retired} are not needed")
     names = [layout.parse_log_name(path) for path in walk(fs, layout.LOG)]
     old = [name for name in names if name is None or name.version < head.log_start]
-    require(not old, "L4", f"records before {head.log_start} are there: {old}")
+    require(not old, "L4", f"records before {head.log_start} exist: {old}")
     checkpoint_names = [layout.parse_checkpoint_name(path) for path in walk(fs, layout.CHECKPOINTS)]
     # A commit of the vacuum itself may have written a newer checkpoint.
     checkpoints = sorted(
@@ -129,7 +131,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
     )
     if len(checkpoints) > 1:
         kept = checkpoints[-2]
-        require(head.log_start >= kept, "L4", f"records from {head.log_start} are kept, and {kept} would do")
+        require(head.log_start >= kept, "L4", f"records from {head.log_start} are kept, but {kept} would be enough")
 
 
 def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
@@ -137,10 +139,10 @@ def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
     require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
     due = [segment.id for job in state.assembly_tasks for segment in job.inputs]
     require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")
-    require(state.segments.keys() >= set(due), "L5", "jobs are kept of segments that are open no more")
+    require(state.segments.keys() >= set(due), "L5", "jobs name segments that are no longer open")
     longest = max(map(len, state.segments), default=0)
     require(longest <= ADD_ID_CHARACTERS, "L5", f"the id of a segment has {longest} characters")
     unpublished = sum(len(entry.adds) + len(entry.removes) for entry in state.unpublished.values())
     entries = len(state.segments) + len(due) + unpublished + len(state.queries) + len(state.definitions)
     size, bound = len(encode_checkpoint(state)), STATE_BYTES + BYTES_PER_ENTRY * entries
-    require(size <= bound, "L5", f"the state takes {size} bytes, {bound} would do for {entries} entries")
+    require(size <= bound, "L5", f"the state has {size} bytes, more than {bound} for {entries} entries")

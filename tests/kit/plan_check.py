@@ -103,12 +103,12 @@ def check_skipped(fs: FileSystem, report: dict[str, Any]) -> None:
     if found.state.log_start > 0:
         return
     late = sum(len(plan.late) for plan in found.plans.values())
-    require(report["late"] == late, "S7", f"{late} files were late, and the report says {report['late']}")
+    require(report["late"] == late, "S7", f"{late} files were late, but the report has {report['late']}")
     known = KnownFiles()
     for plan in found.plans.values():
         known = known.apply(plan)
     parked = int(is_parked(known.rows).sum())
-    require(report["parked"] == parked, "S7", f"{parked} files are parked, and the report says {report['parked']}")
+    require(report["parked"] == parked, "S7", f"{parked} files are parked, but the report has {report['parked']}")
 
 
 def check_batches(run: FilesRun) -> None:
@@ -147,7 +147,7 @@ def _check_columns(fs: FileSystem, found: Plans) -> None:
         if known is not None:
             for number in range(version + 1, file.name.version + 1):
                 known = known.apply(found.plans[number])
-            require(known.to_bytes() == later.to_bytes(), "S1", f"{file.path} is not what its plans make of it")
+            require(known.to_bytes() == later.to_bytes(), "S1", f"{file.path} differs from the result of its plans")
         version, known = file.name.version, later
     if state.log_start > 0:
         covered = sorted(name.version for name in list_checkpoints(fs))[-CHECKPOINTS_KEPT:]
@@ -158,4 +158,4 @@ def _check_columns(fs: FileSystem, found: Plans) -> None:
         )
         require(files[0].name.version + 1 >= state.log_start, "S4", f"columns {files} for {state.log_start}")
         names = [layout.parse_columns_name(info.path) for info in list_own(fs, layout.COLUMNS)]
-        require(files[-1].name in names, "S4", f"{files[-1].path} is gone")
+        require(files[-1].name in names, "S4", f"{files[-1].path} is missing")

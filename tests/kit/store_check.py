@@ -120,7 +120,7 @@ class _Check:
                 self._check_runs(bucket, own, definition)
         except NotFound as error:
             gone = version < self.log.vacuumed_to
-            require(gone, "K6", f"version {version} needs a file that is gone: {error}")
+            require(gone, "K6", f"version {version} needs a missing file: {error}")
             return
         found = self._folded(runs, definition, is_bottommost=True)
         if version == self.log.head:
@@ -163,8 +163,8 @@ class _Check:
             except CorruptData as error:
                 require(False, "K3", str(error))
             rows = pa.Table.from_batches(reader.scan(), reader.schema)
-            require(rows.num_rows == add.rows, "K2", f"{add.id} has {rows.num_rows} rows, and not {add.rows}")
-            require(not add.skip_rows, "K2", f"{add.id} has {add.skip_rows} rows that do not count")
+            require(rows.num_rows == add.rows, "K2", f"{add.id} has {rows.num_rows} rows instead of {add.rows}")
+            require(not add.skip_rows, "K2", f"{add.id} has {add.skip_rows} skipped rows")
             self.tables[add.id] = rows
         return self.tables[add.id]
 
@@ -221,7 +221,7 @@ class _Check:
         invariant = "K4" if has_purges else "K5" if back else "K6"
         differing = sorted(key for key in wanted.keys() | has.keys() if wanted.get(key) != has.get(key))[:3]
         shown = "; ".join(f"{key}: {has.get(key)} instead of {wanted.get(key)}" for key in differing)
-        require(False, invariant, f"rows of version {version} are not those before it and its own: {shown}")
+        require(False, invariant, f"rows of version {version} are not the rows before it plus its changes: {shown}")
 
 
 def _definitions_of(fs: FileSystem, log: LogContents) -> dict[int, StoreDefinition]:
@@ -281,16 +281,16 @@ def _is_of(run: Run, version: int) -> bool:
 def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
     add, metadata = run.add, run.metadata
     ends = (key_at(rows, 0, definition.keys), key_at(rows, -1, definition.keys)) if rows.num_rows else None
-    require(metadata.keys == ends, "K2", f"{add.id} has keys {ends}, and its metadata says {metadata.keys}")
+    require(metadata.keys == ends, "K2", f"{add.id} has keys {ends}, but its metadata has {metadata.keys}")
     more = ops_in(rows) & ~metadata.ops
-    require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, and its metadata says {metadata.ops:b}")
+    require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, but its metadata has {metadata.ops:b}")
     deletes = int((operations(rows) == DELETE).sum())
     require(metadata.deletes == deletes, "K2", f"{add.id} has {deletes} deletes, not {metadata.deletes}")
     if not rows.num_rows:
         return
     batch = rows.combine_chunks().to_batches()[0]
     fall = first_fall([batch.column(name) for name in definition.keys])
-    require(fall is None, "K2", f"keys of {add.id} do not rise behind row {fall}")
+    require(fall is None, "K2", f"keys of {add.id} do not increase after row {fall}")
     numbers = set(buckets_of(hash_rows([batch.column(name) for name in definition.bucket_by]), definition.buckets))
     require(
         numbers == {bucket_number(add.directory_key)},

@@ -1,1 +1,1 @@
-"""Tests on object stores: servers that speak S3."""
+"""Tests on object stores: servers that implement the protocols of S3, Azure and Google."""

@@ -1,4 +1,4 @@
-"""Azure's emulator, of which adlfs is the client."""
+"""Azure's emulator Azurite, for the client adlfs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ("CONNECTION", "AzureStore", "azurite", "what_is_missing")
 
 AZURITE = Path(__file__).parents[2] / ".servers" / "azurite"
 CONTAINER = "container"
-# By this variable adlfs finds its credentials.
+# adlfs reads its credentials from this variable.
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
-# The same by way of something between.
+# The same, through a proxy.
 PROXIED = "FTFILE_PROXIED_CONNECTION_STRING"
-# Those that every Azurite has.
+# The fixed credentials of every Azurite.
 ACCOUNT = "devstoreaccount1"
 HADOOP_HOST = f"{ACCOUNT}.dfs.core.windows.net"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 class AzureStore(Store):
-    """Azurite, with one container; it keeps nothing when it ends."""
+    """Azurite with one container, whose content is lost when it ends."""
 
     def __init__(self) -> None:
         program = AZURITE / "node_modules/azurite/dist/src/blob/main.js"
-        # It need not know the newest version of the protocol, which the client speaks.
+        # The client may use a newer version of the protocol than Azurite.
         quiet = ("--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence")
         super().__init__("node", str(program), "--blobHost", "127.0.0.1", "--blobPort", "{port}", *quiet)
 
@@ -43,17 +43,17 @@ class AzureStore(Store):
         return f"abfs://{CONTAINER}"
 
     def settings_at(self, endpoint: str) -> dict[str, str]:
-        """Return the driver's settings to reach it at another address."""
+        """Return the driver's settings for another address of the server."""
         name = CONNECTION if endpoint == self.endpoint else PROXIED
         return {"connection_string": f"env:{name}"}
 
     def environment_at(self, endpoint: str) -> dict[str, str]:
-        """Return the variables that a process needs for these settings."""
+        """Return the environment variables that a process needs for these settings."""
         return {CONNECTION: self.connection, PROXIED: self._connection_at(endpoint)}
 
     @property
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's client: Azurite has blobs alone, no TLS, and an address of its own."""
+        """Return the settings of Hadoop's client: Azurite supports only blobs without TLS, at a separate address."""
         return {
             "fs.azure.abfs.endpoint": self.endpoint.removeprefix("http://"),
             f"fs.azure.account.key.{HADOOP_HOST}": KEY,
@@ -65,7 +65,7 @@ class AzureStore(Store):
 
     @property
     def connection(self) -> str:
-        """Return the value of that variable."""
+        """Return the value of `CONNECTION`."""
         return self._connection_at(self.endpoint)
 
     def _connection_at(self, endpoint: str) -> str:
@@ -79,15 +79,15 @@ class AzureStore(Store):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the secrets among these, which no output may show."""
+        """Return the secret credentials, which no output may contain."""
         return (KEY,)
 
     def hadoop_url(self, url: str) -> str:
-        """Return a URL below its root in the spelling of Hadoop's client."""
+        """Return a URL below its root in the form of Hadoop's client."""
         return url.replace(self.url, f"{self.url}@{HADOOP_HOST}")
 
     def kept(self, url: str) -> list[str]:
-        """Return all that it has below `_ftfile` of a directory, past the driver: names, metadata and content."""
+        """Return names, metadata and content of all blobs below `_ftfile` of a directory, read without the driver."""
         prefix = f"{url.removeprefix(f'{self.url}/')}/_ftfile/"
         with self.client() as asked:
             container = asked.get_container_client(CONTAINER)
@@ -97,21 +97,21 @@ class AzureStore(Store):
             ]
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it responds."""
         super().start()
         with self.client() as asked:
             asked.create_container(CONTAINER)
 
     def client(self) -> BlobServiceClient:
-        """Return a client that is not the driver's; close it."""
-        # Tests of older Sparks know the store, and have no client of it.
+        """Return another client than the driver's; the caller closes it."""
+        # Tests of older Sparks use the store but do not have its client.
         from azure.storage.blob import BlobServiceClient
 
         return BlobServiceClient.from_connection_string(self.connection)
 
 
 def what_is_missing() -> str:
-    """Say that Azurite, or what runs it, is not there; empty where both are."""
+    """Return the reason why Azurite cannot run; empty if it can."""
     if (AZURITE / "stamp").exists() and shutil.which("node") is not None:
         return ""
     return "no Azurite is here, and Azure is left out: .ci/azure-server brings it where npm is"
@@ -119,7 +119,7 @@ def what_is_missing() -> str:
 
 @contextlib.contextmanager
 def azurite() -> Iterator[AzureStore]:
-    """Start it."""
+    """Start Azurite."""
     store = AzureStore()
     try:
         store.start()

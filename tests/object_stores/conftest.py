@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from tests.object_stores.azure import AzureStore
     from tests.object_stores.servers import Store
 
-# Of the tests that run on one server, those on moto, which is the slower one.
+# The share of tests on moto among tests that run on one server; moto is slower.
 MOTO_SHARE = 0.5 if THOROUGH else 0.1
 
 pytest.register_assert_rewrite("ftfile.testing")
 
 
 def pytest_report_header() -> list[str]:
-    """Say what is left out before the tests begin."""
+    """Return the tests that will be skipped, for the header of the report."""
     return [
         missing for missing in (servers.what_is_missing(), azure.what_is_missing(), gcs.what_is_missing()) if missing
     ]
@@ -64,7 +64,7 @@ def azurite() -> Iterator[AzureStore]:
 
 
 def drawn_server(what_for: str) -> str:
-    """Return the real one where there is one, and moto for a share."""
+    """Return the real server if it is installed, and moto for a share of the tests."""
     return "moto" if servers.what_is_missing() or random.Random(what_for).random() < MOTO_SHARE else "real"
 
 

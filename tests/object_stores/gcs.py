@@ -1,4 +1,4 @@
-"""An emulator of Google's Cloud Storage, of which gcsfs is the client."""
+"""An emulator of Google Cloud Storage, for the client gcsfs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("ENVIRONMENT", "GcsStore", "fake_gcs", "what_is_missing")
 
 SERVER = Path(__file__).parents[2] / ".servers" / "gcs" / "fake-gcs-server"
 BUCKET = "bucket"
-# Without it gcsfs asks, by gRPC and TLS, a server that is Google's.
+# Otherwise gcsfs connects to a server of Google by gRPC and TLS.
 ENVIRONMENT = {"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
 
 
@@ -26,7 +26,7 @@ class GcsStore(Store):
     """The emulator over a temporary directory, with one bucket.
 
     Args:
-        tls: files with its certificate and key, if it is to speak TLS; then it has no bucket.
+        tls: files of its certificate and key for TLS; then it has no bucket.
     """
 
     def __init__(self, *tls: str) -> None:
@@ -41,20 +41,20 @@ class GcsStore(Store):
         return f"gs://{BUCKET}"
 
     def settings_at(self, endpoint: str) -> dict[str, str]:
-        """Return the driver's settings to reach it at another address."""
+        """Return the driver's settings for another address of the server."""
         return {"endpoint_url": endpoint, "token": "anon", "project": "project"}
 
     def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - it is all the same
-        """Return the variables that a process needs for these settings."""
+        """Return the environment variables that a process needs for these settings."""
         return ENVIRONMENT
 
     @property
     def credentials(self) -> tuple[str, ...]:
-        """Return nothing: it asks for none."""
+        """Return no credentials, because the emulator requires none."""
         return ()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it responds."""
         super().start()
         if self._scheme == "http" and BUCKET not in {
             each["name"] for each in self.ask("GET", "b?project=project").get("items", ())
@@ -62,7 +62,7 @@ class GcsStore(Store):
             self.ask("POST", "b?project=project", {"name": BUCKET})
 
     def names(self, directory: str) -> set[str]:
-        """Return all names in a directory, past the driver."""
+        """Return all names in a directory, read without the driver."""
         prefix = urllib.parse.quote(f"{directory}/", safe="")
         found, token = set(), ""
         while True:
@@ -73,13 +73,13 @@ class GcsStore(Store):
             token = f"&pageToken={page['nextPageToken']}"
 
     def content(self, name: str) -> bytes:
-        """Return the content of an object, read past the driver."""
+        """Return the content of an object, read without the driver."""
         with self._send("GET", f"b/{BUCKET}/o/{urllib.parse.quote(name, safe='')}?alt=media") as answer:
             found: bytes = answer.read()
             return found
 
     def ask(self, verb: str, what: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request of its JSON interface and return what it says."""
+        """Send a request to its JSON interface and return the response."""
         with self._send(verb, what, body) as answer:
             return json.load(answer)
 
@@ -91,13 +91,13 @@ class GcsStore(Store):
 
 
 def what_is_missing() -> str:
-    """Say that the emulator is not there; empty where it is."""
+    """Return the reason why the emulator cannot run; empty if it can."""
     return "" if SERVER.exists() else "no emulator of GCS is built, and GCS is left out: .ci/gcs-server builds one"
 
 
 @contextlib.contextmanager
 def fake_gcs(*tls: str) -> Iterator[GcsStore]:
-    """Start it; see there."""
+    """Start the emulator; for the arguments see `GcsStore`."""
     store = GcsStore(*tls)
     try:
         store.start()

@@ -1,6 +1,7 @@
-"""A stream to a store that is reached through a hostile proxy, by a process that is killed; then every row is counted.
+"""A stream to a store through a hostile proxy, by a process that is killed; afterwards every row is counted.
 
-As a program it is that process: it takes what `Stream` takes as JSON, and runs batches until it is killed or done.
+As a program, this module is that process: its argument is a `Stream` as JSON, and it runs batches until it is killed or
+done.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ __all__ = ("Ordeal", "Stream", "hasten")
 ROOT = Path(__file__).parents[2]
 TASKS = 3
 ROWS = 4
-# Of each large row: more than a store takes by one request.
+# Size of each large row: more than one request stores.
 LARGE_BYTES = 6 << 20
-# A call that is given so little time may have no answer on a busy machine.
+# A call with such a short timeout may get no response on a busy machine.
 TRIES_MAX = 200
 KILLED_AFTER_S = (0.3, 3.0)
 END_TIMEOUT_S = 600.0
-# How many times shorter they wait.
+# Clients wait this many times shorter.
 HASTE = 20
 
 
 def rows_of(batch: int, large_every: int) -> list[list[str]]:
-    """Return the rows of a batch by task, each of which is there once in all batches."""
+    """Return the rows of a batch by task. Each row occurs once in all batches."""
     rows = [[f"{batch}-{task}-{row}" for row in range(ROWS)] for task in range(TASKS)]
     if large_every and batch % large_every == large_every - 1:
         rows[0][0] += "x" * LARGE_BYTES
@@ -62,9 +63,9 @@ class Stream:
     Attributes:
         url: of the directory.
         options: of the sink.
-        checkpoint: where Spark would keep its own.
-        batches: how many there are.
-        large_every: every this many batches one has a large row; 0 for none.
+        checkpoint: directory of Spark's checkpoint.
+        batches: number of batches.
+        large_every: one of this many batches has a large row; 0 for none.
     """
 
     url: str
@@ -74,12 +75,12 @@ class Stream:
     large_every: int = 0
 
     def query(self) -> MicroBatch:
-        """Return it as it begins in a process."""
+        """Return the query as a new process starts it."""
         options = {"fileFormat": "text", **self.options}
         return MicroBatch(self.url, {"value": "string"}, options, checkpoint=self.checkpoint, attempts=4)
 
     def prove(self) -> None:
-        """Try what the store can do, which a process does once."""
+        """Test the store's capabilities, which a process does once."""
         settings = {name[8:]: text for name, text in self.options.items() if name.startswith("storage.")}
         for left in reversed(range(TRIES_MAX)):
             try:
@@ -90,7 +91,7 @@ class Stream:
                     raise
 
     def run(self, between: Callable[[], object] = lambda: None) -> int:
-        """Run the batches that Spark has not noted, each until it is committed; return how many times one failed."""
+        """Run the unrecorded batches, each until it is committed; return the number of failures."""
         query, failures = self.query(), 0
         for batch in range(query.next_batch(), self.batches):
             rows = [[{"value": text} for text in task] for task in rows_of(batch, self.large_every)]
@@ -115,16 +116,16 @@ class Stream:
 
 @dataclass
 class Ordeal:
-    """A stream through a proxy, and what it has gone through.
+    """A stream through a proxy, with counts of its kills, restarts and failures.
 
     Attributes:
         store: the server.
         stream: its settings lead through the proxy.
-        proxy: between.
+        proxy: between stream and server.
         kills: of processes of the stream.
         restarts: of the server, after a kill.
-        failures: batches that failed, each of which was run again.
-        looks: how many times all invariants were checked, among them after each kill.
+        failures: number of failed batches, each of which was repeated.
+        looks: number of checks of all invariants, including a check after each kill.
     """
 
     store: Store
@@ -138,19 +139,19 @@ class Ordeal:
 
     @classmethod
     def at(cls, store: Store, proxy: Proxy, seed: int, stream: Stream, settings: dict[str, str]) -> Ordeal:
-        """Return one whose stream goes through the proxy, with settings of the store besides."""
+        """Return an ordeal whose stream goes through the proxy, with these settings in addition."""
         told = store.settings_at(f"http://{proxy.address}") | settings
         options = {f"storage.{name}": text for name, text in told.items()} | stream.options
         through = Stream(**asdict(stream) | {"options": options})
         return cls(store, through, proxy, _random=random.Random(seed))
 
     def check(self) -> DirectoryReport:
-        """Check every invariant past the proxy: also that no hint is ahead of what is published."""
+        """Check every invariant without the proxy, including that no hint is ahead of the published version."""
         self.looks += 1
         return check_directory(open_filesystem(self.stream.url, settings=self.store.settings))
 
     def run_here(self, restarts: int = 0) -> None:
-        """Run the stream in this process; the server dies before some of the batches."""
+        """Run the stream in this process. The server is killed before some of the batches."""
         due = set(self._random.sample(range(self.stream.batches), restarts))
         done = iter(range(self.stream.batches))
 
@@ -162,7 +163,7 @@ class Ordeal:
         self.failures += self.stream.run(between)
 
     def run_killed(self, kills: int) -> None:
-        """Run the stream in a process that is killed `kills` times; the last one runs to its end."""
+        """Run the stream in a process that is killed `kills` times. The last process runs to its end."""
         environment = os.environ | self.store.environment_at(f"http://{self.proxy.address}")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         command = [sys.executable, "-m", "tests.object_stores.hostile", json.dumps(asdict(self.stream))]
@@ -174,7 +175,7 @@ class Ordeal:
                 ) as process,
             ):
                 try:
-                    # A trial is made of hundreds of requests, and tells nothing when one has no answer.
+                    # A capability test has hundreds of requests, and fails if one has no response.
                     with self.proxy.quiet():
                         assert process.stdout is not None
                         process.stdout.readline()
@@ -191,19 +192,19 @@ class Ordeal:
             if is_over:
                 assert process.returncode == 0, text
                 return
-            assert self.kills < kills, f"the stream did not come to its end:\n{text}"
+            assert self.kills < kills, f"the stream did not end:\n{text}"
             self.kills += 1
             if open_filesystem(self.stream.url, settings=self.store.settings).exists("_ftfile/directory/_format"):
                 self.check()
 
     def restart_server(self) -> None:
-        """Kill the server and start it again."""
+        """Kill the server and restart it."""
         self.store.kill()
         self.restarts += 1
         self.store.start()
 
     def count_rows(self) -> None:
-        """Let the next batch finish what the last one left, and see every row exactly once."""
+        """Let one more batch finish the work of the last one, and check that every row is in the result once."""
         self.proxy.rate = 0.0
         Stream(**asdict(self.stream) | {"batches": self.stream.batches + 1}).run()
         object.__setattr__(self.stream, "batches", self.stream.batches + 1)
@@ -225,14 +226,14 @@ class Ordeal:
 
 
 def hasten() -> Callable[[], None]:
-    """Let clients of GCS and Azure wait less before they try again, which are seconds; return what undoes it."""
+    """Shorten the retry delays of GCS and Azure clients, which are seconds; return a function that restores them."""
     import gcsfs.retry
     from azure.storage.blob._shared import policies_async
 
     policy: Any = policies_async.AsyncStorageRetryPolicy
     before = (gcsfs.retry.asyncio, policy.sleep)
     gcsfs.retry.asyncio = types.SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / HASTE))
-    # It would begin with a quarter of a minute.
+    # Its first delay would be 15 seconds.
     policy.sleep = lambda _, __, transport: transport.sleep(1 / HASTE)
 
     def undo() -> None:

@@ -1,8 +1,8 @@
-"""Moto's server of S3, which takes one request after the other.
+"""Moto's S3 server, which handles one request at a time.
 
-By itself moto reads the content of an object, and computes its tag, at one position of one file; it looks whether a
-name is free before it takes it; and it shows an object before it has metadata. So of two requests for one object at
-once, one may see less than is there, or nothing, and two may both take one name.
+Moto itself reads an object's content and computes its tag with one file position. It checks that a name is free before
+it takes the name, and it shows an object before the object has metadata. So of two concurrent requests for one object,
+one may see a part of the data, or none, and both may take one name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def serve(port: int) -> None:
     turn = threading.Lock()
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        # Before its turn: it may come slowly.
+        # The body is read before the turn, because it may arrive slowly.
         environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
         with turn:
             return [b"".join(moto(environ, start_response))]

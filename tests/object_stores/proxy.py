@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a server that does to exchanges what networks do, by a seed."""
+"""A TCP proxy between a client and a server that injects network faults into exchanges, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
 __all__ = ("FAULTS", "Proxy")
 
 # The fate of an exchange, which is a request with its reply:
-# - refuse: the connection is reset, and no byte of the request has reached the server;
-# - reset: it is reset when a part of the request, or all of it, has;
+# - refuse: the connection is reset before a byte of the request has reached the server;
+# - reset: the connection is reset after a part of the request, or all of it, has;
 # - swallow: the server replies, and the client sees a reset instead;
-# - silence: the server replies, and the client sees nothing, for as long as it waits;
+# - silence: the server replies, and the client sees nothing until its timeout;
 # - cut: the client sees the beginning of the reply, and then the end of the connection;
-# - drip: the beginning of the reply comes byte by byte;
-# - delay: the reply comes late.
+# - drip: the beginning of the reply arrives byte by byte;
+# - delay: the reply arrives late.
 FAULTS = ("refuse", "reset", "swallow", "silence", "cut", "drip", "delay")
 
 CHUNK_BYTES = 1 << 16
 CONNECT_TIMEOUT_S = 300.0
-# A side that takes nothing for so long has gone.
+# A side that accepts no data for this long is considered dead.
 STALLED_S = 300.0
 DRIPPED_BYTES = 40
 DRIP_S = 0.005
-# How long a thread may need to see that the proxy has ended.
+# The longest time until a thread sees that the proxy has ended.
 POLL_S = 0.2
-# What makes `close` send a reset.
+# The option that makes `close` send a reset.
 LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Hands on what a client and a server say to each other; a `with` block ends it.
+    """Forwards the data of a client and a server; a `with` block ends it.
 
     Args:
         port: of the server, on this host.
-        seed: what is done to which exchange follows from it, as far as threads take their turns alike.
-        rate: share of the exchanges that meet a fault; may be changed at any time.
-        faults: kinds that are drawn from, one that is named twice twice as often.
+        seed: determines the faults of exchanges, if threads run in the same order.
+        rate: share of the exchanges with a fault; may be changed at any time.
+        faults: kinds to draw from; a kind that is named twice is drawn twice as often.
         delay_s: the longest delay.
 
     Attributes:
-        port: where clients connect, on this host.
-        counts: how many exchanges met each kind of fault.
-        exchanges: how many there were.
+        port: for clients, on this host.
+        counts: number of exchanges by kind of fault.
+        exchanges: number of exchanges.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """Return `host:port` of where clients connect."""
+        """Return `host:port` for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def faults(self) -> int:
-        """Return how many exchanges met a fault."""
+        """Return the number of exchanges with a fault."""
         with self._lock:
             return self.counts.total()
 
@@ -100,15 +100,15 @@ class Proxy:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """Let nothing happen to exchanges that begin meanwhile."""
+        """Inject no faults into exchanges that begin within the block."""
         rate, self.rate = self.rate, 0.0
         try:
             yield
         finally:
             self.rate = rate
 
-    def draw(self, request: bytes) -> tuple[str | None, float]:  # noqa: ARG002 - for those that choose
-        """Return the fault of the next exchange, None for none, and a number from 0 to 1 for its details.
+    def draw(self, request: bytes) -> tuple[str | None, float]:  # noqa: ARG002 - for subclasses that choose
+        """Return the fault of the next exchange, None for no fault, and a number from 0 to 1 for its details.
 
         Args:
             request: its beginning.
@@ -133,12 +133,12 @@ class Proxy:
             thread.start()
 
     def _serve(self, client: socket.socket) -> None:
-        """Hand on until one side ends the connection, or a fault does."""
+        """Forward data until one side or a fault ends the connection."""
         with client:
             try:
                 server = socket.create_connection(self._server, CONNECT_TIMEOUT_S)
             except OSError:
-                _reset(client)  # as if there were no proxy
+                _reset(client)  # as without a proxy
                 return
             with server:
                 for side in (client, server):
@@ -146,7 +146,7 @@ class Proxy:
                     side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with contextlib.suppress(OSError):
                     self._hand_on(client, server)
-                # A server that closes is not told from one that is killed, so that clients see no less.
+                # The end of a closed server and of a killed one look the same here, so clients get a reset.
                 if self._ended.is_set():
                     _reset(client)
 
@@ -178,7 +178,7 @@ class Proxy:
                 asking, fault = False, None
 
     def _reply(self, client: socket.socket, data: bytes, fault: str | None, how: float) -> bool:
-        """Hand the beginning of a reply to the client, and return whether the connection goes on."""
+        """Send the beginning of a reply to the client; return True if the connection continues."""
         if fault == "swallow":
             _reset(client)
             return False

@@ -1,4 +1,4 @@
-"""Servers on free loopback ports; of S3: moto, and a real one where it is built."""
+"""Servers on free loopback ports; for S3: moto, and a real server if it is installed."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ ROOT = Path(__file__).parents[2]
 VERSITY = ROOT / ".servers" / "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "ftfile-access", "AWS_SECRET_ACCESS_KEY": "ftfile-SECRET-value"}
 WRONG = "ftfile-WRONG-value"
-# No files of the user's, and no question to a cloud that is not there.
+# Ignore the user's files, and do not ask a cloud's metadata service.
 NO_FILES = {
     "AWS_CONFIG_FILE": "/nonexistent",
     "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# For `storage.profile`, as a file of credentials; of one the store knows the access key alone.
+# A file of credentials for `storage.profile`. Of the profile `wrong`, only the access key is right.
 PROFILES = "".join(
     f"[{name}]\naws_access_key_id = {CREDENTIALS['AWS_ACCESS_KEY_ID']}\naws_secret_access_key = {secret}\n"
     for name, secret in {"right": CREDENTIALS["AWS_SECRET_ACCESS_KEY"], "wrong": WRONG}.items()
 )
 BUCKET = "bucket"
-# Nothing builds it; name your own to try it, too.
+# No script installs MinIO; this variable names an existing one.
 MINIO = "FTFILE_MINIO"
 _VERSITY = (str(VERSITY), "--quiet", "--keep-alive", "--port", "127.0.0.1:{port}", "posix", "{data}")
 _MOTO = (
@@ -67,16 +67,16 @@ _MOTO = (
 )
 START_TIMEOUT_S = 300.0
 
-# Each line it reads is the server that runs now; at the end of its input that has lost its owner.
+# Each line of its input is the process id of the running server. At the end of its input, the server has no owner.
 GUARD = 'trap "" INT TERM HUP; while read -r line; do pid=$line; done; kill -9 $pid 2>/dev/null; rm -rf "$0"'
 
 
 class Store:
-    """A server, with one bucket; its address is known before it is started.
+    """A server with one bucket, whose address is fixed before it is started.
 
     Args:
-        command: that starts it; `{port}` and `{data}` are put in.
-        scheme: `http`, or `https`.
+        command: starts the server; `{port}` and `{data}` are replaced.
+        scheme: `http` or `https`.
     """
 
     def __init__(self, *command: str, scheme: str = "http") -> None:
@@ -93,7 +93,7 @@ class Store:
 
     @property
     def port(self) -> int:
-        """Return where it listens."""
+        """Return the address of the server."""
         return self._port
 
     @property
@@ -112,16 +112,16 @@ class Store:
         return self.settings_at(self.endpoint)
 
     def settings_at(self, endpoint: str) -> dict[str, str]:
-        """Return the driver's settings to reach it at another address."""
+        """Return the driver's settings for another address of the server."""
         return {"endpoint": endpoint, "region": "us-east-1"}
 
-    def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - there are those that depend on it
-        """Return the variables that a process needs for these settings."""
+    def environment_at(self, endpoint: str) -> dict[str, str]:  # noqa: ARG002 - subclasses depend on it
+        """Return the environment variables that a process needs for these settings."""
         return CREDENTIALS | NO_FILES
 
     @property
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's client; credentials it finds in the environment."""
+        """Return the settings of Hadoop's client, which reads credentials from the environment."""
         return {
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.endpoint.region": "us-east-1",
@@ -135,15 +135,15 @@ class Store:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the secrets among these, which no output may show."""
+        """Return the secret credentials, which no output may contain."""
         return self.credentials
 
     def hadoop_url(self, url: str) -> str:
-        """Return a URL below its root in the spelling of Hadoop's client."""
+        """Return a URL below its root in the form of Hadoop's client."""
         return url.replace("s3://", "s3a://")
 
     def kept(self, url: str) -> list[str]:
-        """Return all that it has below `_ftfile` of a directory, past the driver: names, metadata and content."""
+        """Return names, metadata and content of all objects below `_ftfile` of a directory, read without the driver."""
         asked, found = client(self.endpoint), []
         prefix = f"{url.removeprefix(f'{self.url}/')}/_ftfile/"
         for each in asked.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]:
@@ -152,7 +152,7 @@ class Store:
         return found
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it responds."""
         names = (("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"))
         keys = {name: value for both in names for name, value in zip(both, CREDENTIALS.values(), strict=True)}
         log = self._directory / "log"
@@ -167,14 +167,14 @@ class Store:
         _wait_until_answers(server, self.endpoint, log)
 
     def kill(self) -> None:
-        """SIGKILL it; its data stay."""
+        """Kill the server with SIGKILL; its data remain."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()
             self._server = None
 
     def remove(self) -> None:
-        """Kill it and forget its data."""
+        """Kill the server and delete its data."""
         self.kill()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
@@ -184,7 +184,7 @@ class Store:
 
 @functools.cache
 def client(endpoint: str) -> Any:
-    """Return a client that is not the driver's."""
+    """Return another client than the driver's."""
     return botocore.session.get_session().create_client(
         "s3",
         endpoint_url=endpoint,
@@ -196,14 +196,14 @@ def client(endpoint: str) -> Any:
 
 
 def what_is_missing() -> str:
-    """Say that the real server of S3 is not there; empty where it is."""
+    """Return the reason why the real S3 server cannot run; empty if it can."""
     if VERSITY.exists():
         return ""
     return "no real S3 server is built, and moto is tried alone: .ci/s3-server builds one where Go is"
 
 
 def moto() -> AbstractContextManager[Store]:
-    """Start moto, which keeps nothing when it ends."""
+    """Start moto, whose data are lost when it ends."""
     return _running(sys.executable, "-c", _MOTO)
 
 
@@ -213,14 +213,14 @@ def versity() -> AbstractContextManager[Store]:
 
 
 def versity_with_tls(certificate: Path, key: Path) -> AbstractContextManager[Store]:
-    """Start the Versity gateway, likewise, which speaks TLS; it has no bucket."""
-    # With TLS it loses its place in a connection that is kept, and answers a whole request with a 400.
+    """Start the Versity gateway with TLS over a temporary directory, without a bucket."""
+    # With TLS and keep-alive it loses its position in the connection and answers valid requests with 400.
     kept = [word for word in _VERSITY[1:] if word != "--keep-alive"]
     return _running(_VERSITY[0], "--cert", str(certificate), "--key", str(key), *kept, scheme="https")
 
 
 def minio() -> AbstractContextManager[Store]:
-    """Start MinIO, which the variable `FTFILE_MINIO` leads to, over a temporary directory."""
+    """Start MinIO, whose path is in the variable `FTFILE_MINIO`, over a temporary directory."""
     return _running(os.environ[MINIO], "server", "--quiet", "--address", "127.0.0.1:{port}", "{data}")
 
 
@@ -244,7 +244,7 @@ def _wait_until_answers(server: subprocess.Popen[bytes], endpoint: str, log: Pat
         try:
             urllib.request.urlopen(endpoint, timeout=START_TIMEOUT_S, context=context).close()
         except urllib.error.HTTPError as error:
-            error.close()  # an answer, too
+            error.close()  # an error is a response, too
             return
         except (OSError, http.client.HTTPException) as error:
             if server.poll() is not None or time.monotonic() > deadline_s:

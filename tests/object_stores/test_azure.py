@@ -1,4 +1,4 @@
-"""Azure, by way of adlfs and fsspec: its vendor's emulator passes the trial, and carries the whole sink."""
+"""Azure by adlfs and fsspec: Azurite passes the capability test and the tests of the whole sink."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, OutputStream
     from tests.object_stores.azure import AzureStore
 
-# Of adlfs by aiohttp: that takes time.
+# adlfs sends large bodies by aiohttp, which warns that this takes time.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 Result = TypeVar("Result")
 
 CHANGES = {"create", "close", "create_exclusive", "rename", "put", "delete"}
 BATCHES = [[[{"value": letter} for letter in task] for task in batch] for batch in (("ab", "c"), ("d", "ef"), ("gh",))]
-# Of each way to write them.
+# For each way to write the batches.
 LEAST_CHANGES = 20
 EXPECTED = Counter(letter.encode() for letter in "abcdefgh")
 
@@ -50,7 +50,7 @@ def store(azurite: AzureStore) -> AzureStore:
 
 @pytest.fixture(scope="module")
 def container(store: AzureStore) -> FileSystem:
-    """All of it, which needs one trial."""
+    """The whole container, which needs one capability test."""
     return open_filesystem(store.url, settings=store.settings)
 
 
@@ -65,7 +65,7 @@ def fs(store: AzureStore, directory: str) -> FileSystem:
 
 
 def names(store: AzureStore, directory: str) -> set[str]:
-    """Return all names in a directory, past the driver."""
+    """Return all names in a directory, read without the driver."""
     with store.client() as client:
         found = client.get_container_client(azure.CONTAINER).list_blob_names(name_starts_with=f"{directory}/")
         return {name.partition("/")[2] for name in found}
@@ -73,7 +73,7 @@ def names(store: AzureStore, directory: str) -> set[str]:
 
 class TestContract(FileSystemContract):
     race_rounds = rename_rounds = 50 if THOROUGH else 5
-    clock_slack_ms = 1_500  # it tells whole seconds
+    clock_slack_ms = 1_500  # its times are in whole seconds
 
     @pytest.fixture
     def filesystem(self, store: AzureStore, directory: str, fs: FileSystem) -> FileSystem:
@@ -86,7 +86,7 @@ class TestContract(FileSystemContract):
             content: bytes = blob.download_blob().readall()
             return content
 
-    # It lists no directories whose names end with a blank, and adlfs no name that is blank alone.
+    # Azurite does not list directories whose names end with a blank, and adlfs does not list a name of blanks.
     @pytest.mark.parametrize("name", [" a", "a ", " ", "a /b", "a/ b", "a\u3000"])
     def test_names_that_it_may_not_list_are_refused(self, filesystem: FileSystem, name: str) -> None:
         for call in (filesystem.create, filesystem.stat, lambda path: filesystem.create_exclusive(path, b"")):
@@ -100,7 +100,7 @@ def test_the_trial_passes_and_leaves_nothing(store: AzureStore, directory: str, 
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class Mortal(WrapperFileSystem):
@@ -125,7 +125,7 @@ class Mortal(WrapperFileSystem):
 
 
 def stream(url: str, checkpoint: Path, options: dict[str, str]) -> MicroBatch:
-    """Begin with the first batch that Spark knows nothing of, and go on to the end."""
+    """Run the batches from the first unrecorded one to the end."""
     query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text", **options}, checkpoint=str(checkpoint))
     query.restart()
     for batch_id in range(query.next_batch(), len(BATCHES)):
@@ -149,7 +149,7 @@ def test_a_stream_that_is_killed_anywhere_and_comes_again(
                 stream(url, checkpoint, options)
             is_killed, fs.left = fs.done == changes, None
             query = stream(url, checkpoint, options)
-            # Killed again, before Spark made a note of the last commit.
+            # Killed again, before Spark recorded the last commit.
             (checkpoint / f"commits/{len(BATCHES) - 1}").unlink()
             query.restart()
             assert query.run(len(BATCHES) - 1, [list(itertools.chain(*BATCHES[-1]))]).replayed

@@ -1,4 +1,4 @@
-"""The contract of the port on moto and on a real S3 server."""
+"""The contract of the file system interface on moto and on a real S3 server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FULL = Fault(effect=False, status=507, code="InsufficientStorage", changes=True)
 
 class S3Contract(FileSystemContract):
     race_rounds = rename_rounds = 50 if THOROUGH else 5
-    clock_slack_ms = 1_500  # it tells whole seconds
+    clock_slack_ms = 1_500  # its times are in whole seconds
     store: Store
 
     @pytest.fixture
@@ -53,7 +53,7 @@ class S3Contract(FileSystemContract):
     def no_parts_left(self, filesystem: FileSystem) -> Iterator[None]:  # noqa: ARG002
         yield
         answer = client(self.store.endpoint).list_multipart_uploads(Bucket=BUCKET, Prefix=f"{self.directory}/")
-        assert answer.get("Uploads", []) == [], "parts are kept, and paid for"
+        assert answer.get("Uploads", []) == [], "parts of an upload remain and cost storage"
 
 
 class TestMoto(S3Contract):
@@ -65,7 +65,7 @@ class TestMoto(S3Contract):
 
     @pytest.mark.parametrize("is_gone", [True])
     def test_what_is_not_there_is_not_copied(self, filesystem: FileSystem, *, is_gone: bool) -> None:
-        """Of a range that is longer than the file, moto copies what is there, and compares no lengths."""
+        """If a range is longer than the file, moto copies the existing bytes and does not compare lengths."""
         super().test_what_is_not_there_is_not_copied(filesystem, is_gone=is_gone)
 
     @pytest.fixture

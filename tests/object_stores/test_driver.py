@@ -1,4 +1,4 @@
-"""The driver of S3 beyond the contract: large files, long listings, errors, credentials."""
+"""The S3 driver beyond the contract: large files, long listings, errors, credentials."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class TestLargeFiles:
                 break
             done += 1
         assert done >= (1 if fault.conditional else 4)
-        # Nobody knows of one whose beginning was answered to nobody.
+        # No process has the id of an upload whose creation was not answered.
         assert len(uploads(store)) <= fault.effect
         give_up_uploads(store)
 
@@ -410,7 +410,7 @@ class TestSilence:
 
 
 def _answers(fs: Any, answers: list[tuple[int, str] | None]) -> None:
-    """Have the next requests answered so, with a status and a code, or not at all."""
+    """Answer the next requests with a status and a code, or not at all."""
     left = iter(answers)
 
     def answer(request: Any, **_: object) -> AWSResponse:
@@ -482,7 +482,7 @@ class TestCredentials:
 
     @pytest.mark.usefixtures("nobody")
     def test_none_are_an_error_that_says_where_to_give_them(self, store: Store) -> None:
-        # Another setting, so that no client is at hand that found some.
+        # Another setting, so that no cached client with credentials is used.
         with pytest.raises(PermissionDenied, match=r"no credentials .*object-stores\.md"):
             opened(store, timeout="31").stat("file")
 
@@ -563,6 +563,6 @@ class TestCredentials:
         told += [fs.read(path) for path in sink.names()]
         for text in told:
             assert not any(secret.encode() in text for secret in CREDENTIALS.values())
-        # Who finishes open files has settings of his own.
+        # A process that finishes open files uses its own settings.
         assert any(path.startswith("_ftfile/log/") for path in sink.names())
         assert not any(b"accesskeyvariable" in fs.read(path).lower() for path in sink.names())

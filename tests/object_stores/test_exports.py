@@ -1,4 +1,4 @@
-"""Exports on object stores: programs with clients of their own read the same rows by the URL."""
+"""Exports on object stores: other programs read the same rows by URL with their clients."""
 
 from __future__ import annotations
 

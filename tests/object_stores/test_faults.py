@@ -1,4 +1,4 @@
-"""A fault at every request of a batch: raised or survived, no row is lost and none doubled."""
+"""A fault at every request of a batch: no row is lost or duplicated, raised or survived."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nobody_waits() -> Iterator[None]:
 
 
 class Stream:
-    """A query whose batches meet faults, each at another request; what fails is run again, by a new process."""
+    """A query whose batches meet faults, each at another request. A new process repeats a failed step."""
 
     def __init__(self, store: Store, checkpoint: Path, publish: str, **options: str) -> None:
         self.sink = Sink(store, checkpoint)
@@ -46,7 +46,7 @@ class Stream:
         self.run()
 
     def run(self, wire: Wire | None = None) -> FtfileError | None:
-        """Do the next steps, and return what one raised."""
+        """Run the next steps and return the error of a step."""
         error = None
         for step in self.steps():
             if wire is not None and error is None:
@@ -62,7 +62,7 @@ class Stream:
         return error
 
     def steps(self) -> Iterator[Callable[[], object]]:
-        """Yield what may be repeated: a batch."""
+        """Yield repeatable steps: a batch."""
         batch = len(self.letters) // 2
         self.letters += [f"{batch}a", f"{batch}b"]
         tasks = itertools.cycle(([rows(f"{batch}a"), rows(f"{batch}b")], [rows(f"{batch}b"), rows(f"{batch}a")]))
@@ -75,11 +75,11 @@ class Stream:
 
 
 class RollingStream(Stream):
-    """In each run what two batches wrote becomes a file, in the tasks of the next, and small files one."""
+    """Each run assembles a file from two batches in the tasks of the next batch, and compacts small files."""
 
     def __init__(self, store: Store, checkpoint: Path, publish: str, **options: str) -> None:
         super().__init__(store, checkpoint, publish, maxBatchesPerFile="2", **options)
-        # With two finished files, the compaction of every run has something to do.
+        # With two finished files, the compaction of every run has work.
         self.run()
         self.run()
         assert "compact" in {version.operation for version in self.sink.open().history()}
@@ -96,23 +96,23 @@ class RollingStream(Stream):
         self.sink.checked(*self.letters)
 
 
-# How files get their names: by copies that keep conditions, as on AWS; by hand, as the stores here need it; at once.
+# How files get their names: by conditional copies, as on AWS; by separate requests, as the stores here need; directly.
 WAYS = ("copy", "by hand", "direct")
 
 
 def ways(fault: Fault) -> tuple[str, ...]:
-    """Return those that a fault may meet: what had no effect is noticed alike under final names."""
+    """Return the ways for a fault. A fault without effect is detected the same way under final names."""
     return WAYS if fault.effect else WAYS[:2]
 
 
 @pytest.fixture(params=WAYS if THOROUGH else ["drawn"])
 def how(request: pytest.FixtureRequest, fault: Fault, seed: int) -> str:
-    """Each in `make long`; else, for each fault, the one that is drawn."""
+    """Each way in `make long`, otherwise a drawn way for each fault."""
     found = ways(fault)
     if request.param == "drawn":
         return random.Random(f"{seed} {request.node.name}").choice(found)
     if request.param not in found:
-        pytest.skip("noticed alike under final names")
+        pytest.skip("detected the same way under final names")
     return str(request.param)
 
 
@@ -125,7 +125,7 @@ def publish(how: str) -> str:
 def test_a_fault_that_passes_is_survived(
     store: Store, tmp_path: Path, seed: int, how: str, publish: str, fault: Fault
 ) -> None:
-    """At every request; in the suite at every other one, where it may be any."""
+    """At every request. In the suite at every other one, if the fault can meet any request."""
     step = 1 if THOROUGH or fault.conditional or fault.changes else 2
     stream = Stream(store, tmp_path, publish)
     for at in itertools.count(seed % step, step):
@@ -140,7 +140,7 @@ def test_a_fault_that_passes_is_survived(
 
 @pytest.fixture
 def many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no run have much more to read than the one before."""
+    """Write checkpoints often, so that no run reads much more than the run before."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
 
@@ -156,7 +156,7 @@ def like_aws(request: pytest.FixtureRequest, seed: int) -> bool:
 def test_a_fault_that_passes_is_survived_where_files_are_assembled(
     store: Store, tmp_path: Path, seed: int, like_aws: bool, fault: Fault
 ) -> None:
-    """At every request; in the suite at some, and of those that only look at fewer."""
+    """At every request. In the suite at some requests, and at fewer for faults that also meet reads."""
     step = 1 if THOROUGH else 16 if fault.conditional else 30 if fault.changes else 80
     stream = RollingStream(store, tmp_path, "copy")
     for at in itertools.count(seed % step, step):
@@ -173,7 +173,7 @@ def test_a_fault_that_passes_is_survived_where_files_are_assembled(
 def test_a_fault_that_stays_loses_and_doubles_nothing(
     store: Store, tmp_path: Path, how: str, publish: str, fault: Fault
 ) -> None:
-    # Nobody waits, but each try is a request.
+    # The clock does not wait, but each try is a request.
     options = {"storage.patience": "1", "publishTimeout": "3s"}
     stream = Stream(store, tmp_path, publish, **options)
     for at in range(1, 40, 6):
@@ -181,7 +181,7 @@ def test_a_fault_that_stays_loses_and_doubles_nothing(
         error = stream.run(wire)
         if wire.hit is None:
             break
-        assert error is not None or wire.hit == "put", f"{fault} from request {at}, {wire.hit}: nobody noticed"
+        assert error is not None or wire.hit == "put", f"{fault} from request {at}, {wire.hit}: no error"
     assert at > 1, "no request met it"
     stream.check()
 
@@ -204,9 +204,9 @@ def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
         error = stream.run(wire)
         if wire.hit is None:
             break
-        # What only saves work may fail: checkpoints are listed after a commit, and looked for before they are deleted.
+        # Optional requests may fail: checkpoints are listed after a commit and before they are deleted.
         saves_work = wire.hit in {"put", "delete"} or all("_ftfile/checkpoints/" in url for url in wire.hit_urls)
-        assert error is not None or saves_work, f"from request {at}, {wire.hit_urls}: nobody noticed"
+        assert error is not None or saves_work, f"from request {at}, {wire.hit_urls}: no error"
     assert at > step, "no request met it"
     stream.check()
 
@@ -231,7 +231,7 @@ def test_a_fault_that_passes_is_survived_by_a_copy_in_parts(store: Store, tmp_pa
     assert [info.path for info in fs.list("")] == [f"{at + 1}"]
     assert fs.stat(f"{at + 1}").identity == identity
     assert fs.read(f"{at + 1}") == content
-    # Of an upload that began without an answer nobody knows; of others nothing is left.
+    # An upload whose creation was not answered may remain; no other upload does.
     left = uploads(store)
     assert len(left) <= (fault.effect and not fault.conditional)
     for each in left:

@@ -1,4 +1,4 @@
-"""Foreign files on object stores, with the state of the stream beside them."""
+"""Foreign files on object stores, with the state of the stream on the store, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.object_stores.azure import AzureStore
     from tests.object_stores.servers import Store
 
-# Of aiohttp, by which two of the clients send: that takes time.
+# Two of the clients send large bodies by aiohttp, which warns that this takes time.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 

@@ -1,4 +1,4 @@
-"""Google's Cloud Storage, by way of gcsfs: an emulator passes the trial, and the contract of file systems."""
+"""Google Cloud Storage by gcsfs: an emulator passes the capability test and the contract of file systems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tests.object_stores.gcs import GcsStore
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of gcsfs by aiohttp: that takes time
+    # gcsfs sends large bodies by aiohttp, which warns that this takes time
+    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),
     pytest.mark.skipif(bool(gcs.what_is_missing()), reason=gcs.what_is_missing()),
 ]
 
@@ -53,8 +54,8 @@ def fs(store: GcsStore, directory: str) -> FileSystem:
 
 class TestContract(FileSystemContract):
     race_rounds = rename_rounds = 50 if THOROUGH else 5
-    clock_slack_ms = 1_500  # the driver tells whole seconds
-    # The emulator makes a file by way of one with a longer name.
+    clock_slack_ms = 1_500  # the driver's times are in whole seconds
+    # The emulator creates a file under a longer temporary name.
     odd_names = tuple(name for name in ODD_NAMES if len(name.encode()) < NAME_BYTES_MAX)
 
     @pytest.fixture
@@ -84,7 +85,7 @@ def hasty() -> Iterator[None]:
 
 
 class SwallowingOne(Proxy):
-    """Swallows the reply to the exchange with which `left` comes to nothing; it counts those that `pattern` matches."""
+    """Swallows the reply to the exchange at which `left` reaches 0; it counts the exchanges that match `pattern`."""
 
     def __init__(self, port: int) -> None:
         self.left = 10**9
@@ -100,7 +101,7 @@ class SwallowingOne(Proxy):
             return ("swallow" if self.left == 0 else None), 0.0
 
 
-# Of both operations: the requests, of which the client sends some together, and whether one more makes up for a loss.
+# By operation: the requests, some of which the client sends together, and whether a retry repairs a lost reply.
 REQUESTS = {
     "create_exclusive": {rb"POST /upload/\S*ifGenerationMatch": True, rb"POST /upload/\S*upload_id": False},
     "rename": {
@@ -116,7 +117,7 @@ REQUESTS = {
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("operation", REQUESTS)
 def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, directory: str, operation: str) -> None:
-    """gcsfs sends the end of an upload again, and the emulator has forgotten the upload by then."""
+    """gcsfs repeats the end of an upload, but the emulator has already dropped the upload."""
     with SwallowingOne(store.port) as proxy:
         settings = store.settings_at(f"http://{proxy.address}")
         fs = open_filesystem(f"{store.url}/{directory}", settings=settings)
@@ -134,7 +135,7 @@ def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, director
                 error = raised
             assert proxy.left <= 0, f"no request was {pattern!r}"
             proxy.left = 10**9
-            # It took effect, whatever was said of it.
+            # The operation took effect, with or without an error.
             assert target in store.names(directory)
             if is_made_up_for:
                 assert error is None
@@ -146,7 +147,7 @@ def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, director
 
 @pytest.mark.usefixtures("hasty")
 def test_no_hint_is_ahead_whichever_reply_is_lost(store: GcsStore, directory: str, tmp_path: Path, seed: int) -> None:
-    """In the suite, of some of the exchanges of a batch."""
+    """At every exchange of a batch, in the suite at some."""
     url = f"{store.url}/{directory}"
     with SwallowingOne(store.port) as proxy:
         told = store.settings_at(f"http://{proxy.address}") | {"callTimeout": "60"}

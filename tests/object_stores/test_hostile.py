@@ -1,4 +1,4 @@
-"""Every row once over a network that resets, cuts, swallows, drips and delays, to servers and by processes that die."""
+"""Every row is written once over a network with resets, cuts, lost replies and delays, while processes are killed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from tests.object_stores.servers import Store
 
 pytestmark = [
-    # Of adlfs, of aiohttp and of what they leave to the garbage collector when a connection breaks.
+    # Warnings of adlfs, of aiohttp, and of objects that they leave to the garbage collector if a connection breaks.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 OF_S3 = {"timeout": "1", "patience": "20"}
-# In the case in which Spark hands it over: a client is proven for the settings it was made with.
+# In the lower case in which Spark passes it: a client's capability test is valid for its exact settings.
 OF_OTHERS = {"calltimeout": "1.5"}
-# How a server is started, or the fixture that has one for all tests; why it cannot be, and what its driver is told; of
-# one that keeps nothing, no restarts.
+# By server: the call that starts it or its fixture for all tests, the reason why it cannot run, its driver's settings,
+# and the number of restarts, which is 0 if the server keeps no data.
 SERVERS: dict[str, Any] = {
     "versity": (servers.versity, servers.what_is_missing(), OF_S3, 2),
     "gcs": (gcs.fake_gcs, gcs.what_is_missing(), OF_OTHERS, 2),
@@ -42,9 +42,9 @@ if THOROUGH:
     missing = "" if servers.MINIO in os.environ else f"no MinIO: {servers.MINIO} names none"
     SERVERS |= {"minio": (servers.minio, missing, OF_S3, 2), "moto": (servers.moto, "", OF_S3, 0)}
 
-# Batches in the suite: of a few seconds each.
+# Batches in the suite, of a few seconds each.
 BATCHES = {"versity": 8, "gcs": 4, "azure": 4}
-# In the long form, more where a batch takes fewer requests.
+# In `make long`, more batches for servers whose batches have fewer requests.
 LONG_BATCHES = {"versity": 50, "gcs": 50, "azure": 50, "minio": 50, "moto": 80}
 RATE = 0.1
 FAULTS_MIN = 200
@@ -72,7 +72,7 @@ def store(what: str, request: pytest.FixtureRequest) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def hasty() -> Iterator[None]:
     undo = hasten()
-    logging.getLogger("gcsfs").disabled = True  # it tells of each fault with two pages
+    logging.getLogger("gcsfs").disabled = True  # it logs two pages for each fault
     sink_writer.forget_caches()
     yield
     undo()
@@ -90,7 +90,7 @@ def proxy(store: Store, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture
 def begin(what: str, store: Store, proxy: Proxy, seed: int, tmp_path: Path) -> Callable[..., Ordeal]:
-    """Return a function that begins a stream of some batches, with options of the sink, and large rows in some."""
+    """Return a function that begins a stream of a number of batches, with options of the sink and some large rows."""
 
     def begin(batches: int, options: dict[str, str], large_every: int = 0) -> Ordeal:
         stream = Stream(f"{store.url}/{tmp_path.name}", options, str(tmp_path / "checkpoint"), batches, large_every)

@@ -1,4 +1,4 @@
-"""Keyed stores on object stores: S3's protocol, and the emulators of Azure and Google."""
+"""Keyed stores on object stores: S3 servers, and the emulators of Azure and Google."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("provider", "ring")
 
-# Of adlfs and gcsfs by aiohttp: that takes time.
+# adlfs and gcsfs send large bodies by aiohttp, which warns that this takes time.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 _directories = (f"keyed-{number}" for number in itertools.count())

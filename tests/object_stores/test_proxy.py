@@ -1,4 +1,4 @@
-"""The proxy does to exchanges what it is told, and ends with all its threads."""
+"""The proxy injects the requested faults into exchanges, and ends with all its threads."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_fault_that_takes_the_reply_away(port: int, fault: str, reaches: int |
         error: Exception | None = None
         try:
             content = get(proxy, 5.0 if fault == "silence" else 300.0)
-            # Of headers that are cut short Python makes no error.
+            # Python does not raise an error for truncated headers.
             assert fault == "cut"
             assert content != BODY
         except (OSError, http.client.HTTPException) as raised:
@@ -109,5 +109,5 @@ def test_a_server_that_is_away_is_a_connection_that_ends_and_the_proxy_ends_with
 
 
 def threads() -> list[threading.Thread]:
-    """Return those of proxies."""
+    """Return the threads of proxies."""
     return [each for each in threading.enumerate() if each.name.startswith("proxy")]

@@ -1,4 +1,4 @@
-"""Missing tools of the tests on object stores are reported, and the tests go on without them."""
+"""Missing servers of the tests on object stores are reported, and the tests continue without them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_tests_say_what_they_leave_out(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_moto_shows_an_object_as_a_whole_or_not_at_all(moto: Store) -> None:
-    """Also while it is being made; and one of two that make it does."""
+    """Also while the object is being created; and only one of two creators succeeds."""
     asked, content = servers.client(moto.endpoint), bytes(1 << 20)
 
     def put(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The whole sink on S3: commits, replays, rolling, vacuum, reading back; how files get names, and what it costs."""
+"""The whole sink on S3: commits, replays, rolling, vacuum, reading back, names of files, and numbers of requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def new_process() -> Iterator[None]:
 
 
 class Sink:
-    """A directory of one test."""
+    """The directory of one test."""
 
     def __init__(self, store: Store, checkpoint: Path) -> None:
         self.store = store
@@ -62,7 +62,7 @@ class Sink:
         return ftfile.open(self.url, storage=self.store.settings)
 
     def names(self) -> set[str]:
-        """Return all names in the directory, past the driver."""
+        """Return all names in the directory, read without the driver."""
         pages = client(self.store.endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         keys = (each["Key"] for page in pages for each in page.get("Contents", ()))
         return {key.partition("/")[2] for key in keys if key.startswith(f"{self.directory}/")}
@@ -74,7 +74,7 @@ class Sink:
         return {key for key in self.names() if key.startswith("_ftfile/staged/")}
 
     def checked(self, *letters: str, direct: bool = False) -> DirectoryReport:
-        """Check the directory: a plain lister and ftfile's own reader see these rows once."""
+        """Check the directory: a plain lister and ftfile's reader see each of these rows once."""
         report = check_directory(open_filesystem(self.url, settings=self.store.settings), direct=direct)
         assert report.live_rows == report.visible_rows == Counter(letter.encode() for letter in letters)
         assert sorted(self.open().to_arrow().column("value").to_pylist()) == sorted(letters)
@@ -104,12 +104,12 @@ def test_batches_replays_and_restarts(each_store: Store, tmp_path: Path, publish
     report = sink.checked("a", "b", "c", "d")
     assert report.committed == {query.query_id: [0, 1, 2]}
     assert len(sink.data()) == 3
-    # What tells vacuum of files that were not committed, is left to it.
+    # The notes by which vacuum finds uncommitted files remain until vacuum deletes them.
     assert {key.rpartition(".")[2] for key in sink.staged()} == ({"finalPath"} if publish == "direct" else set())
 
 
 def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
-    """Files of one batch and of two, a replay after a restart, compaction, and somebody who has another key."""
+    """Files of one batch and of two, a replay after a restart, compaction, and a reader with another key."""
     secret = "a secret that nobody may read"
     for rolling in ({}, {"maxBatchesPerFile": "2"}):
         sink = Sink(store, tmp_path / f"checkpoint-{len(rolling)}")
@@ -149,8 +149,8 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     return writing, committing
 
 
-# Twice whether a checkpoint came meanwhile, and the stage of the batch; the newest record, and the next; the record,
-# and the hint.
+# Two listings for a newer checkpoint and one of the batch's stage; reads of the newest record and the next one; and
+# writes of the record and the hint.
 PROTOCOL = Counter({"list": 3, "read": 2, "put": 2})
 
 
@@ -192,7 +192,7 @@ def test_files_stay_open_over_batches_and_are_assembled(sink: Sink) -> None:
     ("options", "copied", "sent"),
     [
         ({}, 3, 0),
-        # What stands at the head is too short for a part of its own.
+        # The bytes before the segments are too short for a separate part.
         ({"fileFormat": "csv", "header": "true", "nullValue": "-"}, 2, 1),
     ],
     ids=["text", "csv"],
@@ -238,7 +238,7 @@ def test_compacting_dropping_and_vacuum(sink: Sink, publish: str) -> None:
 
 
 def vacuum(sink: Sink) -> None:
-    # The store tells time in whole seconds.
+    # The store's times are in whole seconds.
     time.sleep(1.1)
     ftfile.vacuum(sink.url, retention="0s", force=True, dry_run=False, storage=sink.store.settings)
 
@@ -267,7 +267,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
     before = sink.names()
     with pytest.raises(ConnectionError):
         query.run_task(query.plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost"))
-    # What tells vacuum of them is left to it.
+    # The notes by which vacuum finds the files remain until vacuum deletes them.
     assert {key.rpartition(".")[2] for key in sink.names() - before} == {"finalPath"}
 
 

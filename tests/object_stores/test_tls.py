@@ -1,4 +1,4 @@
-"""Connections that cannot work as they are configured say so at once, and say what to change."""
+"""Connections with a wrong configuration fail at once, with an error that names the remedy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tests.object_stores.gcs import GcsStore
     from tests.object_stores.servers import Store
 
-AT_ONCE_S = 300.0  # of the patience with what may pass
-# A process keeps a client for as long as the settings are the same.
+AT_ONCE_S = 300.0  # less than the patience for temporary errors
+# A process keeps a client while the settings are the same, so each test uses another value.
 _patience = itertools.count(600)
 
 
@@ -49,7 +49,7 @@ def plain() -> Iterator[Store]:
 
 
 def refused(url: str, settings: dict[str, str]) -> str:
-    """Return the errors of both kinds of calls, made at once."""
+    """Return the errors of both kinds of calls, which fail at once."""
     said = []
     for call in ("stat", "create_exclusive"):
         began = time.monotonic()
@@ -146,6 +146,6 @@ def test_gcsfs_and_tls_to_a_server_of_plain_http(plain: Store) -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_gcsfs_and_a_silence_that_hides_what_is_wrong(google: GcsStore) -> None:
-    """It tries again until the call's time is over, and nobody has heard of the certificate."""
+    """gcsfs retries until the call's time is over without an error of the certificate; the driver still names it."""
     said = refused(f"{google.url}/directory", google.settings_at(google.endpoint) | {"callTimeout": "0.4"})
     assert "certificate is not trusted" in said

@@ -1,4 +1,4 @@
-"""The requests of the S3 driver as they are sent: counted, and answered otherwise than by the store."""
+"""The requests of the S3 driver, which are counted and can be answered differently from the store."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Fault:
     """The fate of a request.
 
     Attributes:
-        effect: whether it reaches the store.
-        status: of the answer; 0 for none.
+        effect: the request reaches the store.
+        status: of the answer; 0 for no answer.
         code: in the answer.
-        conditional: it is for requests with a condition alone.
-        changes: it is for requests that change something alone.
-        copies: it is for copies by one request alone.
+        conditional: only requests with a condition meet the fault.
+        changes: only requests that change objects meet the fault.
+        copies: only copies by a single request meet the fault.
     """
 
     effect: bool
@@ -53,37 +53,37 @@ class Fault:
 FAULTS = (
     Fault(effect=True),
     Fault(effect=False),
-    # Of a race for a name; whatever changes an object may meet another change of it.
+    # In a race for a name. Any change of an object may conflict with another change of it.
     Fault(effect=False, status=409, code="ConditionalRequestConflict", conditional=True),
     Fault(effect=False, status=409, code="OperationAborted", changes=True),
-    # Something between us and the store sent it twice; there is no 412 where no condition was.
+    # A network component sent the request twice. Without a condition there is no 412.
     Fault(effect=True, status=412, code="PreconditionFailed", conditional=True),
     Fault(effect=True, status=500, code="InternalError", changes=True),
     Fault(effect=False, status=500, code="InternalError"),
     Fault(effect=True, status=503, code="", changes=True),
     Fault(effect=False, status=503, code="SlowDown"),
-    # Of a long request the status is sent before the end.
+    # The status of a long request is sent before its end.
     Fault(effect=True, status=200, code="InternalError", conditional=True, changes=True),
 )
 
 
 class Wire:
-    """Between the driver and the store, for as long as a `with` block lasts.
+    """Intercepts requests between the driver and the store within a `with` block.
 
     Args:
-        store: that the driver talks to.
+        store: of the driver.
         fault: the fate of a request.
-        at: how many requests go well before.
-        times: how many requests meet it.
+        at: number of requests that succeed before the fault.
+        times: number of requests that meet the fault.
         settings: options of the sink whose requests it sees.
-        ignores_conditions: the store overwrites, whatever it is told.
-        like_aws: copies keep their conditions, as on AWS, and on neither of the stores here.
+        ignores_conditions: the store overwrites objects in spite of conditions.
+        like_aws: copies keep their conditions, as on AWS and on neither of the stores here.
 
     Attributes:
         sent: kinds of requests sent, in their order.
-        hit: the request that the fault met, the last one of several.
-        hit_urls: of all requests that it met.
-        listed: prefixes that were asked for.
+        hit: the request that met the fault, the last one of several.
+        hit_urls: of all requests that met it.
+        listed: prefixes of list requests.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class Wire:
             self._client.proven = proven
 
     def counts(self) -> Counter[str]:
-        """Return how many requests of each kind were sent."""
+        """Return the number of requests of each kind."""
         return Counter(self.sent)
 
     def takes(self, request: Any) -> Fault | None:
-        """Note a request and return what is to become of it, if that is another thing than usual."""
+        """Record a request and return its fault, if it has one."""
         fault, kind = self._fault, kind_of(request)
         with self._lock:
             self.sent.append(kind)
@@ -171,7 +171,7 @@ def kind_of(request: Any) -> str:
 
 
 class _Session:
-    """Sends requests as botocore's own does."""
+    """Sends requests as botocore's session does."""
 
     def __init__(self, inner: Any, wire: Wire) -> None:
         self._inner = inner
@@ -214,7 +214,7 @@ def _object_of(url: str) -> dict[str, str]:
 
 
 class _Body:
-    """The body of an answer as urllib3 gives it."""
+    """The body of an answer in the form of urllib3."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,6 +1,6 @@
-"""A Spark application whose session is attached, and whose stream leaves files open and waits.
+"""A Spark application with an attached session, whose stream leaves files open and waits.
 
-Started as a script with one argument, a JSON file: `paths` (`out`, `checkpoint`, `script`), `scratch`, and
+It is started as a script with one argument, a JSON file: `paths` (`out`, `checkpoint`, `script`), `scratch`, and
 `exits_at_sigterm`.
 """
 

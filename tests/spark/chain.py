@@ -1,4 +1,4 @@
-"""Sink, source and sink in a chain whose applications are killed, and whose rows are counted past ftfile."""
+"""A chain of sink, source and sink, whose applications are killed and whose rows are counted without ftfile."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ WRITERS: tuple[dict[str, str], ...] = (
 READERS: tuple[dict[str, str], ...] = ({}, {"maxFilesPerTrigger": "3"}, {"maxRowsPerTrigger": "25"})
 REWRITES: tuple[Callable[..., object], ...] = (ftfile.flush, ftfile.compact)
 OUR_ERRORS = "ftfile.core.errors."
-# No file of an overwrite stays open.
+# Overwrites leave no file open, so they cannot have these options.
 NAMES_OF_ROLLING = {"maxBatchesPerFile", "maxRecordsPerFile", "maxSegmentsPerPart", "rolling"}
-# Overwrites and drops are passed over.
+# The second query skips overwrites and drops.
 FOLLOWING = {"startingVersion": "0", "skipChangeCommits": "true"}
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a chain lives.
+    """The locations of a chain.
 
     Attributes:
-        root: URL of a directory that is not there yet.
-        checkpoints: the same, by a client of Spark's.
-        read_lines: returns all lines of the last directory as a client that knows nothing of ftfile finds them.
+        root: URL of a directory that does not exist yet.
+        checkpoints: the same directory in the form for Spark's client.
+        read_lines: returns all lines of the last directory, read by a client without ftfile.
         storage: settings of the driver.
-        environment: more variables of the application.
+        environment: more environment variables of the application.
     """
 
     root: str
@@ -77,7 +77,7 @@ class Counts(NamedTuple):
 
 
 class Chain:
-    """The two directories, the applications, and what is done to them.
+    """The two directories, the applications, and the operations on them.
 
     Attributes:
         released: number of rows that the first query can read.
@@ -125,13 +125,13 @@ class Chain:
             app.kill()
 
     def advance(self) -> None:
-        """Let the first query read some more files, and wait until a part of them is in the last directory."""
+        """Let the first query read more files, and wait until some of their rows are in the last directory."""
         self._release()
         before, aim = self._rows(), self._version(self.end) + self._rng.choice((1, 2))
 
         def has_advanced() -> bool:
             rows = self._rows()
-            # The first batch has none if it comes before the first one of the other query.
+            # The second query's first batch is empty if it runs before the first batch of the first query.
             return rows >= self.released or (rows > before and self._version(self.end) >= aim)
 
         self._wait(has_advanced, f"more than {before} rows, and version {aim}")
@@ -142,12 +142,12 @@ class Chain:
         self._wait(lambda: self._rows() >= self.released, f"{self.released} rows")
 
     def kill_workers(self) -> None:
-        """SIGKILL all Python processes of the application but its driver."""
+        """SIGKILL all Python processes of the application except its driver."""
         kill_workers(self._app)
         self._workers += 1
 
     def kill_application(self) -> None:
-        """SIGKILL the whole application, or the driver alone: its workers may go on beside the next one."""
+        """SIGKILL the whole application, or only the driver, whose workers may outlive the next start."""
         if self._rng.random() < 0.5 and Path("/proc/self/cmdline").exists():
             kill_driver(self._app)
         else:
@@ -161,7 +161,7 @@ class Chain:
                 action(directory, storage=self._places.storage)
 
     def vacuum(self) -> None:
-        """Delete all that nobody needs any more, once nobody writes and all was read."""
+        """Delete all unneeded files after all rows were read and no process writes."""
         self.drain()
         self._wait(lambda: self._followed() == self._version(self.middle), "what follows to be idle")
         for directory in (self.middle, self.end):
@@ -169,7 +169,7 @@ class Chain:
             self._vacuums += bool(report.files)
 
     def change(self) -> None:
-        """Replace all rows of the first directory by others, or drop a part of them; followers pass over it."""
+        """Replace all rows of the first directory, or drop some of them. Followers skip these versions."""
         self._changes += 1
         if "partitionBy" in self._options["first"] and self._rng.random() < 0.5:
             ftfile.drop(self.middle, {"k": "x"}, storage=self._places.storage)
@@ -182,8 +182,8 @@ class Chain:
         """Count the rows of the last directory.
 
         Raises:
-            AssertionError: one is missing, or there more than once, or of a version that was passed over.
-            InvariantViolation: a directory is not what its log says.
+            AssertionError: a row is missing, duplicated, or of a skipped version.
+            InvariantViolation: a directory differs from its log.
         """
         ftfile.flush(self.end, storage=self._places.storage)
         found = Counter(json.loads(line)["id"] for line in self._places.read_lines())
@@ -195,7 +195,7 @@ class Chain:
             fs = open_filesystem(directory, settings=self._places.storage)
             report = check_directory(fs, recorded_by_spark={query_id: recorded[name]})
         assert report.live_rows == report.visible_rows
-        # A query whose workers are killed may fail, by errors of Spark.
+        # If its workers are killed, a query may fail, but only with errors of Spark.
         told = [line for line in self._log.read_text(errors="replace").splitlines() if OUR_ERRORS in line]
         assert not told, f"queries failed by errors of ftfile: {told}"
         batches_of_both = sum(map(len, recorded.values()))
@@ -210,7 +210,7 @@ class Chain:
             self._files += 1
 
     def _rows(self) -> int:
-        """Return the number of rows in the last directory, as its log has them."""
+        """Return the number of rows in the last directory by its log."""
         try:
             snapshot = ftfile.open(self.end, storage=self._places.storage).snapshot()
         except FtfileError:
@@ -218,12 +218,12 @@ class Chain:
         return sum(add.rows for add in snapshot.adds.values())
 
     def _newest(self, query: str, log: str) -> int:
-        """Return the newest batch in a log of Spark's."""
+        """Return the newest batch in one of Spark's logs."""
         names = (info.path.rpartition("/")[2] for info in open_filesystem(self._checkpoints[query]).list(log))
         return max(int(name) for name in names if name.isdigit())
 
     def _followed(self) -> int:
-        """Return the version of the first directory that the second query has done with; -1 if there is none."""
+        """Return the version of the first directory up to which the second query has committed; -1 if there is none."""
         batch = self._newest("second", "commits")
         if batch != self._newest("second", "offsets"):
             return -1
@@ -241,12 +241,12 @@ class Chain:
         while not holds():
             assert self._app.exit_code is None, self._app.last_words()
             assert time.monotonic() < deadline_s, f"waited in vain for {what}\n{self._app.last_words()}"
-            # A look takes both processors' time, and the stream's.
+            # Each check slows down the stream on both processors.
             time.sleep(0.3)
 
 
 def run_chain(home: Path, places: Places, seed: int) -> Counts:
-    """Run a chain through deaths, maintenance and overwrites, and return what there was of them, once it is exact."""
+    """Run a chain with kills, maintenance and overwrites. Check that it is exact; return the counts of its events."""
     chain = Chain(home, places, random.Random(seed))
     try:
         for number in range(ROUNDS):

@@ -1,8 +1,8 @@
-"""The Spark application of a chain: a query writes a directory, another one follows it and writes the next.
+"""The Spark application of a chain: a query writes a directory, and another query follows it and writes the next.
 
-Started as a script with one argument, a JSON file: `input` (a directory of JSON files), `middle`, `end`, `checkpoints`
-(of `first` and `second`), `options` (of the writer of each, and of `reader`), and `scratch`. A query that fails is
-reported and started again; the application runs until it is killed.
+It is started as a script with one argument, a JSON file: `input` (a directory of JSON files), `middle`, `end`,
+`checkpoints` (of `first` and `second`), `options` (of the writer of each, and of `reader`), and `scratch`. A query that
+fails is reported and restarted. The application runs until it is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ()
 
 SCHEMA = "id long, k string"
-# As on a cluster: a task that loses its worker is run again.
+# As on a cluster: a task that loses its worker is retried.
 TASK_ATTEMPTS = 4
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     settings = {
         "spark.sql.files.openCostInBytes": "1m",
         "spark.sql.shuffle.partitions": "2",
-        # As delivered, Hadoop's client waits 400 ms at half of all closes, those of checkpoints on HDFS.
+        # With the defaults, half of all closes by Hadoop's client wait 400 ms, also for checkpoints on HDFS.
         "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
         "spark.hadoop.dfs.client.block.write.locateFollowingBlock.max.delay.ms": "100",
         "spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries": "3000",
@@ -44,7 +44,7 @@ def main() -> None:
                 print(f"{name} has failed: {queries.pop(name).exception()}", flush=True)
             try:
                 queries[name] = start(spark, job)
-            except Exception as error:  # of a planner that was killed
+            except Exception as error:  # if a planner was killed
                 print(f"{name} did not start: {error}", flush=True)
         time.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""A function for `onPublish`: called in the process that commits, it tells whether that one planned the batch."""
+"""A function for `onPublish`: it runs in the committing process and records whether that process planned the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def note_plan(parts: tuple[PublishedPart, ...]) -> None:
-    """Note the batch, the process, and whether its writer has a plan, beside the directory of the sink."""
+    """Append the batch, the process, and whether its writer has a plan, to a file next to the directory of the sink."""
     frames = inspect.stack()
     writer = next(found for info in frames if isinstance(found := info.frame.f_locals.get("self"), StreamWriter))
     out = Path(parts[0].url.removeprefix("file://").removesuffix(parts[0].path))
@@ -24,7 +24,7 @@ def note_plan(parts: tuple[PublishedPart, ...]) -> None:
 
 
 def noted(directory: Path) -> list[tuple[int, int, bool]]:
-    """Return batch, process and whether it had a plan, of each commit into `out` of a directory."""
+    """Return the batch, the process, and whether it had a plan, for each commit into `out` of a directory."""
     found: list[tuple[int, int, bool]] = [
         tuple(json.loads(line)) for line in (directory / "commits").read_text().splitlines()
     ]

@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
 # Hadoop's clients of S3 and Azure.
 STORE_JARS = ROOT / ".jars/stores"
-# Readers of the tables that exports make, each built for one Spark; in another one it would be found, and fail.
+# Readers of exported tables, each built for one version of Spark: another Spark would load them and fail.
 TABLE_SPARKS = {"iceberg": "4.1.", "delta": "4.2."}
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # As delivered, each look at a log is fifty tasks.
+    # With the default, each read of a log has fifty tasks.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[AzureStore]:
-    """Azure's emulator, not started: what Spark's workers must know of it is known."""
+    """Azure's emulator, not started, whose address Spark's workers already have."""
     from tests.object_stores.azure import AzureStore
 
     store = AzureStore()
@@ -60,7 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     from tests.spark import deadly_files, dying_files, failing_files, slow_files
     from tests.spark.scripted_source import ScriptedSource
 
-    # The drivers of S3 and of Azure find these where they look by themselves, in workers, too.
+    # The drivers of S3 and Azure read these variables by default, also in workers.
     os.environ.update({**CREDENTIALS, azure.CONNECTION: azurite.connection})
     home = tmp_path_factory.mktemp("spark")
     (home / "profiles").write_text(PROFILES)
@@ -102,14 +102,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
 
 @pytest.fixture
 def attached(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, attached until the test ends: others restart with files open."""
+    """The session, attached until the test ends. Tests that restart with open files need it detached."""
     from ftfile.spark import attach, detach
 
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
     attach(spark)
     yield spark
     detach(spark)
-    detach(spark)  # once more does nothing
+    detach(spark)  # a repeated call has no effect
     spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 

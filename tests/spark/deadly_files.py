@@ -1,6 +1,6 @@
-"""A driver for `deadly+<scheme>:` URLs: that of the scheme, in which who commits is killed once at a second record.
+"""A driver for `deadly+<scheme>:` URLs: the driver of the scheme, which kills the committing process at a record.
 
-It comes to that if it is ordered. On the way there the log of ftfile goes to the standard error.
+It kills once, on demand, at a second record. Until then the log of ftfile is written to the standard error.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tests.demos.files.process import session_members
 if TYPE_CHECKING:
     from ftfile.storage.paths import Location
 
-# Names a file with what is ordered.
+# Names the file of the order.
 ORDER = "FTFILE_TEST_DEATH"
 SCHEMES = ("abfs", "file", "hdfs", "s3", "webhdfs")
 
 
 @dataclass(frozen=True)
 class Death:
-    """Whose it is, and when.
+    """The extent and the time of a kill.
 
     Attributes:
         when: `before` or `after` the record.
-        whole: whether the application dies, or the process that commits alone.
+        whole: the whole application is killed, or only the committing process.
     """
 
     when: str
@@ -53,7 +53,7 @@ class DeadlyFileSystem(WrapperFileSystem):
 
 
 def ordered() -> Death | None:
-    """Take the order, if there is one."""
+    """Return the order and delete its file, if there is one."""
     file = Path(os.environ[ORDER])
     if not file.exists():
         return None
@@ -63,12 +63,12 @@ def ordered() -> Death | None:
 
 
 def die(*, whole: bool) -> NoReturn:
-    """SIGKILL this process, and before it all others of its application, if that is to die."""
+    """SIGKILL this process; if `whole`, first all other processes of its application."""
     for process in {*session_members(os.getsid(0))} - {os.getpid()} if whole else ():
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("there is no way back")
+    raise AssertionError("the process survived its SIGKILL")
 
 
 def open_location(location: Location) -> DeadlyFileSystem:
@@ -79,7 +79,7 @@ def open_location(location: Location) -> DeadlyFileSystem:
 
 
 def install(directory: Path) -> None:
-    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    """Install the driver for every process with `directory` on its path, like an installed package."""
     information = directory / "deadly_files-1.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly-files\nVersion: 1\n")

@@ -1,4 +1,4 @@
-"""Runs demonstrations in processes of their own, as `make` does."""
+"""Runs demonstrations in separate processes, as `make` does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_demo(module: str, *options: str, directory: Path) -> str:
 
     Args:
         module: of the command.
-        options: beside `--quick`.
+        options: in addition to `--quick`.
         directory: for temporary files, empty.
     """
     command = [sys.executable, "-m", module, "--quick", *options]
@@ -38,16 +38,16 @@ def run_demo(module: str, *options: str, directory: Path) -> str:
 
 
 def count_kills(output: str) -> int:
-    """Return how many times a demonstration killed its application in the planned moment."""
+    """Return the number of times that a demonstration killed its application in the planned moment."""
     return len(re.findall(r"SIGKILL to \d+ processes", output)) - output.count("too late: this kill does not count")
 
 
 @contextlib.contextmanager
 def ended_demo(module: str, *options: str, by: signal.Signals, directory: Path) -> Iterator[int]:
-    """Yield the id of a demonstration's process; end it after the block, and check that it leaves no file.
+    """Yield the process id of a demonstration; end it after the block, and check that it leaves no file.
 
     Args:
-        module, options, directory: as of `run_demo`.
+        module, options, directory: as for `run_demo`.
         by: the signal that ends it; SIGKILL leaves files.
     """
     command = [sys.executable, "-m", module, "--quick", *options]

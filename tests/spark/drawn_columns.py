@@ -1,4 +1,4 @@
-"""Values of columnar files at the limits of their types, and the types as which Spark and ftfile read them."""
+"""Values of columnar files at the limits of their types, and the types with which Spark and ftfile read them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _day(random: Random) -> int:
 
 
 def _times(first_day: int, last_day: int, *, per_micro: int = 1, micros: int = 1) -> Draw:
-    """Return times in units of which a microsecond has `per_micro`, or each has so many microseconds."""
+    """Return times in units of `per_micro` per microsecond, or of this many microseconds each."""
 
     def draw(random: Random) -> int:
         far = random.randint(first_day * _DAY_US, last_day * _DAY_US)
@@ -112,7 +112,7 @@ _ORC_TIMES = _times(_FIRST_ORC_DAY, _LAST_ORC_DAY)
 
 
 def _since_1970(draw: Draw) -> Draw:
-    """Return times of which Spark reads fractions of a second, as the ORC library in C++ writes them."""
+    """Return times whose fractions of a second Spark reads as the ORC library in C++ writes them."""
 
     def draw_late(random: Random) -> int:
         time: int = draw(random)
@@ -162,7 +162,7 @@ _BY_SPARK_ORC = {
     _LTZ: (_ORC_TIMES, ("timestamp",)),
     _NTZ: (_ORC_TIMES, ("timestamp_ntz",)),
 }
-# By format and writer: types in the file, values, and the types as which they are read.
+# By format and writer: types in the file, values, and the types with which they are read.
 COLUMNS: dict[tuple[str, str], dict[pa.DataType, tuple[Draw, tuple[str, ...]]]] = {
     ("parquet", "spark"): _BY_SPARK_PARQUET,
     ("parquet", "pyarrow"): {
@@ -179,13 +179,13 @@ COLUMNS: dict[tuple[str, str], dict[pa.DataType, tuple[Draw, tuple[str, ...]]]] 
     ("orc", "spark"): {
         **_BY_SPARK_ORC,
         _LTZ: (_ALL_TIMES, ("timestamp",)),
-        # Of these, Arrow reads all.
+        # Arrow reads all times of this type.
         pa.timestamp("ms", tz="UTC"): (_times(_FIRST_ORC_DAY, _LAST_ORC_DAY, micros=1000), ("timestamp",)),
     },
     ("orc", "pyarrow"): {
         **_BY_SPARK_ORC,
         _LTZ: (_since_1970(_ORC_TIMES), ("timestamp",)),
-        _NTZ: (_since_1970(_ORC_TIMES), ("timestamp",)),  # as which Spark reads a TIMESTAMP of ORC
+        _NTZ: (_since_1970(_ORC_TIMES), ("timestamp",)),  # Spark's type of an ORC TIMESTAMP
         pa.timestamp("ns"): (
             _since_1970(_times(_FIRST_ORC_DAY, _LAST_ORC_DAY, per_micro=1000)),
             ("timestamp",),
@@ -195,9 +195,9 @@ COLUMNS: dict[tuple[str, str], dict[pa.DataType, tuple[Draw, tuple[str, ...]]]] 
 
 
 def drawn(kind: pa.DataType, draw: Draw, count: int, random: Random) -> pa.Array:
-    """Return values of a type, a few of them null."""
+    """Return values of a type, some of them null."""
     values = [None if random.random() < 0.05 else draw(random) for _ in range(count)]
-    if pa.types.is_temporal(kind):  # Python has fewer times
+    if pa.types.is_temporal(kind):  # Python's range of times is smaller
         storage = pa.int32() if pa.types.is_date32(kind) else pa.int64()
         return pa.array(values, storage).cast(kind)
     return pa.array(values, kind)
@@ -229,7 +229,7 @@ def _int_or_text(random: Random) -> int | str:
 
 _MILLIS = _times(_FIRST_DAY, _LAST_DAY, micros=1000)
 _RECORD = {"name": "inner", "type": "record", "fields": [{"name": "x", "type": "int"}, {"name": "s", "type": "string"}]}
-# Types of Avro, values as fastavro writes them, and the types as which they are read.
+# Types of Avro, values in the form of fastavro, and the types with which they are read.
 AVRO: list[tuple[Any, Draw, tuple[str, ...]]] = [
     ("boolean", _boolean, ("boolean",)),
     ("int", _integers(32), ("int", "bigint", "double")),

@@ -1,4 +1,4 @@
-"""Spellings of values in lines of JSON and CSV: usual ones, those at the limits, and those that no type has."""
+"""Spellings of values in lines of JSON and CSV: usual ones, limits, and values that no type has."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ _OTHERS = {
 
 
 def _bare(kind: str, random: Random) -> str:
-    """Return a text that is likely a value of a type, in one of its spellings."""
+    """Return a text that is probably a value of a type, in one of its spellings."""
     draw = random.random()
     if draw < 0.04:
         return _any(random)
@@ -360,12 +360,12 @@ def _nested(kind: str, random: Random) -> bytes:
 
 
 def json_value(kind: str, random: Random) -> bytes:
-    """Return the text of a value in JSON, which likely is one of a type, and may not be JSON."""
+    """Return the text of a value in JSON, which probably is of a type, and may be invalid JSON."""
     return _nested(kind, random) if "<" in kind else _json_scalar(kind, random)
 
 
 def csv_field(kind: str, random: Random, escape: str) -> bytes:
-    """Return the text of a field in CSV, which likely is a value of a type."""
+    """Return the text of a field in CSV, which probably is a value of a type."""
     text = _bare(kind, random).replace("\n", " ").replace("\r", " ")
     draw = random.random()
     if draw < 0.03:

@@ -1,4 +1,4 @@
-"""A driver for `dying:` URLs: the local one, in which the process that writes a file is killed, if so ordered."""
+"""A driver for `dying:` URLs: the local driver, which on demand kills the process that writes a file."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class Deaths:
-    """Orders for a directory, and their results, in files beside it."""
+    """Orders for a directory and their results, in files next to the directory."""
 
     def __init__(self, directory: Path) -> None:
         self._ordered, self._told = directory.with_suffix(".dies"), directory.with_suffix(".died")
 
     def order(self, batch: int, write: int, times: int = 1) -> None:
-        """Let one task of the batch die.
+        """Order that one task of the batch is killed.
 
         Args:
             batch: its id.
-            write: 0 for as soon as there is a file, when the first rows are there; else of which call in one file half
-                is written, or none if the file is to be closed before.
-            times: how many attempts die.
+            write: 0 kills when the file has been created, with the first rows. Otherwise the number of the write call
+                that writes only half of a file; the process is also killed if the file is closed before.
+            times: number of attempts that are killed.
         """
         self._ordered.write_text(json.dumps([batch, write, times]))
 
     def ordered_in(self, path: str) -> int | None:
-        """Return the write in which who writes this file shall die."""
+        """Return the number of the write call at which the writer of this file must be killed."""
         if not is_staged(path):
             return None
         with contextlib.suppress(FileNotFoundError):
@@ -46,7 +46,7 @@ class Deaths:
         return None
 
     def claim(self) -> bool:
-        """Return True if this process must die: it is the first that asks."""
+        """Return True if this process must be killed, because it is the first to ask."""
         with contextlib.suppress(FileNotFoundError):
             batch, write, times = json.loads(self._ordered.read_text())
             self._ordered.rename(self._told)
@@ -56,12 +56,12 @@ class Deaths:
         return False
 
     def die(self, path: str) -> None:
-        """Tell which file was being written, and be killed."""
+        """Record the path of the file that is being written, and kill this process."""
         self._told.write_text(path)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def file_of_the_dead(self) -> str | None:
-        """Return the path of the file that was being written; None when nobody died."""
+        """Return the path of the file that was being written, or None if no process was killed."""
         return self._told.read_text() if self._told.exists() else None
 
 
@@ -103,7 +103,7 @@ def open_location(location: Location) -> DyingFileSystem:
 
 
 def install(directory: Path) -> None:
-    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    """Install the driver for every process with `directory` on its path, like an installed package."""
     information = directory / "dying_files-1.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: dying-files\nVersion: 1\n")

@@ -1,4 +1,4 @@
-"""A driver for `failing:` URLs: the local one, which moves no file while a file `broken` lies beside the directory."""
+"""A driver for `failing:` URLs: the local driver, whose renames fail while a file `broken` is next to the directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_location(location: Location) -> FailingFileSystem:
 
 
 def install(directory: Path) -> None:
-    """Make the driver known here, and to every process that has `directory` on its path."""
+    """Install the driver in this process and for every process with `directory` on its path."""
     information = directory / "failing_files-1.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: failing-files\nVersion: 1\n")

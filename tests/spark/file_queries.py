@@ -1,4 +1,4 @@
-"""Queries of files that others write, in the session of the tests."""
+"""Queries that read foreign files, in the session of the tests."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ("AT_ONCE", "AVAILABLE", "ONE_BATCH", "FileQuery", "lines")
 
 ALWAYS = {"processingTime": "0 seconds"}
 AVAILABLE = {"availableNow": True}
-# A batch at once, and the next one in a century: the query runs on, and plans nothing more, whatever appears.
+# The first batch runs at once and the next one in a century, so the running query plans no more batches.
 ONE_BATCH = {"processingTime": "36500 days"}
-# Listings as often as can be, and files of others are complete at once.
+# Listings are as frequent as possible, and foreign files are complete at once.
 AT_ONCE = {"scanInterval": "0s", "minFileAge": "0s"}
 
 
 @dataclass
 class FileQuery:
-    """A query from files into a directory of JSON, and its checkpoint, which it keeps over runs."""
+    """A query from files into a directory of JSON, with a checkpoint that is kept over runs."""
 
     spark: SparkSession
     home: Path
@@ -55,21 +55,21 @@ class FileQuery:
         return writer.trigger(**(trigger or ALWAYS)).start(self.out)
 
     def run(self, **options: str) -> StreamingQuery:
-        """Read all that there is."""
+        """Read all existing files."""
         query = self.start(AVAILABLE, **options)
         query.awaitTermination()
         return query
 
     def run_all(self, **options: str) -> StreamingQuery:
-        """Read all that there is, behind a batch that is repeated and a plan that is there."""
+        """Read all existing files, even if a batch is repeated and a plan already exists."""
         query = self.run(**options)
-        if not limits_hold(self.spark):  # Spark 4.0 and 4.1 end with each of them
+        if not limits_hold(self.spark):  # Spark 4.0 and 4.1 end the run after each of them
             for _ in range(2):
                 self.run(**options)
         return query
 
     def values(self) -> list[Any]:
-        """Return what was committed of the first column, sorted; nothing while there is no directory."""
+        """Return the committed values of the first column, sorted; empty while there is no directory."""
         try:
             table = ftfile.open(self.out).to_arrow()
         except FtfileError:
@@ -77,7 +77,7 @@ class FileQuery:
         return sorted(table.column(0).to_pylist())
 
     def forget(self, log: str, batch: int) -> None:
-        """Delete what Spark noted of a batch: it was killed before that."""
+        """Delete Spark's entry of a batch, as if Spark had been killed before it wrote the entry."""
         for name in (f"{batch}", f".{batch}.crc"):
             (self.checkpoint / log / name).unlink(missing_ok=True)
 

@@ -26,7 +26,7 @@ def batches(count: int) -> list[list[list[Row]]]:
 
 
 def write(out: str, numbers: range, **options: str) -> None:
-    """Write such batches without Spark, all by one query."""
+    """Write these batches without Spark, all with one query."""
     query = MicroBatch(out, {"id": "long", "word": "string"}, {"fileFormat": "json", **options})
     for number in numbers:
         query.run(number, [[{"id": id_, "word": word}] for task in batches(number + 1)[number] for id_, word in task])
@@ -53,7 +53,7 @@ def ids(path: str) -> list[int]:
 
 
 def offsets_in(checkpoint: str) -> list[Any]:
-    """Return the offsets of a query of one source, the end of each batch."""
+    """Return the end offset of each batch, for a query with one source."""
     files = sorted(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     return [json.loads(file.read_text().splitlines()[-1]) for file in files]
 

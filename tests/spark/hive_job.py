@@ -1,7 +1,7 @@
-"""A table over the files in a Hive metastore, which cannot be had in a session that has begun without one.
+"""A table over the files in a Hive metastore, which a session must be created with.
 
-Started as a script with one argument, a JSON file: `home`, for all that is kept, and `found`, where it writes, as JSON,
-what the table has at each step.
+It is started as a script with one argument, a JSON file: `home`, for all files that are kept, and `found`, to which it
+writes the content of the table at each step, as JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Spark application that is killed in the middle of a stream from a script.
 
-Started as a script with one argument, a JSON file: `paths` (`out`, `checkpoint`, `script`), `batches` (how many of the
-script are run), `options`, and `home`, for what Spark keeps, its log of events among it.
+It is started as a script with one argument, a JSON file: `paths` (`out`, `checkpoint`, `script`), `batches` (the number
+of the script's batches to run), `options`, and `home`, for Spark's files, including its event log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Killing applications: in the middle of a script, the driver alone, the Python workers alone."""
+"""Kills applications: in the middle of a script, only the driver, or only the Python workers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[2]
 def run_until_killed(
     home: Path, paths: Mapping[str, Any], when: str, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> str:
-    """Run a script in an application that dies at its second record, and return all that it logged.
+    """Run a script in an application that is killed at its second record, and return all its log lines.
 
     Args:
-        home: for what it keeps; not there yet.
+        home: for its files; does not exist yet.
         paths: of the test.
         when: `before` or `after` that record.
         options: of the query.
-        environment: in the place of the credentials in ours.
+        environment: replaces the credentials in our environment.
     """
     for name in ("events", "packages", "scratch"):
         (home / name).mkdir(parents=True)
@@ -55,17 +55,17 @@ def run_until_killed(
 
 
 def kill_driver(app: SparkApp) -> None:
-    """SIGKILL the driver, which is the script, its JVM and what forks its Pythons, and nothing else."""
+    """SIGKILL only the driver: the script, its JVM, and the process that forks its Python workers."""
     _kill(_driver_of(app))
 
 
 def kill_workers(app: SparkApp) -> None:
-    """SIGKILL the Python processes that the driver's JVM has asked for: daemon, workers, planners, and nothing else."""
+    """SIGKILL only the Python processes of the driver's JVM: daemon, workers and planners."""
     _kill({*session_members(app.session)} - _driver_of(app))
 
 
 def _driver_of(app: SparkApp) -> set[int]:
-    """Return the script, and what it has started itself."""
+    """Return the script's process and its direct children."""
     return {app.session, *(each.number for each in list_processes() if each.parent == app.session)}
 
 

@@ -1,4 +1,4 @@
-"""An application whose Python processes write down which of their modules come from Spark's archives."""
+"""An application whose Python processes record which of their modules are loaded from Spark's archives."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Source(DataSource):
 
 
 def main(home: Path) -> None:
-    """Run a UDF, a stream to a source of the user's, and a write by ftfile, by modules that are sent to the workers."""
+    """Run a UDF, a stream to a user's source, and a write by ftfile, with modules that are sent to the workers."""
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     (home / "user_module.py").write_text(MODULE)
     spark.sparkContext.addPyFile(str(home / "user_module.py"))
-    # In the folder that addPyFile has put on the path.
+    # In the folder that addPyFile has added to the path.
     import user_module  # type: ignore[import-not-found]
 
     @udf("string")

@@ -1,6 +1,6 @@
-"""A streaming source that does what a script on disk says: which rows, in how many partitions, failing how often.
+"""A streaming source that follows a script on disk: the rows, the number of partitions, and the number of failures.
 
-The script may be changed between two runs of a query, so that a replay meets other rows or other partitions.
+The script may be changed between two runs of a query, so that a replay has other rows or other partitions.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class Script:
         self.directory.mkdir(exist_ok=True)
 
     def write(self, batches: Sequence[Sequence[Sequence[Row]]], *, available: int | None = None) -> Script:
-        """Set all batches; `available` of them (by default all) can be read."""
+        """Set all batches; `available` of them (by default all) are offered."""
         (self.directory / "batches.json").write_text(json.dumps(batches))
         return self.release(len(batches) if available is None else available)
 
     def release(self, available: int) -> Script:
-        """Let the source offer this many batches."""
-        # Replaced in one step: the source may be looking.
+        """Set the number of batches that the source offers."""
+        # Replaced atomically: the source may be reading.
         (self.directory / "available.new").write_text(str(available))
         (self.directory / "available.new").replace(self.directory / "available")
         return self
 
     def start_at(self, offset: dict[str, int]) -> None:
-        """Let a new query begin at an offset, as `startingOffsets` of Kafka does."""
+        """Let a new query begin at an offset, like `startingOffsets` of Kafka."""
         (self.directory / "start").write_text(str(offset["batches"]))
 
     def fail(self, batch: int, partition: int, times: int) -> Script:
-        """Let the next `times` attempts of a partition fail after half of its rows."""
+        """Fail the next `times` attempts of a partition after half of its rows."""
         (self.directory / f"fail-{batch}-{partition}").write_text(str(times))
         return self
 
@@ -126,7 +126,7 @@ def start(spark: SparkSession, paths: Mapping[str, Any], **options: Any) -> Stre
 
 
 def run(spark: SparkSession, paths: Mapping[str, Any], script: Script, batches: int, **options: Any) -> None:
-    """Run a query until `batches` batches of the script are done, one at a time, and stop it."""
+    """Run a query until `batches` batches of the script are done, one by one, and stop it."""
     first = max(1, int((script.directory / "available").read_text()))
     script.release(first)
     query = start(spark, paths, **options)

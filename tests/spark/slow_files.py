@@ -1,6 +1,7 @@
-"""A driver for `slow:` URLs: the local one, slow while a file lies beside the directory.
+"""A driver for `slow:` URLs: the local driver, which is slow while a file is next to the directory.
 
-While `hold` lies there, renames wait; while `hold-records` does, records wait, and a file `held` tells it.
+While `hold` exists, renames wait. While `hold-records` exists, records wait, and the file `held` reports a waiting
+record.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def open_location(location: Location) -> SlowFileSystem:
 
 
 def install(directory: Path) -> None:
-    """Make the driver known to every process that has `directory` on its path, as an installed package would."""
+    """Install the driver for every process with `directory` on its path, like an installed package."""
     information = directory / "slow_files-1.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-files\nVersion: 1\n")

@@ -1,7 +1,7 @@
-"""The Spark application that reads a stream from a directory into another one until it is killed.
+"""The Spark application that reads a stream from a directory into another directory until it is killed.
 
-Started as a script with one argument, a JSON file: `source`, `out`, `checkpoint`, options of the `reader` and of the
-`writer`, and `home` for what Spark keeps.
+It is started as a script with one argument, a JSON file: `source`, `out`, `checkpoint`, options of the `reader` and of
+the `writer`, and `home` for Spark's files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream onto an object store: what each of them must carry, in Spark, and what Spark's own readers then find."""
+"""Tests of a stream to an object store in Spark, which every store must pass, and reads by Spark's readers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BATCHES: list[list[list[Row]]] = [
     [[(4, "10:30 #50% d")], [(5, "é€")]],
 ]
 ROWS = sorted((row for batch in BATCHES for partition in batch for row in partition), key=lambda row: row[0])
-# What `partitionBy` makes of the words.
+# Directory names of the words by `partitionBy`.
 WORDS = ("a", "b", "__HIVE_DEFAULT_PARTITION__", "10%3A30 %2350%25 d", "é€")
 SHAPES = {
     "json by copies": {"publish": "copy"},
@@ -58,21 +58,21 @@ def assert_nothing_told(secrets: tuple[str, ...], *told: str) -> None:
 
 
 def rows_of_plain_readers(spark: SparkSession, paths: Paths, file_format: str) -> list[Any]:
-    """Return the rows that Spark reads by Hadoop's client of the store, without ftfile."""
+    """Return the rows that Spark reads with Hadoop's client of the store, without ftfile."""
     if not (STORE_JARS / "stamp").exists():
-        pytest.fail("Hadoop's clients of S3 and Azure are not here: run .ci/jars stores, as `make spark` does")
+        pytest.fail("Hadoop's clients of S3 and Azure are missing: run .ci/jars stores, as `make spark` does")
     url, settings = paths["hadoop"]
     frame = spark.read.schema(SCHEMA).format(file_format).options(**settings).load(url)
     return sorted(map(tuple, frame.select("id", "word").collect()))
 
 
 def check(spark: SparkSession, paths: Paths, plain: str | None = "json") -> None:
-    """Check that ftfile by itself and in Spark find all rows once, in files that plain listers see, too.
+    """Check that ftfile, with and without Spark, finds all rows once, in files that plain listers see, too.
 
     Args:
         spark: the session.
         paths: of the test.
-        plain: format of the files, for Spark's own readers; none where they are promised nothing.
+        plain: format of the files for Spark's readers; None if they cannot read it.
     """
     if plain is not None:
         assert rows_of_plain_readers(spark, paths, plain) == ROWS
@@ -87,12 +87,12 @@ def check(spark: SparkSession, paths: Paths, plain: str | None = "json") -> None
 
 
 class StoreScenarios:
-    """Inherit it, and bring a fixture `store`.
+    """Base class; a subclass adds a fixture `store`.
 
     Attributes:
-        variables: for the credentials of the store, one each; no library looks there by itself.
+        variables: for the credentials of the store, one each; no library reads them by default.
         by_variable: the settings that name them.
-        kills_applications: whether that is for every run.
+        kills_applications: applications are killed in every run, not only in `make long`.
     """
 
     variables: tuple[str, ...]
@@ -101,7 +101,7 @@ class StoreScenarios:
 
     @pytest.fixture
     def paths(self, store: Store, tmp_path: Path) -> Paths:
-        """Output of one test on the store; its checkpoint, which needs Spark's own client, on the disk."""
+        """Output of one test on the store. Its checkpoint is on the disk, because it needs Spark's client."""
         directory = next(_directories)
         return {
             "out": f"{store.url}/{directory}",
@@ -113,7 +113,7 @@ class StoreScenarios:
 
     @pytest.fixture(params=SHAPES if THOROUGH else ["drawn"])
     def shape(self, request: pytest.FixtureRequest, seed: int) -> dict[str, str]:
-        """Each in `make long`; else, for each store, the one that is drawn: without Spark both are always tested."""
+        """All in `make long`, otherwise one drawn for each store. Tests without Spark always try both."""
         drawn = random.Random(f"{seed} {type(self).__name__}").choice([*SHAPES])
         return SHAPES[drawn if request.param == "drawn" else request.param]
 
@@ -158,14 +158,14 @@ class StoreScenarios:
         fs = open_filesystem(paths["out"], settings=paths["storage"])
         assert len(fs.list("_ftfile/log")) == {"before": 1, "after": 2}[when]
         assert fs.list("_ftfile/staged")
-        assert not rows_of_plain_readers(spark, paths, "parquet"), "what is not published is seen"
+        assert not rows_of_plain_readers(spark, paths, "parquet"), "plain readers see unpublished files"
         run(spark, paths, script, 3, **partitioned)
         check(spark, paths, "parquet")
 
     def test_an_application_is_killed_in_the_middle_of_a_commit(
         self, spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
     ) -> None:
-        """Its credentials are in variables that options name, and in nothing that it told before it died."""
+        """Its credentials are in variables that options name, and not in its output before it was killed."""
         if not self.kills_applications and not THOROUGH:
             pytest.skip("takes as long as all others: in `make long`")
         script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)

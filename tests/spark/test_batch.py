@@ -134,7 +134,7 @@ class TestSql:
         assert ids(out) == [0, 1]
 
     def test_to_a_table_that_does_not_exist_yet(self, spark: SparkSession, table: str, tmp_path: Path) -> None:
-        """Without a format it is Spark's own sink, whose directories ftfile refuses."""
+        """Without a format, the write uses Spark's sink, whose directories ftfile refuses."""
         out = tmp_path / "out"
         to_table(one_row(spark, tmp_path), table)
         assert (out / "_spark_metadata").is_dir()
@@ -181,7 +181,7 @@ class TestSql:
 
 
 class TestLayoutsThatSparkKeeps:
-    """As the pages of triggers and of SQL have it: what Spark keeps from a Python sink, and does not tell it."""
+    """As in the pages on triggers and SQL: Spark does not pass these layouts to a Python sink, so they are ignored."""
 
     @pytest.mark.parametrize("way", ["saveAsTable", "bucketBy", "writeTo", "create table", "toTable"])
     def test_they_are_ignored(self, spark: SparkSession, table: str, tmp_path: Path, way: str) -> None:
@@ -301,7 +301,7 @@ class TestExports:
         assert spark.read.parquet(out).count() == 20
 
     def test_an_overwrite_renews_exports_that_are_there(self, frame: DataFrame, tmp_path: Path) -> None:
-        """Without `exportTo`; an append does not."""
+        """Without `exportTo`. An append does not renew them."""
         out = str(tmp_path / "out")
         writer = frame.write.format("ftfile")
         writer.mode("append").save(out)

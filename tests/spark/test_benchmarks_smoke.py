@@ -17,7 +17,7 @@ from tests.object_stores import azure
 ROOT = Path(__file__).parents[2]
 SINKS = {"ftfile json", "ftfile parquet", "null", "spark json", "spark parquet"}
 
-# Of the benchmarks, in the suite; `make long` runs all of them.
+# Number of benchmarks in the suite; `make long` runs all of them.
 DRAWN = 1
 
 
@@ -68,7 +68,7 @@ def test_bulk(tables: Tables) -> None:
     assert by_sink["null"]["beyond null"] == 0
     assert by_sink["ftfile json"]["Python CPU s/M rows"] > 0
     assert by_sink["spark json"]["Python CPU s/M rows"] is None
-    # The same rows: JSON differs by Spark's way of writing a timestamp or a double, at most.
+    # The same rows; in JSON only Spark's forms of timestamps and doubles may differ.
     assert by_sink["ftfile json"]["output MB"] == pytest.approx(by_sink["spark json"]["output MB"], rel=0.1)
 
 
@@ -84,7 +84,7 @@ def test_tail(tables: Tables) -> None:
     latencies, batches = tables["tail"]
     assert [row["scanInterval"] for row in latencies] == ["1s", "100ms", "1s", "100ms", "null source"]
     assert all(0 < row["p50 ms"] <= row["p99 ms"] for row in latencies)
-    # The null source has one row for lines that come within a batch.
+    # The null source has one row for all lines that arrive within a batch.
     assert [row["lines"] for row in latencies[:-1]] == [3] * 4
     assert {row["source"] for row in batches} == {"null source", "ftfile text", "spark text"}
     assert all(row["batches"] == 2 and row["trigger p50 ms"] >= row["addBatch p50 ms"] > 0 for row in batches)

@@ -39,7 +39,7 @@ def on_an_object_store(home: Path) -> Iterator[Places]:
 
 
 def objects_of(store: servers.Store) -> Iterator[str]:
-    """Yield the lines of the objects of the last directory, by a client that is not the driver's."""
+    """Yield the lines of the objects in the last directory, read by another client than the driver's."""
     asked = servers.client(store.endpoint)
     for page in asked.get_paginator("list_objects_v2").paginate(Bucket=servers.BUCKET, Prefix="chain/end/"):
         for each in page.get("Contents", ()):
@@ -49,7 +49,7 @@ def objects_of(store: servers.Store) -> Iterator[str]:
 
 @contextlib.contextmanager
 def on_hdfs(home: Path) -> Iterator[Places]:
-    """Checkpoints, too."""
+    """A chain on HDFS, with checkpoints on HDFS, too."""
     with MiniCluster() as cluster:
 
         def lines() -> Iterator[str]:
@@ -65,7 +65,7 @@ STORES = {"disk": on_a_disk, "object store": on_an_object_store, "HDFS": on_hdfs
 
 @pytest.fixture(params=STORES if THOROUGH else ["drawn"])
 def places(request: pytest.FixtureRequest, seed: int, tmp_path: Path) -> Iterator[Places]:
-    """Each in `make long`; else the one that is drawn."""
+    """All in `make long`, otherwise a drawn one."""
     name = random.Random(f"{seed} {request.node.name}").choice([*STORES]) if request.param == "drawn" else request.param
     with STORES[name](tmp_path) as found:
         yield found

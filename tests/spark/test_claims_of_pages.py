@@ -1,4 +1,4 @@
-"""The claims of docs/formats on how Spark reads our files, where it does not just get the same rows."""
+"""The claims of docs/formats about differences between our files and Spark's reads of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestCsv:
 
 class TestJson:
     def test_without_a_schema_spark_guesses(self, spark: SparkSession, tmp_path: Path) -> None:
-        columns = {"day": [dt.date(2024, 2, 29)], "at": [dt.datetime(2024, 2, 29)], "price": [Decimal("19.90")]}  # noqa: DTZ001 - what a clock shows
+        columns = {"day": [dt.date(2024, 2, 29)], "at": [dt.datetime(2024, 2, 29)], "price": [Decimal("19.90")]}  # noqa: DTZ001 - a local time
         path = write(tmp_path / "out", "json", {}, pa.table(columns))
         assert dict(spark.read.json(path).dtypes) == {"day": "string", "at": "string", "price": "double"}
         guessed = dict(spark.read.option("inferTimestamp", True).json(path).dtypes)
@@ -88,7 +88,7 @@ def test_spark_has_no_reader_of_arrow_files(spark: SparkSession, tmp_path: Path)
 
 
 def test_names_that_differ_by_case_only_are_ambiguous(spark: SparkSession, tmp_path: Path) -> None:
-    """Hence they are refused; pyarrow writes them."""
+    """Therefore ftfile refuses them; pyarrow writes them."""
     pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "A"]), tmp_path / "part.parquet")
     with pytest.raises(Exception, match=r"COLUMN_ALREADY_EXISTS|AMBIGUOUS"):
         spark.read.parquet(str(tmp_path)).select("a").collect()

@@ -1,4 +1,4 @@
-"""Compressed files and Spark: what it reads of ours, what we read of its, and streams that write them."""
+"""Compressed files and Spark: its reads of our files, our reads of its files, and streams that write them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_spark_reads_what_the_docs_say(spark: SparkSession, tmp_path: Path, code
     ftfile.flush(str(tmp_path))
     claim = CLAIMS[codec]["Spark"]
     if claim == "no":
-        # It takes it for plain text: no error, and other rows.
+        # Spark reads it as plain text: no error, and other rows.
         assert spark.read.text(str(tmp_path)).count() != len(WORDS)
     elif claim == "yes" or tuple(map(int, claim.removeprefix("from ").split("."))) <= SPARK:
         assert sorted(row.value for row in spark.read.text(str(tmp_path)).collect()) == sorted(WORDS)

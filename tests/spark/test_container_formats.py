@@ -1,4 +1,4 @@
-"""ORC, Avro, Arrow and records of bytes: read by Spark's own sources where it has any, and through ftfile in Spark."""
+"""ORC, Avro, Arrow and records of bytes: read by Spark's sources, if they exist, and by ftfile in Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 UTC = dt.timezone.utc
 DATE = pa.date32()
 ALL = {**LEAVES, pa.string(): TEXTS + BROKEN_LINES}
-# Those that ORC holds here.
+# The values within the range of ORC.
 OF_ORC = {
     **ALL,
     DATE: [dt.date(1, 1, 1), dt.date(1582, 10, 4), dt.date(1582, 10, 15), dt.date(9999, 12, 31)],
@@ -74,7 +74,7 @@ def test_spark_reads_orc(spark: SparkSession, tmp_path: Path, compression: str) 
 
 
 def test_filters_of_spark_know_bounds_of_long_texts(spark: SparkSession, tmp_path: Path) -> None:
-    """Statistics have bounds in place of them, by which Spark leaves stripes and files out."""
+    """Statistics contain bounds instead of long texts. Spark uses the bounds to skip stripes and files."""
     long = "k" * 1024
     texts = ["a", long, f"{long}a", f"{long}z", "l", "é" * 2000, "\U0010ffff" * 300]
     for number, some in enumerate([texts[:1], texts[1:4], texts[4:5], texts[5:], [None]]):
@@ -89,7 +89,7 @@ def test_filters_of_spark_know_bounds_of_long_texts(spark: SparkSession, tmp_pat
 
 
 def test_days_that_the_calendar_of_sparks_orc_reader_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
-    """It reads them as ten days later; what Spark writes itself is no better. Other readers see them as they are."""
+    """Spark reads these days ten days later, even in files that Spark writes. Other readers read them unchanged."""
     rows = pa.table({"day": pa.array([dt.date(1582, 10, 10)])})
     path = write(tmp_path / "out", "orc", {}, rows)
     assert spark.read.orc(path).first() == (dt.date(1582, 10, 20),)
@@ -99,7 +99,7 @@ def test_days_that_the_calendar_of_sparks_orc_reader_does_not_have(spark: SparkS
 
 @pytest.fixture(scope="module")
 def avro(spark: SparkSession) -> None:
-    """Spark's own Avro source, which it does not bring: from Maven's central repository, or a mirror of it."""
+    """Spark's Avro source, which is not part of Spark, from Maven's central repository or a mirror."""
     spark.sql(f"ADD JAR 'ivy://{SPARK_AVRO}?transitive=false'")
 
 
@@ -110,7 +110,7 @@ def test_spark_reads_avro(spark: SparkSession, tmp_path: Path, compression: str)
     path = write(tmp_path / "out", "avro", {"compression": compression}, rows)
     found = spark.read.format("avro").load(path).toArrow()
     for number, name in enumerate(found.column_names):
-        if pa.types.is_map(found.schema.field(name).type):  # whose order Java does not keep
+        if pa.types.is_map(found.schema.field(name).type):  # Java does not keep the order of a map
             entries = [value and sorted(value, reverse=True) for value in found[name].to_pylist()]
             found = found.set_column(number, name, pa.array(entries, found[name].type))
     assert_same(found, rows)

@@ -32,7 +32,7 @@ def test_quick_demo_has_every_line_once(seed: int, tmp_path: Path) -> None:
     assert all(int(times) > 1 for times in rotations), output
 
 
-# All demonstrations hear signals alike, as the tests of the first one show.
+# All demonstrations handle signals the same way, as the tests of the first one show.
 @pytest.mark.parametrize("number", [*[signal.SIGTERM] * THOROUGH, signal.SIGKILL], ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     with ended_demo(DEMO, by=number, directory=tmp_path) as demo:

@@ -54,20 +54,20 @@ def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> N
     assert output.count("each of the 30,000 flights exactly once") == 2
 
 
-# Both of the first are heard alike.
+# The first two signals are handled the same way.
 ENDS = [*[signal.SIGINT] * THOROUGH, signal.SIGTERM, signal.SIGKILL]
 
 
 @pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
-    # Into Spark's own sink: the sink makes no difference here.
+    # Into Spark's sink: the choice of the sink does not matter here.
     with ended_demo(DEMO, "--sink=spark", by=number, directory=tmp_path) as demo:
         application = wait_for(lambda: application_of(demo))
     wait_for(lambda: session_members(application) == ())
 
 
 def application_of(demo: int) -> int:
-    """Return the session of the demo's Spark application once its JVM runs too, 0 before."""
+    """Return the session of the demo's Spark application once its JVM runs, 0 before."""
     children = [process.number for process in list_processes() if process.parent == demo]
     return next((child for child in children if len(session_members(child)) > 1), 0)
 
@@ -120,7 +120,7 @@ def test_plan_is_drawn_from_the_seed() -> None:
 
 
 class SwiftApp:
-    """A stream of Spark's own sink, a batch of which takes milliseconds; it stands still while it is frozen."""
+    """A stream of Spark's sink with batches of a few milliseconds. It stands still while it is frozen."""
 
     def __init__(self, target: Target, batches: int) -> None:
         self._steps = [
@@ -253,7 +253,7 @@ def write_log(target: Target, newest: int) -> None:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> DuckDBPyConnection:
     connection = connect()
-    # Every thousandth flight: all months are there, and nulls in every column that has any.
+    # Every thousandth flight: all months occur, and nulls in every column that has nulls.
     data.load_flights(connection, tmp_path_factory.mktemp("csv"), None)
     connection.execute("DELETE FROM flights WHERE ordinal % 1000 > 0")
     return connection
@@ -332,7 +332,7 @@ CHANGES = {
 def test_checker_sees_a_change_in_each_column(
     file_format: str, change: str, source: DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    # One row for each column, with no null in it.
+    # One row without nulls for each column.
     complete = "SELECT ordinal FROM flights WHERE arr_delay + length(tailnum) IS NOT NULL ORDER BY ordinal"
     victims = [row[0] for row in source.execute(complete).fetchmany(len(data.COLUMNS))]
     replaced = []

@@ -104,7 +104,7 @@ def test_keys_are_in_no_plan(spark: SparkSession, paths: dict[str, Any], ring: P
 class TestParquet:
     @pytest.fixture
     def kms(self, spark: SparkSession) -> Iterator[Any]:
-        """parquet-hadoop's own test KMS, with our key."""
+        """The test KMS of parquet-hadoop, with our key."""
         if not PARQUET_JAR.exists():
             pytest.skip("needs .ci/parquet-jar")
         java: Any = spark.sparkContext

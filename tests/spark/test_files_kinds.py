@@ -1,4 +1,4 @@
-"""Streams of files that others write, in Spark: what files there are, and how rows are read from them."""
+"""Streams of foreign files in Spark: the kinds of files, and how their rows are read."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_bad_rows_and_damaged_files(query: FileQuery) -> None:
     assert query.values() == [1, 2]
 
 
-# ------------------------------------------------------------------------------- what people see
+# ------------------------------------------------------------------------------- information for users
 
 
 def test_the_status_can_be_asked_for_beside_a_running_query(query: FileQuery) -> None:

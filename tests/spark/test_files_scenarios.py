@@ -1,4 +1,4 @@
-"""What differs by Spark where a query reads files of others: offsets, limits, restarts, progress. On every Spark."""
+"""Streams of foreign files where versions of Spark differ: offsets, limits, restarts, progress. On every Spark."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_growing_log_is_tailed_line_by_line(query: FileQuery) -> None:
 
 
 def shown_backlog(running: StreamingQuery) -> tuple[int, int]:
-    """Return the number of known files, and the bytes behind, that the newest progress shows."""
+    """Return the number of known files, and of unread bytes, in the newest progress."""
     assert running.lastProgress is not None
     shown = json.loads(running.lastProgress.json)["sources"][0]["latestOffset"]
     return shown["known"], shown["bytesBehind"]
@@ -91,7 +91,7 @@ def test_a_batch_has_at_most_so_many_bytes(query: FileQuery) -> None:
 
 
 def test_latest_reads_what_comes_later_also_when_the_first_batch_is_repeated(query: FileQuery) -> None:
-    """Scenario 2: the first batch pins where the query began."""
+    """Scenario 2: the first batch fixes where the query began."""
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 3))
     query.run(startingOffsets="latest")
@@ -103,7 +103,7 @@ def test_latest_reads_what_comes_later_also_when_the_first_batch_is_repeated(que
 
 
 def test_a_batch_that_is_repeated_has_the_same_rows(query: FileQuery) -> None:
-    """Scenario 1: killed before Spark noted the end of the batch."""
+    """Scenario 1: killed before Spark recorded the end of the batch."""
     with closing(RotatingLog(query.source / "app.log")) as log:
         for first in (0, 3):
             log.write(lines(first, 3))
@@ -116,7 +116,7 @@ def test_a_batch_that_is_repeated_has_the_same_rows(query: FileQuery) -> None:
 
 
 def test_a_plan_of_which_spark_noted_nothing_is_used(query: FileQuery) -> None:
-    """Scenario 1: killed before Spark noted the beginning of the batch, with the plan made."""
+    """Scenario 1: killed after the plan was made and before Spark recorded the beginning of the batch."""
     with closing(RotatingLog(query.source / "app.log")) as log:
         log.write(lines(0, 3))
         query.run()
@@ -136,7 +136,7 @@ def test_a_plan_of_which_spark_noted_nothing_is_used(query: FileQuery) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_planning_is_killed_around_the_creation_of_a_plan(query: FileQuery, when: str) -> None:
-    """Scenario 4: who plans dies before its plan is there, or before it hears that it is."""
+    """Scenario 4: the planner is killed before its plan exists, or before it gets the result of its creation."""
     state = {"stateLocation": f"deadly+file:{query.home}/state"}
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 3))
@@ -155,7 +155,7 @@ def test_planning_is_killed_around_the_creation_of_a_plan(query: FileQuery, when
 def test_a_plan_that_comes_when_its_place_was_trimmed_ends_the_query(
     query: FileQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scenario 5: who plans stands still before it creates the record, and others go on until that is trimmed."""
+    """Scenario 5: the planner stands still before it creates the record, and others continue until it is trimmed."""
     state = {"stateLocation": f"slow:{tmp_path}/state"}
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 3))
@@ -173,7 +173,7 @@ def test_a_plan_that_comes_when_its_place_was_trimmed_ends_the_query(
     (tmp_path / "state/hold-records").unlink()
     with pytest.raises(Exception, match=r"StateLost.*Stop this run"):
         running.awaitTermination()
-    assert fs.exists(layout.record_path(position.plan + 1))  # dead: nobody reads it
+    assert fs.exists(layout.record_path(position.plan + 1))  # no process reads this record
     with pytest.raises(Exception, match=r"StateLost.*the oldest remaining plan"):
         query.run(**state)
     assert query.values() == lines(0, 3)

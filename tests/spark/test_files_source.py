@@ -1,4 +1,4 @@
-"""Streams of files that others write, in Spark: each row once, over restarts, rotations and kills."""
+"""Streams of foreign files in Spark: each row once, over restarts, rotations and kills."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_last_line_without_an_end_counts_when_the_file_is_left_alone(query: Fi
 
 
 def test_another_driver_goes_on_and_the_late_one_ends(query: FileQuery) -> None:
-    """Scenario 3: a driver is stopped in mid-batch, another takes over, as after a death; the first one wakes up."""
+    """Scenario 3: a driver is stopped within a batch, another takes over, and the first one resumes."""
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 400))
     app = started_app(query, "home", maxBytesPerTrigger="1k")
@@ -56,7 +56,7 @@ def test_another_driver_goes_on_and_the_late_one_ends(query: FileQuery) -> None:
         log.write(lines(400, 10))
         query.run_all(maxBytesPerTrigger="1g")
         assert query.values() == lines(0, 410)
-        # Else one that had nothing left to read would go on in peace.
+        # Without new lines, a driver at the end of the files would continue without an error.
         log.write(lines(410, 5))
         app.thaw()
         wait_until(lambda: app.exit_code is not None, "the end of the late driver")
@@ -70,7 +70,7 @@ def test_another_driver_goes_on_and_the_late_one_ends(query: FileQuery) -> None:
 
 
 def started_app(query: FileQuery, name: str, **options: str) -> SparkApp:
-    """Start the query in an application of its own."""
+    """Start the query in a separate application."""
     home = query.home / name
     (home / "scratch").mkdir(parents=True)
     where = {"source": str(query.source), "out": query.out, "checkpoint": str(query.checkpoint), "home": str(home)}
@@ -81,7 +81,7 @@ def started_app(query: FileQuery, name: str, **options: str) -> SparkApp:
 
 
 def test_a_query_goes_on_without_bytes_that_are_lost(query: FileQuery, tmp_path: Path) -> None:
-    """A log is copied to another directory and cut off while its batch waits: the error names the option."""
+    """A log is copied to another directory and truncated while its batch waits: the error names the option."""
     for number, name in enumerate(["app.log", "other.log"]):
         (query.source / name).write_text("".join(f"{line}\n" for line in lines(10 * number, 10)))
     query.run()
@@ -105,7 +105,7 @@ def test_a_query_goes_on_without_bytes_that_are_lost(query: FileQuery, tmp_path:
 
 
 def test_a_copied_checkpoint_reads_on_by_itself(query: FileQuery, tmp_path: Path) -> None:
-    """Scenario 6, copied: state and checkpoint are one directory; both copies go on."""
+    """Scenario 6, copied: state and checkpoint are one directory, and both copies continue."""
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 3))
     query.run()
@@ -121,7 +121,7 @@ def test_a_copied_checkpoint_reads_on_by_itself(query: FileQuery, tmp_path: Path
 
 
 def test_a_restored_checkpoint_repeats_the_plans_that_were_made(query: FileQuery, tmp_path: Path) -> None:
-    """Scenario 6, restored, the state being elsewhere: the same batches come again, and the sink asks."""
+    """Scenario 6, restored, with the state elsewhere: the batches are repeated, and the sink requires a decision."""
     state = {"stateLocation": str(tmp_path / "state")}
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 3))
@@ -139,7 +139,7 @@ def test_a_restored_checkpoint_repeats_the_plans_that_were_made(query: FileQuery
 
 
 def test_a_deleted_checkpoint_is_a_new_query(query: FileQuery) -> None:
-    """Scenario 6, deleted: all is read anew, and the sink asks what that means."""
+    """Scenario 6, deleted: all files are read again, and the sink requires a decision."""
     (query.source / "app.log").write_text("one\n")
     query.run()
     shutil.rmtree(query.checkpoint)
@@ -175,7 +175,7 @@ def test_two_queries_in_one_location_stay_apart(query: FileQuery, tmp_path: Path
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_log_is_renamed_through_a_chain(query: FileQuery, compressed: bool) -> None:
-    """Scenario 17: three renames between two runs, also with compression of what was renamed."""
+    """Scenario 17: three renames between two runs, also with compression of the renamed file."""
     log = RotatingLog(query.source / "app.log", compressed=compressed)
     options = {"fileIdentity": "content"} if compressed else {}
     first = 0
@@ -192,7 +192,7 @@ def test_a_log_is_renamed_through_a_chain(query: FileQuery, compressed: bool) ->
 
 
 def test_a_log_is_copied_and_truncated(query: FileQuery) -> None:
-    """Scenario 18: also with a scan between the copy and the truncation."""
+    """Scenario 18: also with a listing between the copy and the truncation."""
     log = RotatingLog(query.source / "app.log", how="copytruncate")
     options = {"fileIdentity": "content"}
     log.write(lines(0, 20))
@@ -216,7 +216,7 @@ def test_a_log_is_copied_and_truncated(query: FileQuery) -> None:
 
 @pytest.mark.parametrize(("how", "compressed"), [("rename", False), ("rename", True), ("copytruncate", False)])
 def test_a_log_is_rotated_while_its_task_waits(query: FileQuery, how: Any, compressed: bool) -> None:
-    """Scenario 19: planned, and read when the file has another name, or is compressed by then."""
+    """Scenario 19: planned, and read after the file was renamed or compressed."""
     log = RotatingLog(query.source / "app.log", how=how, compressed=compressed)
     options = {} if (how, compressed) == ("rename", False) else {"fileIdentity": "content"}
     log.write(lines(0, 20))

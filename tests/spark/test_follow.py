@@ -53,7 +53,7 @@ def test_a_chain_has_every_row_once_over_restarts(spark: SparkSession, paths: Pa
 
 @pytest.mark.parametrize(
     "limit",
-    # Four files, of 22 to 24 bytes.
+    # Four files of 22 to 24 bytes.
     [{"maxFilesPerTrigger": "4"}, {"maxRowsPerTrigger": "4"}, {"maxBytesPerTrigger": "96"}],
     ids=str,
 )
@@ -68,7 +68,7 @@ def test_available_now_keeps_to_limits_and_ends(
         if limits_hold(spark) and number == 1:
             backlog = [json.loads(progress.sources[0].latestOffset) for progress in query.recentProgress]
             assert [each["versionsBehind"] for each in backlog if each["version"] == 5][:2] == [3, 1]
-    # In plain Python it is the same plan.
+    # The plan in plain Python is the same.
     planned = [offset for offset, _ in ftfile.open(paths["out"]).follow(startingVersion=1, **limit)]
     assert planned == offsets_in(second["checkpoint"])
 
@@ -139,7 +139,7 @@ def test_options_of_streams_are_none_of_batch_reads(spark: SparkSession, paths: 
 
 
 def test_the_schema_of_a_stream_may_be_text(spark: SparkSession, paths: Paths, second: Paths) -> None:
-    """As `ftfile.open(path).schema().ddl` and `ftfile schema` have it."""
+    """The text of `ftfile.open(path).schema().ddl` and of `ftfile schema`."""
     struct = "named_struct('a b', array(1.5D), 'c`d', map('k', cast(1 AS DECIMAL(9, 2))))"
     rows = spark.range(2).selectExpr(
         "id", f"{struct} AS `s,:``x`", "current_timestamp() AS at", "date'2024-07-01' AS d"

@@ -1,4 +1,4 @@
-"""What may befall a query that follows a directory: deaths, copies, changes, maintenance. On every Spark."""
+"""Events of a query that follows a directory: kills, copies, changes, maintenance. On every Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = {"id": "long", "word": "string"}
 
 
 def forget_commit(checkpoint: str, batch: int) -> None:
-    """Take back Spark's own note that a batch is done."""
+    """Delete Spark's record that a batch is done."""
     for name in (str(batch), f".{batch}.crc"):
         Path(checkpoint, "commits", name).unlink(missing_ok=True)
 
@@ -52,7 +52,7 @@ def drain(query: StreamingQuery) -> None:
 def test_a_batch_that_comes_again_has_the_same_rows(
     spark: SparkSession, paths: Paths, second: Paths, sink_knows: bool
 ) -> None:
-    """Killed before Spark noted the batch, or before the sink did; files are rewritten meanwhile."""
+    """Killed before Spark recorded the batch, or before the sink did. Files are rewritten meanwhile."""
     write(paths["out"], range(3), **ROLLED)
     run_available(spark, paths["out"], second)
     shutil.copytree(second["out"], f"{second['out']}-before")
@@ -88,7 +88,7 @@ def test_the_first_batch_comes_again_as_it_was_pinned(spark: SparkSession, paths
 def test_another_driver_goes_on_and_the_late_one_ends(
     spark: SparkSession, paths: Paths, second: Paths, tmp_path: Path
 ) -> None:
-    """A driver is stopped in mid-batch, another takes over, as after a death; the first one wakes up."""
+    """A driver is stopped within a batch, another takes over, and the first one resumes."""
     write(paths["out"], range(20), maxBatchesPerFile="4")
     app = start_application(tmp_path / "late", paths, second)
     try:
@@ -253,7 +253,7 @@ def test_an_encrypted_directory(
 
 
 def follow_with_schema(spark: SparkSession, source: str, second: Paths, **options: str) -> StreamingQuery:
-    """Start a query whose columns are known without a look at the directory."""
+    """Start a query with a given schema, so that it does not read the directory's columns."""
     reader = spark.readStream.format("ftfile").schema("id long, word string").options(**options)
     writer = reader.load(source).writeStream.format("ftfile").option("fileFormat", "json")
     return writer.option("checkpointLocation", second["checkpoint"]).start(second["out"])

@@ -1,4 +1,4 @@
-"""Files written by our encoders, read by Spark's own sources, pandas and DuckDB."""
+"""Files of our encoders, read by Spark's sources, pandas and DuckDB."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_types_that_no_file_keeps_are_refused_by_name(kind: T.DataType, path: st
 
 
 def table(leaves: Mapping[pa.DataType, list[Any]], *, nested: bool) -> pa.Table:
-    """One column for each type, its values and nulls; and, if wanted, the same inside lists, structs and maps."""
+    """Return a table with one column for each type, with nulls; if `nested`, also inside lists, structs and maps."""
     columns: dict[str, pa.Array] = {}
     rows = max(map(len, leaves.values())) + 1
     for number, (arrow, values) in enumerate(leaves.items()):
@@ -180,7 +180,7 @@ def assert_same(found: pa.Table, rows: pa.Table) -> None:
         assert repr(found.column(name).cast(expected.type).to_pylist()) == repr(expected.to_pylist()), name
 
 
-# The clocks of every zone show these within the years 0001 to 9999.
+# In every time zone, these times are within the years 0001 to 9999.
 INSTANTS_OF_ALL_ZONES = LEAVES[TIMESTAMP][1:-1]
 PATTERNS = {
     "timestampFormat": "dd.MM.yyyy HH:mm:ss.SSSSSSXXX",
@@ -210,7 +210,7 @@ def test_spark_reads_json(spark: SparkSession, tmp_path: Path, options: dict[str
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_spark_reads_json_of_the_fast_encoder(spark: SparkSession, tmp_path: Path, nested: bool) -> None:
-    """Without the values that send a batch to the kernels: floats that are not finite, map entries without a value."""
+    """Without values that need the slower kernels: floats that are not finite, map entries without a value."""
     rows = table({kind: [v for v in values if is_finite(v)] for kind, values in LEAVES.items()}, nested=nested)
     maps = [name for name in rows.column_names if name.startswith("map")]
     for name in maps:
@@ -239,10 +239,10 @@ NO_EMPTY = [text for text in TEXTS if text]
 @pytest.mark.parametrize(
     ("options", "texts"),
     [
-        ({}, NO_EMPTY),  # Spark's reader takes "" for null, as it does with what Spark wrote
+        ({}, NO_EMPTY),  # Spark's reader reads "" as null, also in files that Spark wrote
         ({"escape": '"'}, NO_EMPTY),
         ({"header": True, "sep": "|", "quote": "'", "quoteAll": True}, NO_EMPTY),
-        ({"nullValue": "\\N"}, [text for text in TEXTS if text != "\\N"]),  # and a quoted nullValue for null
+        ({"nullValue": "\\N"}, [text for text in TEXTS if text != "\\N"]),  # and a quoted nullValue as null
         (PATTERNS, NO_EMPTY),
         ({"timeZone": "Europe/London"}, NO_EMPTY),
     ],
@@ -289,7 +289,7 @@ def test_times_of_day(spark: SparkSession, tmp_path: Path, name: str) -> None:
     read = spark.read.format("ftfile").load(path)
     assert (read.schema, sorted(read.collect())) == (rows.schema, expected)
     assert sorted(load(spark, path).collect()) == expected
-    if name != "arrow":  # Spark has no reader for it
+    if name != "arrow":  # Spark has no source for it
         assert sorted(spark.read.schema(rows.schema).format(name).load(path).collect()) == expected
 
 
@@ -368,7 +368,7 @@ CASTS = [
 
 
 WITH_VARIANTS = ("id", "v", "array(ifnull(v, parse_json('null'))) AS a", "map('k', array(struct(v))) AS m")
-# Spark leaves out zeros at the end, and reads another type then.
+# Spark omits trailing zeros and then reads another type.
 ZEROS = {
     "parse_json('[1.50,0.0]')": "[1.50,0.0]",
     "CAST(1.10BD AS VARIANT)": "1.10",
@@ -405,7 +405,7 @@ def test_variants_in_json_keep_zeros(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def shown(frame: DataFrame) -> list[str]:
-    """Return the rows with all bytes of VARIANTs, which Python cannot compare."""
+    """Return the rows with all bytes of VARIANTs, because Python cannot compare the values."""
     return [repr(row) for row in frame.sort("id").collect()]
 
 
@@ -459,7 +459,7 @@ def test_duckdb_reads_them(tmp_path: Path, name: str) -> None:
     finite = list(filter(is_finite, FLAT[pa.float64()]))
     leaves = {**FLAT, pa.float64(): finite, pa.float32(): [0.5], TIMESTAMP: INSTANTS_OF_ALL_ZONES}
     if name == "json":
-        leaves[pa.decimal128(38, 18)] = [Decimal("1.5")]  # DuckDB takes decimals in JSON for doubles first
+        leaves[pa.decimal128(38, 18)] = [Decimal("1.5")]  # DuckDB reads decimals in JSON as doubles first
     rows = table({**leaves, pa.string(): NO_EMPTY + BROKEN_LINES}, nested=False)
     path = write(tmp_path / "out", name, {"escape": '"'} if name == "csv" else {}, rows)
     columns = {column.name: duckdb_type(column.type) for column in rows.schema}

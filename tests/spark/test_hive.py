@@ -1,4 +1,4 @@
-"""A Hive metastore, and Spark on top of it, with a table over the files."""
+"""A Hive metastore, and Spark with a table in it over the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a forged directory, or a forged input, makes Spark's processes do: nothing beyond rows or a clear error."""
+"""Reads of a forged directory or a forged input by Spark's processes have no effects but rows or a clear error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = {"id": "long"}
 
 @pytest.fixture
 def mark(tmp_path: Path) -> Iterator[Path]:
-    """Give a file that the planted module would make in any process of Spark that imported it."""
+    """Yield a file that the planted module creates in any process of Spark that imports it."""
     folder = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])  # on the path of driver and workers
     assert folder.is_dir()
     file = tmp_path / "mark"
@@ -49,7 +49,7 @@ def ids_by_load(spark: SparkSession, path: Path) -> list[int]:
 
 
 def ids_by_stream(reader: DataStreamReader, source: Path, tmp_path: Path, column: str = "id") -> list[object]:
-    """Return what a stream reads now."""
+    """Return the rows that a stream reads now."""
     sink, checkpoint = str(tmp_path / "streamed"), str(tmp_path / "streamed.checkpoint")
     stream = reader.load(str(source)).writeStream.format("parquet").option("checkpointLocation", checkpoint)
     query = stream.trigger(availableNow=True).start(sink)
@@ -58,7 +58,7 @@ def ids_by_stream(reader: DataStreamReader, source: Path, tmp_path: Path, column
 
 
 def errors_in(spark: SparkSession, path: Path) -> list[str]:
-    """Return the errors that verify finds; what is derived of a forged log is missing, which is none."""
+    """Return the errors of verify. Files derived from a forged log are missing, which is not an error."""
     report = ftfile.spark.verify(spark, str(path), tasks=2)
     assert isinstance(report, VerifyReport)
     return [finding.code for finding in report.findings if finding.severity == "error"]

@@ -22,7 +22,7 @@ from tests.spark.killing import kill_driver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# `make kills` asks for more.
+# `make kills` sets a greater number.
 KILLS = int(os.environ.get("FTFILE_KILLS", "2"))
 QUERIES = ("a", "b")
 BATCHES_PER_KILL = 5
@@ -37,13 +37,13 @@ SHARED = {"fileFormat": "json", "rolling": "policy", "partitionBy": "k", "onNewQ
 
 
 class Death(NamedTuple):
-    """When the application dies, and what is left of it.
+    """The time of a kill, and the processes that survive it.
 
     Attributes:
-        hunted: the query that dies between its record and Spark's own note of it; None for a moment drawn by lot.
-        records: of a drawn moment, after how many new records.
-        share: and how far into the next one, as a share of the time that one took.
-        orphans: only the driver is killed: its Python workers may go on beside the next application.
+        hunted: the query that is killed between its record and Spark's; None for a random moment.
+        records: for a random moment, the number of new records before it.
+        share: position of the moment within the next record's time, as a share of the last record's time.
+        orphans: only the driver is killed, so its Python workers may run in parallel with the next application.
     """
 
     hunted: str | None
@@ -53,7 +53,7 @@ class Death(NamedTuple):
 
 
 class World:
-    """A directory, two streams into it, and the applications that run them."""
+    """A directory, two streams into it, and the applications that run the streams."""
 
     def __init__(self, home: Path, kills: int, rng: random.Random) -> None:
         self.output = home / "out"
@@ -97,7 +97,7 @@ class World:
         return sum(1 for _ in log.iterdir()) if log.exists() else 0
 
     def die(self, death: Death) -> bool:
-        """Run the application until it is killed; False when it ended before."""
+        """Run the application until it is killed; return False if it ended before."""
         app, before = self.start(), self.records()
         watch = Watch(self, app)
         if death.hunted is not None:
@@ -113,7 +113,7 @@ class World:
                 began_s = time.monotonic()
             watch()
             time.sleep(0.005)
-        # Somewhere within the next record, whatever a record takes here.
+        # At a random moment of the next record, by the time that a record takes on this machine.
         time.sleep(death.share * (time.monotonic() - began_s) / death.records)
         if app.exit_code is not None:
             return has_ended(app)
@@ -133,7 +133,7 @@ class World:
 
 
 class Watch:
-    """Gives up on an application that stands still."""
+    """Fails if an application makes no progress."""
 
     def __init__(self, world: World, app: SparkApp) -> None:
         self._world, self._app = world, app
@@ -143,17 +143,17 @@ class Watch:
         now_s = time.monotonic()
         if self._world.records() != self._records:
             self._records, self._moved_s = self._world.records(), now_s
-        assert now_s - self._moved_s < STALL_S, f"nothing has moved for {STALL_S} s\n{self._app.last_words()}"
+        assert now_s - self._moved_s < STALL_S, f"no progress for {STALL_S} s\n{self._app.last_words()}"
 
 
 def has_ended(app: SparkApp) -> bool:
-    """Return False for an application that ended before it could be killed, once that was no failure."""
+    """Return False for an application that ended without a failure before it could be killed."""
     assert app.exit_code == 0, app.last_words()
     return False
 
 
 def write_input(directory: Path, kills: int, rng: random.Random, first: int) -> Counter[str]:
-    """Write files of which two make a batch, and return their rows as text."""
+    """Write files, two for each batch, and return their rows as text."""
     directory.mkdir()
     rows: Counter[str] = Counter()
     for number in range(2 * BATCHES_PER_KILL * (kills + 1)):
@@ -165,7 +165,7 @@ def write_input(directory: Path, kills: int, rng: random.Random, first: int) -> 
 
 
 def rows_in_files(output: Path) -> Iterator[tuple[str, str]]:
-    """Yield query and text of each row that a plain reader sees, with what its path says of it."""
+    """Yield query and text of each row that a plain reader sees, with the column values in its path."""
     for file in output.rglob("*.json"):
         directory, *subdirectories = file.relative_to(output).parts[:-1]
         name = "/".join([*subdirectories, file.name.partition("-")[0]])
@@ -175,14 +175,14 @@ def rows_in_files(output: Path) -> Iterator[tuple[str, str]]:
 
 
 def plan(rng: random.Random, kills: int) -> list[Death]:
-    """Draw deaths: half of them of a query between its record and Spark's, and the others at any moment."""
+    """Draw kills: half of them between a query's record and Spark's, the rest at random moments."""
     first = rng.randrange(2)
     hunted = [Death(QUERIES[(first + number) % 2], 0, 0.0, orphans=False) for number in range(kills // 2)]
     drawn = [
         Death(None, rng.randint(2, 2 * BATCHES_PER_KILL - 2), rng.random(), orphans=(first + number) % 2 == 0)
         for number in range(kills - len(hunted))
     ]
-    # A hunted query may end before it is caught: the first death comes in any case.
+    # The hunt for a query may fail because the query ends first, so the first kill is at a random moment.
     others = [*hunted, *drawn[1:]]
     rng.shuffle(others)
     return [drawn[0], *others]

@@ -21,7 +21,7 @@ Paths = dict[str, Any]
 
 
 def follow(spark: SparkSession, paths: Paths, changes: Paths, **options: Any) -> None:
-    """Write the changes that are there as JSON."""
+    """Write the existing changes as JSON."""
     stream = spark.readStream.format("ftkv").options(readChangeFeed=True, **options).load(paths["out"])
     writer = stream.writeStream.format("ftfile").options(fileFormat="json", checkpointLocation=changes["checkpoint"])
     query = writer.start(changes["out"])

@@ -1,4 +1,4 @@
-"""`ftfile.spark.compact`: merges by tasks of Spark, whose processes die, while a stream writes, and encrypted."""
+"""`ftfile.spark.compact`: merges in Spark tasks, with killed processes, a concurrent stream, and encryption."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEYS = [f"confidential-{number}" for number in range(50)]
 
 @pytest.fixture
 def dying() -> Iterator[None]:
-    """The driver of `dying:` in this process; workers have it installed."""
+    """Register the driver of `dying:` in this process; workers have it installed."""
     register("dying", dying_files.open_location)
     yield
     unregister("dying")
@@ -95,7 +95,7 @@ def test_when_spark_gives_up_nothing_is_lost(spark: SparkSession, tmp_path: Path
 
 
 def test_a_stream_goes_on_meanwhile(spark: SparkSession, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record of the compaction comes behind a batch that its tasks did not know."""
+    """The record of the compaction follows a batch that was committed after its tasks had started."""
     script = Script(paths["script"]).write(BATCHES, available=2)
     ones = words(spark, paths).selectExpr("word", "1 as n")
     query = start(ones, paths, merge="n:sum", flushIntervalCount=1000, maxFileSize="8k")

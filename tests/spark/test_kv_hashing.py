@@ -1,4 +1,4 @@
-"""Hashes of rows are those of Spark's `xxhash64`, and buckets those of `pmod`."""
+"""Hashes of rows are equal to Spark's `xxhash64`, and buckets to its `pmod`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ START = datetime.datetime(1900, 1, 1)  # noqa: DTZ001 - a local time
 
 
 def rows(seed: int) -> list[tuple[object, ...]]:
-    """Rows with texts and bytes of each length to 100, the ends of every type, and nulls."""
+    """Rows with texts and bytes of each length up to 100, the limits of every type, and nulls."""
     generator = random.Random(seed)
     found = []
     for length in [*range(101), *range(101)]:

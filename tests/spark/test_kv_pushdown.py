@@ -1,4 +1,4 @@
-"""Filters on keys of each type, pushed into a store by Spark, give the rows that Spark finds in a whole scan."""
+"""Filters on keys of each type, pushed into a store by Spark, return the rows of Spark's filters on a full scan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-# Values of each type that rise, in SQL; those of the session's zone, New York, are days and hours before UTC's.
+# Ascending values of each type, in SQL. In the session's zone, New York, they are hours or a day before UTC.
 KEYS = {
     "date": ["-0044-03-15", "0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31", "+12345-06-07"],
     "timestamp": [
@@ -24,7 +24,7 @@ KEYS = {
         "1582-10-04 12:00:00",
         "1969-12-31 23:59:59.999999+00:00",
         "1970-01-01 00:00:00+00:00",
-        "2024-11-03 01:30:00",  # twice on that day, in New York
+        "2024-11-03 01:30:00",  # occurs twice on that day in New York
         "9999-12-31 23:59:59.999999+00:00",
         "+12345-06-07 00:00:00",
     ],
@@ -73,7 +73,7 @@ def conditions_on(values: list[str]) -> list[str]:
 
 
 def numbers(load: Callable[[], DataFrame], conditions: list[str]) -> dict[int, list[int]]:
-    """Return n of the rows that meet each condition, by its number; each is a scan of its own, in one query."""
+    """Return n of the rows that meet each condition, by its number. Each condition is a separate scan of one query."""
     parts = [load().where(text).selectExpr(f"{number} as c", "n") for number, text in enumerate(conditions)]
     found: dict[int, list[int]] = {number: [] for number in range(len(conditions))}
     for row in reduce(lambda one, other: one.unionAll(other), parts).collect():
@@ -106,7 +106,7 @@ def test_filters_on_keys_of_each_type(spark: SparkSession, tmp_path: Path, kind:
 
 
 def test_years_that_python_has_not_are_refused_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """As docs/keyed-state.md has it: once this fails, such a filter is one that the reader can take."""
+    """As in docs/keyed-state.md: if this test fails, the reader can accept these filters."""
     out = str(tmp_path / "out")
     rows = spark.sql("select date'+12345-06-07' as k, 1 as n")
     rows.write.format("ftkv").mode("append").options(keyColumns="k", buckets=2).save(out)

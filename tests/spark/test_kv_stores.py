@@ -39,7 +39,7 @@ def start(frame: DataFrame, paths: Paths, mode: str = "append", **options: Any) 
 
 
 def run(frame: DataFrame, paths: Paths, script: Script, batches: int, mode: str = "append", **options: Any) -> None:
-    """Run a query until `batches` batches of the script are done, one at a time, and stop it."""
+    """Run a query until `batches` batches of the script are done, one by one, and stop it."""
     first = max(1, int((script.directory / "available").read_text()))
     script.release(first)
     query = start(frame, paths, mode, **options)
@@ -52,7 +52,7 @@ def run(frame: DataFrame, paths: Paths, script: Script, batches: int, mode: str 
 
 
 def forget_commit(paths: Paths, batch: int) -> None:
-    """Make Spark forget that it finished a batch, as a crash right after the store's commit does."""
+    """Delete Spark's record that a batch is done, as after a crash right after the store's commit."""
     for name in (str(batch), f".{batch}.crc"):
         (Path(paths["checkpoint"]) / "commits" / name).unlink(missing_ok=True)
 
@@ -120,7 +120,7 @@ def test_deletes_and_batches_that_are_written_twice(spark: SparkSession, paths: 
 
     def upsert(batch: DataFrame, batch_id: int) -> None:
         changes = batch.selectExpr("word", "id as n", "id < 0 as gone")
-        for _ in range(2):  # as when Spark repeats the function
+        for _ in range(2):  # as if Spark repeats the function
             writer = changes.write.format("ftkv").mode("append")
             options: dict[str, Any] = {"keyColumns": "word", "buckets": 4, "deleteColumn": "gone", "merge": "n:sum"}
             writer.options(**options, txnAppId="upserts", txnVersion=batch_id).save(paths["out"])
@@ -170,7 +170,7 @@ def by_day(spark: SparkSession, tmp_path: Path) -> str:
 def test_filters_on_keys_read_less(
     spark: SparkSession, by_day: str, condition: str, left: str, tasks: int | None
 ) -> None:
-    """`left` is the column that Spark filters by itself."""
+    """`left` is the column that Spark filters itself."""
     reader = spark.read.format("ftkv")
     expected = sorted(reader.load(by_day).where(condition).collect())
     spark.conf.set(PUSHDOWN, "true")
@@ -187,7 +187,7 @@ def test_filters_on_keys_read_less(
 
 
 def test_the_trap_of_a_frame_that_is_used_again(spark: SparkSession, by_day: str) -> None:
-    """Spark's, and why `filterPushdown` is off by default: once this fails, warning, default and docs can change."""
+    """A trap of Spark: because of it, `filterPushdown` is off by default; if this test fails, docs can change."""
     reader = spark.read.format("ftkv")
     usual = reader.load(by_day)
     assert (usual.where("day = 3").count(), usual.count()) == (10, 60)

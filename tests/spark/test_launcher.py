@@ -1,4 +1,4 @@
-"""`ftfile-python` in real Spark: Python processes import the installed pyspark, and modules of users load as before."""
+"""`ftfile-python` in real Spark: Python processes import the installed pyspark and load modules of users as before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(home: Path, python: str) -> dict[str, int]:
-    """Run the job; return by step how many modules came from Spark's archives."""
+    """Run the job; return by step the number of modules from Spark's archives."""
     home.mkdir()
     environment = os.environ | {
         "PYSPARK_PYTHON": python,
@@ -28,7 +28,7 @@ def run(home: Path, python: str) -> dict[str, int]:
         "HOME": str(home),
         "JAVA_TOOL_OPTIONS": quick_spark.QUICK_START,
     }
-    # The home of tests has no archives.
+    # The Spark home of the tests has no archives.
     for name in ("SPARK_HOME", "PYSPARK_DRIVER_PYTHON"):
         environment.pop(name, None)
     command = [sys.executable, launcher_job.__file__, str(home)]

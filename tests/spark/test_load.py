@@ -1,4 +1,4 @@
-"""`ftfile.spark.load` beside `format("ftfile")`: the same rows and types, by Spark's own sources where they can."""
+"""`ftfile.spark.load` compared with `format("ftfile")`: the same rows and types, by Spark's sources where possible."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ORC = {name: each for name, each in ALL.items() if name != "day"} | {"day": ("da
 
 
 def written(out: str, columns: Mapping[str, tuple[Any, Any]], **options: str) -> str:
-    """A directory with one batch of two tasks, of three rows together."""
+    """Write a directory with one batch of two tasks and three rows in all; return its path."""
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*(v for _, v in columns.values()), strict=True)]
     MicroBatch(out, {name: kind for name, (kind, _) in columns.items()}, options).run(0, [rows[:2], rows[2:]])
     return out
@@ -82,7 +82,7 @@ def rows_of(frame: DataFrame) -> list[str]:
 
 
 def same(spark: SparkSession, out: str, **version: Any) -> None:
-    """`load` gives what `format("ftfile")` does: columns, types, rows."""
+    """Check that `load` returns the same columns, types and rows as `format("ftfile")`."""
     options = {"versionAsOf": version["version"]} if version else {}
     usual = spark.read.format("ftfile").options(**options).load(out)
     loaded = load(spark, out, **version)
@@ -147,7 +147,7 @@ PARTITIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
 def test_partition_columns_are_read_from_paths(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Of every type, in a directory whose name is a hostile one."""
+    """With every type, in a directory with a hostile name."""
     out = str(tmp_path / "a b%20[c]*{d}ü#?\\")
     columns = PARTITIONS | {"value": ("string", ["x", "y", "z"])}
     written(out, columns, fileFormat=kind, partitionBy=", ".join(PARTITIONS), timeZone="Europe/Paris")
@@ -174,7 +174,7 @@ def test_spark_prunes_and_pushes_down(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_names_and_metadata_of_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Also where columns are in another order than in the files."""
+    """Also if columns are in another order than in the files."""
     columns = {"p": ("string", ["x y", "x y", "z"]), "id": ("long", [1, 2, 3])}
     out = written(str(tmp_path / "a b"), columns, partitionBy="p")
     frame = load(spark, out)
@@ -191,7 +191,7 @@ def test_names_and_metadata_of_files(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_columns_that_change(spark: SparkSession, tmp_path: Path) -> None:
-    """One that is new is part of one read, a wider one of a second; one of another kind is ftfile's to read."""
+    """One read covers a new column, a second read a wider type. ftfile reads a type of another kind."""
     out = str(tmp_path / "out")
     options = {"onSchemaChange": "any"}
     MicroBatch(out, {"id": "integer", "x": "string"}, options).run(0, [[{"id": 1, "x": "a"}]])
@@ -226,7 +226,7 @@ def test_timestamps_of_orc_that_change_places(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("case", ["parquet", "orc", "json", "csv", "paths"])
 def test_no_change_of_columns_alters_a_value(spark: SparkSession, tmp_path: Path, case: str, seed: int) -> None:
-    """Of all types at once, to types drawn; `tests/unit/write/files/test_every_schema_change.py` has all changes."""
+    """All types at once, to drawn types; `tests/unit/write/files/test_every_schema_change.py` has all changes."""
     changing = Changing(tmp_path / "out", case, tables_of(case)[0])
     changing.write(changing.random_change(random.Random(seed)))
     schema = ftfile.open(changing.path).to_arrow().schema
@@ -283,7 +283,7 @@ REPLACED: dict[str, dict[str, tuple[Any, list[Any]]]] = {
 
 @pytest.mark.parametrize("kind", REPLACED)
 def test_a_file_that_another_program_replaces_is_an_error(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Of another length, of another time, or gone; for each new query that reads it, and for no other."""
+    """With another length or time, or deleted: an error of each new query that reads it, and of no other query."""
     columns = REPLACED[kind]
     out = written(str(tmp_path / "out"), columns, fileFormat=kind, **({"partitionBy": "p"} if "p" in columns else {}))
     frame = load(spark, out)
@@ -335,7 +335,7 @@ def test_ftfile_reads_what_cannot_be_compared(
 def test_times_that_spark_tells_otherwise_are_not_compared(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a store that has another time of what came in pieces, as the largest file does."""
+    """As on a store whose times differ for objects that were written in parts, such as the largest file."""
     out = written(str(tmp_path / "out"), {"text": ("string", ["a", "b", "c" * 1000])}, fileFormat="text")
 
     def otherwise(*given: Any, **named: Any) -> Any:
@@ -429,12 +429,12 @@ def test_each_task_of_the_rest_has_its_own_files(
     assert frame.rdd.getNumPartitions() == 4
     adds = ftfile.open(out).snapshot().adds
     (given,) = made.call_args_list
-    assert sum(add.encode() in pickle.dumps(given.args) for add in adds) == 1  # for all tasks: one, as an example
+    assert sum(add.encode() in pickle.dumps(given.args) for add in adds) == 1  # one add, as an example, for all tasks
 
 
 @pytest.mark.parametrize("kind", ["json", "orc"])
 def test_what_the_session_may_set(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Settings by which Spark would not read the list of files, or read otherwise."""
+    """Settings with which Spark would not read the list of files, or would read it differently."""
     columns = {"id": ("long", [1, 2, 3]), "at": NUMBERS["at"]}
     out = written(str(tmp_path / "x=1" / "out"), columns, fileFormat=kind)
     for name, value in {
@@ -459,7 +459,7 @@ def test_a_directory_below_one_that_looks_like_a_partition(spark: SparkSession, 
 
 
 def test_other_directories(spark: SparkSession, tmp_path: Path) -> None:
-    """By time below and beside partition columns, files called by records, and no rows at all."""
+    """Directories by time below and next to partition columns, files named by records, and directories without rows."""
     columns = {
         "id": ("long", [1, 2, 3]),
         "day": ("date", [dt.date(2024, 7, 1), dt.date(2024, 7, 2), dt.date(2024, 7, 3)]),
@@ -511,7 +511,7 @@ def test_spark_connect_has_no_jvm_at_hand(spark: SparkSession, tmp_path: Path) -
 
 
 def test_the_format_prunes_partitions(spark: SparkSession, tmp_path: Path) -> None:
-    """With `filterPushdown`, and Spark's setting; Spark keeps what the first filters left, hence a `load` for each."""
+    """With `filterPushdown` and Spark's setting. A loaded frame keeps its first filters, so each is loaded again."""
     columns = {"month": ("integer", [7, 8, None]), "id": ("long", [1, 2, 3])}
     out = written(str(tmp_path / "out"), columns, partitionBy="month")
     reader = spark.read.format("ftfile").option("filterPushdown", "true")
@@ -527,7 +527,7 @@ def test_the_format_prunes_partitions(spark: SparkSession, tmp_path: Path) -> No
         ):
             frame = reader.load(out).where(condition)
             assert sorted(row.id for row in frame.collect()) == expected
-        for file in ftfile.open(out).files():  # those that are left out may be gone
+        for file in ftfile.open(out).files():  # the skipped files may be deleted
             if "=7/" not in file.path:
                 Path(out, file.path).unlink()
         assert reader.load(out).where("month in (7, 9) and id = 1").collect() == [(7, 1)]

@@ -1,4 +1,4 @@
-"""The local file system of tests leaves what Hadoop's own leaves, and is the one that Spark uses."""
+"""The local file system of the tests leaves the same files as Hadoop's, and Spark uses it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def left_by(system: Any, jvm: Any, root: Path) -> dict[str, Any]:
-    """Return the modes of all that a file system has made in a directory, and what it answered."""
+    """Return the modes of all files that a file system has created in a directory, and its responses."""
     hadoop = jvm.org.apache.hadoop.fs
 
     def path(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`ftfile.spark.compact`, `flush` and `verify` of an encrypted directory: tasks whose processes die, and give up."""
+"""`ftfile.spark.compact`, `flush` and `verify` of an encrypted directory: tasks whose processes are killed, or fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def dying() -> Iterator[None]:
-    """The driver of `dying:` in this process; workers have it installed."""
+    """Register the driver of `dying:` in this process; workers have it installed."""
     register("dying", dying_files.open_location)
     yield
     unregister("dying")

@@ -1,4 +1,4 @@
-"""A query of Spark's own sink is stopped, its directory is migrated, and it goes on with the same checkpoint."""
+"""A query of Spark's sink is stopped, its directory is migrated, and it continues with the same checkpoint."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Query:
         query.awaitTermination()
 
     def forget(self, directory: Path, batch: int) -> None:
-        """As if Spark had been killed before it wrote an entry."""
+        """Delete an entry, as if Spark had been killed before it wrote the entry."""
         for name in (f"{batch}", f".{batch}.crc"):
             (directory / name).unlink()
 
 
 @pytest.mark.parametrize("is_written", [False, True])
 def test_the_query_goes_on(spark: SparkSession, tmp_path: Path, is_written: bool) -> None:
-    """Spark died in its last batch: before it was in the log of its sink, or behind that."""
+    """Spark was killed in its last batch, before or after the batch was in the log of its sink."""
     query = Query(spark, tmp_path)
     query.run(range(1, 4), "parquet")
     query.forget(query.checkpoint / "commits", 2)

@@ -1,4 +1,4 @@
-"""Times by a clock in conditions are those that Spark computes in a session of the zone."""
+"""Local times in conditions are the same moments that Spark computes in a session of the zone."""
 
 from __future__ import annotations
 

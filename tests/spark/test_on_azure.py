@@ -1,4 +1,4 @@
-"""The stream sink in Spark on Azure's emulator, by way of adlfs and fsspec."""
+"""The stream sink in Spark on Azure's emulator, by adlfs and fsspec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tests.object_stores.azure import AzureStore
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of adlfs by aiohttp: that takes time
+    # adlfs sends large bodies by aiohttp, which warns that this takes time
+    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),
     pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing()),
 ]
 

@@ -1,4 +1,4 @@
-"""The stream sink in Spark on a real HDFS, by either driver; Spark's own Hadoop client reads what they wrote."""
+"""The stream sink in Spark on a real HDFS, with both drivers. Spark's Hadoop client reads the files."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def cluster() -> Iterator[MiniCluster]:
 
 @pytest.fixture(params=DRIVERS if THOROUGH else ["drawn"])
 def driver(request: pytest.FixtureRequest, seed: int) -> str:
-    """Each in `make long`; else, for each test, the one that is drawn: without Spark both are always tested."""
+    """All in `make long`, otherwise one drawn for each test. Tests without Spark always try both."""
     drawn = random.Random(f"{seed} {request.node.name}").choice(DRIVERS)
     return drawn if request.param == "drawn" else str(request.param)
 
 
 @pytest.fixture
 def paths(cluster: MiniCluster, driver: str, tmp_path: Path) -> Paths:
-    """Output and checkpoint of one test on HDFS, its script on the disk; PySpark's Hadoop client has no WebHDFS."""
+    """Output and checkpoint of one test on HDFS, its script on the disk. PySpark's Hadoop client has no WebHDFS."""
     directory = next(_directories)
     root = cluster.web_url if driver == "webhdfs" else cluster.url
     return {
@@ -68,7 +68,7 @@ def committed(paths: Paths) -> list[tuple[Any, ...]]:
 
 
 def check(spark: SparkSession, paths: Paths, file_format: str = "json") -> None:
-    """Check that ftfile, ftfile in Spark and Spark by itself find all rows once."""
+    """Check that ftfile, ftfile in Spark, and Spark without ftfile find all rows once."""
     assert committed(paths) == ROWS
     by_itself = spark.read.schema("id long, word string").format(file_format).load(paths["plain"])
     for frame in (spark.read.format("ftfile").load(paths["out"]), by_itself):
@@ -94,7 +94,7 @@ def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) ->
 
 
 def test_a_file_that_another_program_replaces_is_an_error(spark: SparkSession, cluster: MiniCluster) -> None:
-    """Spark's own client reads the files; it lists the directories that a query reads."""
+    """Spark's client reads the files and lists the directories that a query reads."""
     out = f"{cluster.url}{next(_directories)}/out"
     rows = spark.createDataFrame([(1, "a"), (2, "b")], SCHEMA).coalesce(1)
     for _ in range(2):
@@ -148,7 +148,7 @@ def test_files_that_stay_open_are_read_and_finished(spark: SparkSession, paths: 
 def test_a_namenode_killed_under_a_stream_is_survived(
     spark: SparkSession, cluster: MiniCluster, paths: Paths, tmp_path: Path
 ) -> None:
-    # Spark's own client would end the query before the sink is asked.
+    # With the checkpoint on HDFS, Spark's client would end the query before the sink is called.
     paths["checkpoint"] = str(tmp_path / "checkpoint")
     script = Script(paths["script"]).write(BATCHES, available=0)
     query = start(spark, paths, **{"storage.patience": "600"})  # however long the servers take to start

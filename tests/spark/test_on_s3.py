@@ -1,4 +1,4 @@
-"""The stream sink in Spark on a server of S3: ftfile, in and out of Spark, reads what it wrote."""
+"""The stream sink in Spark on an S3 server: ftfile, with and without Spark, reads the files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class TestS3(StoreScenarios):
 
     def test_a_store_killed_under_a_stream_is_survived(self, spark: SparkSession, paths: Paths, store: Store) -> None:
         if not servers.VERSITY.exists():
-            pytest.skip("moto keeps nothing when it is killed")
+            pytest.skip("moto loses its data when it is killed")
         script = Script(paths["script"]).write(BATCHES, available=0)
-        query = start(spark, paths, **options(paths, **{"storage.patience": "600"}))  # however long it takes to start
+        # however long the server takes to start
+        query = start(spark, paths, **options(paths, **{"storage.patience": "600"}))
         try:
             script.release(1)
             query.processAllAvailable()
@@ -54,7 +55,7 @@ class TestS3(StoreScenarios):
     def test_an_object_that_another_program_replaces_is_an_error(
         self, spark: SparkSession, paths: Paths, store: Store
     ) -> None:
-        """Spark's own client of S3 reads the objects; it lists the directories that a query reads."""
+        """Spark's S3 client reads the objects and lists the directories that a query reads."""
         rows = spark.createDataFrame([(1, "a"), (2, "b")], SCHEMA).coalesce(1)
         named = options(paths, fileFormat="parquet", partitionBy="word")
         for _ in range(2):
@@ -70,7 +71,7 @@ class TestS3(StoreScenarios):
             key = f"{paths['out'].removeprefix(store.url).strip('/')}/{path}"
             client = servers.client(store.endpoint)
             content = client.get_object(Bucket=servers.BUCKET, Key=key)["Body"].read()
-            time.sleep(1)  # times are compared in seconds
+            time.sleep(1)  # times are compared in whole seconds
             for other, fault in ((content, "another time"), (content * 2, f"has {len(content) * 2}")):
                 client.put_object(Bucket=servers.BUCKET, Key=key, Body=other)
                 with pytest.raises(QueryExecutionException, match=rf"{fault}: another program has replaced it"):
@@ -102,7 +103,7 @@ class TestS3(StoreScenarios):
 
     def test_a_refusal_repeats_no_credentials(self, spark: SparkSession, paths: Paths, store: Store) -> None:
         if not servers.VERSITY.exists():
-            pytest.skip("moto believes everybody")
+            pytest.skip("moto accepts all credentials")
         Script(paths["script"]).write(BATCHES)
         query = start(spark, paths, **options(paths, **{"storage.profile": "wrong"}))
         with pytest.raises(StreamingQueryException, match="does not accept these credentials") as caught:

@@ -1,4 +1,4 @@
-"""The examples of docs/keyed-state.md, run one after the other as a user would paste them."""
+"""The examples of docs/keyed-state.md, run in sequence as a user would paste them."""
 
 from __future__ import annotations
 

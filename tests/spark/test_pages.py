@@ -1,4 +1,4 @@
-"""The examples of the pages, run one after the other as a user would paste them."""
+"""The examples of the pages, run in sequence as a user would paste them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# Their examples need servers, and are those of demonstrations and tests on these; or a test of their own runs them.
+# Their examples need servers, and demonstrations or tests with servers run them; or a separate test does.
 ELSEWHERE = {
     "README.md": "tests/spark/test_readme.py",
     "docs/quick-start.md": "tests/spark/test_readme.py",
@@ -50,7 +50,7 @@ ELSEWHERE = {
         for name in ("README", "apex", "delta", "flink", "kafka-connect")
     },
 }
-# What pages name, below the directory of a test.
+# Directories in pages, which are replaced by directories below that of a test.
 PLACES = re.compile(r"(?<![\w])/(data|var/log|etc/ftfile|media/mine)/")
 
 
@@ -60,11 +60,11 @@ def examples(page: str) -> list[str]:
 
 
 class Page:
-    """A page's examples, the names that they stand on, and its directory.
+    """A page's examples, the names that they use, and its directory.
 
     Attributes:
-        names: what the examples find and define.
-        home: is in the place of `/data` and the like.
+        names: names that the examples use and define.
+        home: replaces `/data` and similar directories.
     """
 
     def __init__(self, spark: SparkSession, home: Path) -> None:
@@ -73,14 +73,14 @@ class Page:
         self.names: dict[str, Any] = {"spark": spark, "ftfile": ftfile, "pc": pc}
 
     def run(self, *blocks: str) -> None:
-        """Run examples; queries that one starts read all there is before the next one."""
+        """Run examples. Queries of an example read all existing rows before the next example."""
         for block in blocks:
             exec(compile(PLACES.sub(f"{self.home}/", block), "page", "exec"), self.names)
             for query in self.spark.streams.active:
                 query.processAllAvailable()
 
     def write(self, columns: dict[str, str], rows: list[dict[str, Any]], **options: str) -> None:
-        """Write each row as a batch of its own below `out`."""
+        """Write each row as a separate batch below `out`."""
         query = MicroBatch(str(self.home / "out"), columns, options)
         for batch, row in enumerate(rows):
             query.run(batch, [[row]])
@@ -91,7 +91,7 @@ class Page:
         self.write({"id": "long", "name": "string", "month": "integer"}, rows, partitionBy="month")
 
     def stream(self, columns: dict[str, str], row: dict[str, Any]) -> None:
-        """Let `df` be a stream of one row."""
+        """Set `df` to a stream of one row."""
         MicroBatch(str(self.home / "in"), columns, {}).run(0, [[row]])
         self.names["df"] = self.spark.readStream.format("ftfile").load(str(self.home / "in"))
 
@@ -252,7 +252,7 @@ def test_repair(page: Page) -> None:
 
 
 def test_a_job_of_a_scheduler(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files go on from run to run: of two rows each, a file has three, and what is due ends without another batch."""
+    """Files continue from run to run: a run has two rows, a file three, and due files end without another batch."""
     *_, job = examples("docs/running.md")
     paths = [str(page.home / name) for name in ("in", "out", "checkpoint")]
     monkeypatch.setattr("sys.argv", ["job.py", *paths])
@@ -280,7 +280,7 @@ def test_rolling(page: Page) -> None:
 
 
 def test_a_cell_that_starts_a_query_may_run_twice(page: Page) -> None:
-    """As docs/running.md says of notebooks."""
+    """As in docs/running.md, on notebooks."""
     page.stream({"word": "string"}, {"word": "a"})
     cell = """
 query = df.writeStream.format("ftfile").option("checkpointLocation", "/data/checkpoint").start("/data/out")

@@ -1,8 +1,8 @@
-"""Streams in which each two of a format, a codec, an encryption and a way of ending files come together.
+"""Streams that combine each pair of a format, a codec, an encryption and a rule that ends files.
 
-In each, the Python of a task is killed once, while it writes. All that pairs need is in `make long`. Otherwise the seed
-of the run draws some of these streams, in which each of the formats, codecs, encryptions and ways occurs.
-`tests/unit/write/files/test_matrix.py` has all that there is, without a JVM.
+In each stream, the Python of a task is killed once while it writes. `make long` runs the streams for all pairs.
+Otherwise the seed draws some of these streams, which together contain each format, codec, encryption and rule.
+`tests/unit/write/files/test_matrix.py` has all combinations without a JVM.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WRITES = 4
 
 
 def possible() -> list[Case]:
-    """Return every format, codec, encryption and way of ending files that go together."""
+    """Return all valid combinations of a format, a codec, an encryption and a rule that ends files."""
     return [
         (file_format, codec, encryption, rolling)
         for file_format, codecs in COMPRESSION.items()
@@ -48,7 +48,7 @@ def possible() -> list[Case]:
 
 
 def cases(seed: int, *, thorough: bool) -> list[Case]:
-    """Return cases in which every pair of values occurs that can, or some of them in which every value does."""
+    """Return cases with every possible pair of values, or some of them with every value."""
     pairwise = covering(possible(), 2)
     if thorough:
         return pairwise
@@ -58,7 +58,7 @@ def cases(seed: int, *, thorough: bool) -> list[Case]:
 
 
 def covering(some: list[Case], size: int) -> list[Case]:
-    """Return few of the cases that still have all combinations of a number of values that occur in them."""
+    """Return a small subset of the cases with all their combinations of `size` values."""
     missing = {combination for case in some for combination in combinations_of(case, size)}
     chosen: list[Case] = []
     while missing:
@@ -69,7 +69,7 @@ def covering(some: list[Case], size: int) -> list[Case]:
 
 
 def combinations_of(case: Case, size: int) -> list[tuple[tuple[int, str], ...]]:
-    """Return combinations of values, each with what it is a value of: `none` is a codec and an encryption."""
+    """Return combinations of values, each with its position: `none` is both a codec and an encryption."""
     return list(itertools.combinations(enumerate(case), size))
 
 
@@ -95,7 +95,7 @@ def test_the_cases(seed: int) -> None:
 
 @pytest.fixture
 def few_rows_at_a_time(spark: SparkSession) -> Iterator[None]:
-    """Spark hands rows over in several batches of Arrow: who dies while writing has seen some, and others not."""
+    """Spark passes rows in several Arrow batches, so a process killed while writing has received only some rows."""
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")
     yield
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -132,7 +132,7 @@ def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
             for query in queries:
                 query.stop()
     of_the_dead = [(path, Deaths(path).file_of_the_dead()) for path in paths]
-    assert not [found[number] for number, (_, file) in enumerate(of_the_dead) if file is None], "nobody was killed"
+    assert not [found[number] for number, (_, file) in enumerate(of_the_dead) if file is None], "no process was killed"
     written = functools.reduce(
         lambda some, more: some.union(more), [rows_of(spark, number, str(path)) for number, path in enumerate(paths)]
     )
@@ -147,5 +147,5 @@ def test_streams(spark: SparkSession, tmp_path: Path, seed: int) -> None:
         assert sorted(ftfile.open(path).to_arrow()["word"].to_pylist()) == words
         assert file is not None
         (left,) = path.rglob(f"*{Path(file).stem.rpartition('-')[2]}*")
-        assert left == path / file, "what the dead wrote is garbage, and nothing else"
+        assert left == path / file, "only the files of the killed process are garbage"
     forget_keys()

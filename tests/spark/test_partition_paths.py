@@ -1,4 +1,4 @@
-"""Directory names beside those that Spark's own file sink gives, and our names read by Spark."""
+"""Directory names compared with the names of Spark's file sink, and Spark's reads of our names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ZONE = "Europe/Paris"
-# No double whose text differs between JDK 17 and later, and no string that Spark writes and then misreads.
+# Without doubles whose text differs between JDK 17 and later, and without strings that Spark misreads.
 VALUES = {
     "boolean": ["true", "false", "cast(null AS boolean)"],
     "tinyint": ["-1Y", "0Y", "127Y"],
@@ -48,7 +48,7 @@ VALUES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def zone(spark: SparkSession) -> Iterator[None]:
-    """Another time zone than that of the other tests, and back."""
+    """Set another time zone than other tests, and restore it."""
     before = spark.conf.get("spark.sql.session.timeZone")
     assert before is not None
     spark.conf.set("spark.sql.session.timeZone", ZONE)
@@ -118,7 +118,7 @@ def test_a_column_with_a_comma(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
 def test_instants_come_back_in_a_session_of_their_zone(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Names are by the clocks of the session that wrote first, as Spark's own; a session of another one keeps them."""
+    """Names use the time zone of the session that wrote first, as in Spark. A session with another zone keeps it."""
     out, zones = str(tmp_path / "out"), ["America/New_York", "Asia/Tokyo"]
     try:
         for number, name in enumerate(zones):

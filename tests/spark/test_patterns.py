@@ -1,4 +1,4 @@
-"""Patterns of plain readers that name `_ftfile` outright find no file of it."""
+"""Patterns of plain readers that match the name `_ftfile` find no file in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ids_below(out: Path) -> list[int]:
-    """Return what the published files of JSON hold, by their names alone."""
+    """Return the rows in the published JSON files, which are found only by their names."""
     files = [path for path in out.rglob("*.json") if "_ftfile" not in path.parts]
     return sorted(json.loads(line)["id"] for path in files for line in path.read_text().splitlines())
 
@@ -34,7 +34,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("pattern", ["*", "*/*", "*/*/*", "*/*/*/*", "*/*/*/*/*", "{*,*/*}"])
 def test_spark(spark: SparkSession, out: Path, pattern: str) -> None:
-    """Directories of partitions lie one below the root: a deeper pattern matches nothing but files of `_ftfile`."""
+    """Partition directories are one level below the root: a deeper pattern matches only files of `_ftfile`."""
     expected = ids_below(out) if pattern in {"*", "*/*"} else 2 * ids_below(out) if pattern[0] == "{" else []
     rows = spark.read.schema("id bigint").json(f"{out}/{pattern}").collect()
     lines = spark.read.text(f"{out}/{pattern}").collect()

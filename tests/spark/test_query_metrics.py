@@ -1,4 +1,4 @@
-"""The numbers of real streams: by HTTP they are those of `history()`, and those that Spark tells."""
+"""The metrics of real streams: by HTTP they equal the numbers of `history()` and of Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Paths = dict[str, Any]
 def monitor(spark: SparkSession) -> Iterator[Monitor]:
     yield listen(spark, prometheus_port=0, interval="100ms")
     unlisten(spark)
-    unlisten(spark)  # once more does nothing
+    unlisten(spark)  # a repeated call has no effect
 
 
 def batches(count: int) -> list[list[list[Row]]]:
@@ -39,7 +39,7 @@ def batches(count: int) -> list[list[list[Row]]]:
 
 
 class Scrape:
-    """The values that Prometheus gets."""
+    """The values that Prometheus reads."""
 
     def __init__(self, monitor: Monitor, directory: str) -> None:
         self.url, self.directory = str(monitor.url), normalise(directory)
@@ -76,7 +76,7 @@ def test_values_are_those_of_history_and_of_spark(
     assert scrape("ftfile_finished_files_total", reason="batches") == 1
     assert scrape("ftfile_written_bytes_total", **operation) == sum(version.size_bytes for version in history)
     assert scrape("ftfile_write_seconds_sum") == pytest.approx(sum(each.metrics.write_seconds for each in history))
-    # Spark has one Python process or two for the commits of a query: the next one of each tells of the one before.
+    # Spark uses one or two Python processes for a query's commits. Each reports a commit at its next commit.
     published = [version.metrics.publish_seconds for version in history if version.metrics.publish_seconds is not None]
     assert scrape("ftfile_publish_seconds_count") == len(published) in {1, 2}
     assert scrape("ftfile_query_starts_total", **of_query) == 1
@@ -137,6 +137,6 @@ def test_refused_files_are_counted_over_all_sources_that_tell() -> None:
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:
-    session: Any = SimpleNamespace(range=None)  # has no JVM
+    session: Any = SimpleNamespace(range=None)  # a session without a JVM
     with pytest.raises(ConfigError, match=r"ftfile\.monitor\(path\)"):
         query_metrics.listen(session)

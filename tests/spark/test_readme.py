@@ -32,7 +32,7 @@ for _ in range(2):
 
 
 def test_the_error_of_a_python_without_ftfile_is_the_one_in_the_quick_start(tmp_path: Path) -> None:
-    """And once the source is registered, ftfile names that Python."""
+    """After the source is registered, ftfile's error names that Python, too."""
     venv.create(tmp_path / "bare")
     python = str(tmp_path / "bare/bin/python")
     environment = {**os.environ, "PYSPARK_PYTHON": python}
@@ -51,11 +51,11 @@ def test_the_error_of_a_python_without_ftfile_is_the_one_in_the_quick_start(tmp_
 
 
 def run_twice(page: Path, replaced: tuple[str, str], home: Path) -> str:
-    """Run the Python examples of a page twice in one process, as a user who comes back; return the output."""
+    """Run the Python examples of a page twice in one process, as a returning user would; return the output."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     script = "\n".join(blocks * 2).replace(*replaced)
     assert replaced[1] in script
-    # Spark would start this one by default, as where the environment of ftfile is not activated.
+    # Spark starts this Python by default, as if the environment of ftfile were not activated.
     elsewhere = home / "bin"
     elsewhere.mkdir()
     (elsewhere / "python3").write_text("#!/bin/sh\nexit 7\n")

@@ -32,7 +32,7 @@ def out(tmp_path: Path) -> str:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path, out: str) -> Iterator[str]:
-    """A table at `out`, where the ids 0 to 9 are."""
+    """Return a table at `out` with the ids 0 to 9."""
     name = "t_" + "".join(c for c in tmp_path.name if c.isalnum())
     spark.range(10).write.format("ftfile").mode("append").save(out)
     spark.sql(f"create table {name} using ftfile options (path '{out}')")
@@ -51,7 +51,7 @@ def error_of(action: Callable[[], object]) -> str:
 
 
 def forget_commit(paths: Paths, batch: int) -> None:
-    """Make Spark forget that it finished a batch, as a crash right after the sink's commit does."""
+    """Delete Spark's record that a batch is done, as after a crash right after the sink's commit."""
     commits = Path(paths["checkpoint"]) / "commits"
     (commits / str(batch)).unlink()
     (commits / f".{batch}.crc").unlink(missing_ok=True)

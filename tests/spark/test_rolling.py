@@ -59,14 +59,14 @@ def test_attached_a_stream_that_ends_leaves_nothing_open(attached: SparkSession,
     ftfile.spark.attach(attached)
     script = Script(paths["script"]).write(batches(3), available=0)
     run(attached, paths, script, 3, rolling="policy")
-    wait_until(lambda: in_files_or_none(attached, paths) == list(range(6)), "the end of what is open")
+    wait_until(lambda: in_files_or_none(attached, paths) == list(range(6)), "the end of the open files")
     assert len(ftfile.open(paths["out"]).files()) == 1
 
 
 def test_attached_a_stream_that_is_started_again_before_its_end_is_told(
     attached: SparkSession, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark tells the start of a run at once, and the end of the run before it when its listeners get to it."""
+    """Spark reports the start of a run at once, but the end of the run before it only when its listeners are called."""
     is_running_again, was_told = threading.Event(), threading.Event()
 
     def slow_flush(*args: Any, **options: Any) -> None:
@@ -89,7 +89,7 @@ def test_attached_a_stream_that_is_started_again_before_its_end_is_told(
     finally:
         is_running_again.set()
         query.stop()
-    wait_until(lambda: in_files(attached, paths, "json") == list(range(4)), "the end of what is open")
+    wait_until(lambda: in_files(attached, paths, "json") == list(range(4)), "the end of the open files")
 
 
 def test_attached_an_idle_stream_ends_files_in_time(attached: SparkSession, paths: Paths) -> None:
@@ -129,7 +129,7 @@ def test_attached_a_process_that_exits_leaves_nothing_open(
 
 
 def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, paths: Paths, tmp_path: Path) -> None:
-    """Partitions, limits, the format, and where the directory is."""
+    """Options for partitions, limits and the format, and the path of the directory."""
 
     def dealt(batch: int, partitions: int) -> list[list[Row]]:
         rows: list[Row] = [(12 * batch + n, "xyz"[n % 3]) for n in range(12)]
@@ -150,7 +150,8 @@ def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, pa
     run(spark, moved, script, 9, **options, fileFormat="parquet", onFormatChange="accept")
     assert ids(moved["out"]) == list(range(84))
     found = {suffix: [*Path(moved["out"]).rglob(f"*.{suffix}")] for suffix in ("json", "parquet")}
-    assert len(found["json"]) == 12  # in each directory one of 8 records, of 6 and 2, and of the fifth batch alone
+    # in each directory one file of 8 records, one of 6 and 2, and one with only the fifth batch
+    assert len(found["json"]) == 12
     assert len(found["parquet"]) == 3
     assert not CommitLog(open_filesystem(moved["out"])).refresh().segments
     check_directory(open_filesystem(moved["out"]), rows_of=lambda _: ())

@@ -65,7 +65,7 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
 
 
 def test_where_a_batch_is_committed_it_is_not_planned(spark: SparkSession, tmp_path: Path) -> None:
-    """Each Spark names the program that commits likewise, in a process that is new and in one that is used again."""
+    """Each Spark names the committing program the same way, in a new process and in a reused one."""
     source, out = str(tmp_path / "in"), str(tmp_path / "out")
     for first in (0, 10):
         write_input(spark, source, first)
@@ -103,14 +103,14 @@ def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
-    """Where Spark plans, in a task, and where a stream begins: no frame of ftfile's or of Spark's workers is shown."""
+    """In planning, in a task, and at the start of a stream: the error shows no frames of ftfile or Spark's workers."""
     out = str(tmp_path / "out")
     frame, reader = spark.range(2).selectExpr("id as Value"), spark.read.format("ftfile")
     writer = frame.write.format("ftfile").mode("append")
     writer.save(out)
     part = ftfile.open(out).files()[0].path
     mixed = str(tmp_path / "mixed")
-    for codec in ("zstd", "brotli"):  # Spark reads a file of the first, and ftfile one of the second
+    for codec in ("zstd", "brotli"):  # Spark reads files of the first codec, and ftfile of the second
         writer.option("compression", codec).save(mixed)
     for file in tmp_path.glob("mixed/*.br.parquet"):
         file.write_bytes(bytes(file.stat().st_size))
@@ -149,7 +149,7 @@ def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSes
             query.awaitTermination()
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
-    # The listener tells of a checkpoint that the writer has no option with.
+    # The listener reports a checkpoint that the writer has no option for.
     ((query_id, known),) = CommitLog(open_filesystem(out)).refresh().queries.items()
     assert (query_id, known.last_batch) == (str(query.id), 1)
     assert known.offsets_hash is not None
@@ -159,7 +159,7 @@ def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSes
 
 @pytest.mark.parametrize("name", ["what counts", None])
 def test_a_checkpoint_below_the_location_of_the_session(spark: SparkSession, tmp_path: Path, name: str | None) -> None:
-    """That of a query with a name is known; that of another one has a random name."""
+    """The checkpoint of a query with a name is known; for another query its name is random."""
     source, out = str(tmp_path / "in"), str(tmp_path / "out")
     write_input(spark, source, 0)
     spark.conf.set("spark.sql.streaming.checkpointLocation", f"{tmp_path}/check points/")
@@ -177,7 +177,7 @@ def test_a_checkpoint_below_the_location_of_the_session(spark: SparkSession, tmp
 
 
 def test_who_reads_compressed_lines(spark: SparkSession, tmp_path: Path) -> None:
-    """As docs/compression.md has it: zstd from Spark 4.1 on."""
+    """As in docs/compression.md: zstd from Spark 4.1."""
     is_old = spark.version.startswith("4.0.")
     for codec in ("gzip", "zstd", "lz4", "snappy", "bzip2"):
         out = str(tmp_path / codec)
@@ -236,7 +236,7 @@ def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: 
         writer.trigger(availableNow=True).start(out).awaitTermination()
 
     for turn in range(3):
-        # No two logs are equal: they would be one, when content tells.
+        # All logs differ: with identity by content, equal logs would be one.
         log.write(f"{turn} {number} {'of a log ' * 20}" for number in range(5))
         run()
         log.write([f"{turn} written before the rotation"])
@@ -336,7 +336,7 @@ def test_the_reader_of_delta_or_iceberg_sees_each_exported_version(spark: SparkS
 
 
 def test_workers_see_a_changed_archive_and_read_no_other_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Workers that wrote with ftfile run the user's functions, too, whose modules lie in archives."""
+    """Workers that wrote with ftfile also run the user's functions, whose modules are in archives."""
     archive = str(tmp_path / "functions.zip")
 
     def run(_: Iterable[int]) -> Iterator[tuple[list[int], str]]:

@@ -1,4 +1,4 @@
-"""The statements of docs/sql.md, run one after the other in Spark."""
+"""The statements of docs/sql.md, run in sequence in Spark."""
 
 from __future__ import annotations
 

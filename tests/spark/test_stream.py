@@ -1,4 +1,4 @@
-"""The stream sink in Spark: from a scripted source to files that everybody reads the same."""
+"""The stream sink in Spark: from a scripted source to files that all readers read the same."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def query_id(paths: Paths) -> str:
 
 
 def forget_commit(paths: Paths, batch: int) -> None:
-    """Make Spark forget that it finished a batch, as a crash right after the sink's commit does."""
+    """Delete Spark's record that a batch is done, as after a crash right after the sink's commit."""
     commits = Path(paths["checkpoint"]) / "commits"
     (commits / str(batch)).unlink()
     (commits / f".{batch}.crc").unlink(missing_ok=True)
 
 
 def error_of(spark: SparkSession, paths: Paths, **options: Any) -> str:
-    """Return the error with which a query ends."""
+    """Return the error of a query."""
 
     def run_once() -> None:
         query = start(spark, paths, **options)
@@ -122,7 +122,7 @@ def test_versions_can_be_read(spark: SparkSession, paths: Paths) -> None:
 
 class TestReplay:
     def replay(self, spark: SparkSession, paths: Paths, *, again: list[Any], **options: Any) -> None:
-        """Run three batches, let Spark forget the last one, and run it again with `again` as its rows."""
+        """Run three batches, delete Spark's record of the last one, and repeat it with `again` as its rows."""
         script = Script(paths["script"]).write(BATCHES, available=0)
         run(spark, paths, script, 3)
         forget_commit(paths, 2)
@@ -145,7 +145,7 @@ class TestReplay:
         assert committed(paths["out"]) == ROWS
 
     def test_a_batch_that_spark_plans_anew_is_not_the_recorded_one(self, spark: SparkSession, paths: Paths) -> None:
-        """Its offsets are the same, but the time in its offsets file is not: for a file source, other data."""
+        """Its offsets are equal, but the time in its offsets file differs: for a file source, this is other data."""
         script = Script(paths["script"]).write(BATCHES, available=0)
         run(spark, paths, script, 3)
         for name in ("offsets", "commits"):
@@ -203,7 +203,7 @@ class TestLineage:
                     (Path(paths["checkpoint"]) / name / file).unlink(missing_ok=True)
         run(spark, paths, script, 4)
         assert [row[0] for row in committed(paths["out"])] == [0, 1, 2, 3]
-        # What was cut into two batches came in one.
+        # The rows of two earlier batches are in one batch now.
         report = check_directory(filesystem(paths["out"]), recorded_by_spark={query_id(paths): range(3)})
         assert report.visible_rows == report.live_rows
 
@@ -260,7 +260,7 @@ class TestFailures:
         assert committed(paths["out"]) == ROWS
 
     def test_a_failing_commit_is_finished_by_the_next_start(self, spark: SparkSession, paths: Paths) -> None:
-        """A directory stands where the record is to be created."""
+        """A directory has the name of the record that is created."""
         script = Script(paths["script"]).write(BATCHES, available=0)
         run(spark, paths, script, 1)
         out = Path(paths["out"])
@@ -273,7 +273,7 @@ class TestFailures:
         assert committed(paths["out"]) == ROWS
 
     def test_stop_in_commit(self, spark: SparkSession, paths: Paths, tmp_path: Path) -> None:
-        """The record is there, the renames wait, the query is stopped: Spark did not record the batch."""
+        """The record exists, the renames wait, and the query is stopped: Spark did not record the batch."""
         script = Script(paths["script"]).write([[[(n, "x")]] for n in range(3)], available=0)
         slow = paths | {"out": f"slow:{paths['out']}"}
         run(spark, slow, script, 1)
@@ -286,9 +286,9 @@ class TestFailures:
             try:
                 wait_until(lambda: not query.isActive, "the interruption")
             finally:
-                (tmp_path / "hold").unlink()  # or else the query would never stop
+                (tmp_path / "hold").unlink()  # otherwise the query would never stop
             stopping.result()
-        # Now and then Spark records the batch although it is interrupted.
+        # Sometimes Spark records the batch although it is interrupted.
         for name in ("1", ".1.crc"):
             Path(paths["checkpoint"], "commits", name).unlink(missing_ok=True)
         run(spark, paths, script, 3)

@@ -1,4 +1,4 @@
-"""Values that ftfile reads from files of other programs are those that Spark reads from the same file."""
+"""Values that ftfile reads from files of other programs are equal to the values that Spark reads."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="other versions read other values")
 
 FACTOR = 20 if os.environ.get("FTFILE_THOROUGH") else 1
-LINES = 1000 * FACTOR  # of each format
-ROWS = 20 * FACTOR  # of each column
+LINES = 1000 * FACTOR  # for each format
+ROWS = 20 * FACTOR  # for each column
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "+05:30", "Australia/Lord_Howe")
 
 
@@ -53,7 +53,7 @@ class Lines:
         return place, csv_field(self.kinds[place], random, self.options["escape"])
 
     def lines(self, numbers: list[int]) -> list[bytes]:
-        """Return the text of some lines."""
+        """Return the bytes of the lines with these numbers."""
         return [self._line(number) for number in numbers]
 
     def _line(self, number: int) -> bytes:
@@ -70,7 +70,7 @@ class Lines:
         return read_by_ftfile(path, self.file_format, self.schema, {**self.options, **options}, self.zone)
 
     def compare(self, numbers: list[int], found: pa.Table, expected: pa.Table, places: list[int]) -> Comparison:
-        """Compare rows of ftfile with rows of Spark at some places; both are of the lines with these numbers."""
+        """Compare rows of ftfile with rows of Spark at some places, both for the lines with these numbers."""
         assert found.num_rows == len(numbers)
         comparison = Comparison()
         for row, (number, place) in enumerate(zip(numbers, places, strict=True)):
@@ -78,7 +78,7 @@ class Lines:
             by_ftfile = self._cell(found, row, column)
             by_spark = self._cell(expected, place, column)
             if by_spark[1] and by_spark[0] == by_ftfile[0] and _repeats_a_field(text):
-                by_spark[1] = by_ftfile[1]  # the page has this difference
+                by_spark[1] = by_ftfile[1]  # the documentation names this difference
             comparison.add(self.kinds[column], text, by_ftfile, by_spark)
         return comparison
 
@@ -103,7 +103,7 @@ def _repeats_a_field(text: bytes) -> bool:
 
 @pytest.mark.parametrize("file_format", ["json", "csv"])
 def test_values_of_lines(spark: SparkSession, tmp_path: Path, seed: int, file_format: str) -> None:
-    """Each value is read beside others that are bad, among equal types, and in a file that is read as a whole."""
+    """Each value is read next to bad values, among values of its type, and in a file that is read as a whole."""
     lines = Lines(file_format, Random(f"{seed} {file_format}"))
     numbers = [*range(LINES)]
     path = tmp_path / "all"
@@ -177,7 +177,7 @@ def test_values_of_avro(spark: SparkSession, tmp_path: Path, seed: int) -> None:
 def compare_columns(
     spark: SparkSession, path: Path, file_format: str, targets: dict[str, str], columns: dict[str, Any]
 ) -> Comparison:
-    """Compare each column, read alone by ftfile, with all columns that Spark reads at once."""
+    """Compare each column, read separately by ftfile, with all columns that Spark reads at once."""
     schema = ", ".join(f"{name} {target}" for name, target in targets.items())
     expected = read_by_spark(spark, path, file_format, schema, {})
     comparison = Comparison()
@@ -191,6 +191,6 @@ def compare_columns(
 
 
 def _without_order(value: pa.Scalar) -> Any:
-    """Return a value, of which Java does not keep the order if it is a map."""
+    """Return a comparable value. A map is sorted, because Java does not keep its order."""
     plain = comparable(value)
     return sorted(plain) if pa.types.is_map(value.type) and plain is not None else plain

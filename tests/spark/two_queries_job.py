@@ -1,7 +1,7 @@
-"""The Spark application that gets killed: two streams into one directory, with files that stay open over batches.
+"""The Spark application that is killed: two streams into one directory, with files that stay open over batches.
 
-Started as a script with one argument, a JSON file: `input` (of each query a directory of JSON files), `checkpoints`,
-`options` (of each query), `output`, `scratch`. It ends when both inputs are used up.
+It is started as a script with one argument, a JSON file: `input` (of each query a directory of JSON files),
+`checkpoints`, `options` (of each query), `output`, `scratch`. It ends after the last file of both inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     for name, options in job["options"].items():
         frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 2).json(job["input"][name])
         if name == "b":
-            frame = frame.repartition("name")  # an exchange, so that AQE says how many tasks a batch has
+            frame = frame.repartition("name")  # an exchange, so that AQE chooses the number of tasks of a batch
         writer = frame.writeStream.format("ftfile").queryName(name).trigger(availableNow=True).options(**options)
         queries.append(writer.option("checkpointLocation", job["checkpoints"][name]).start(job["output"]))
     for query in queries:

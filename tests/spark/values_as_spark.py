@@ -1,4 +1,4 @@
-"""The comparison of the values that ftfile reads from a file with those that Spark reads from it."""
+"""Compares the values that ftfile and Spark read from the same file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CORRUPT = "_corrupt_record"
 
 
 def comparable(value: pa.Scalar) -> Any:
-    """Return a value that is equal to another one only if both are the same, also for NaN, zeros and all times."""
+    """Return a value that equals another one only if both are identical, also for NaN, zeros and all times."""
     kind = value.type
     if not value.is_valid:
         return None
@@ -52,7 +52,7 @@ def _comparable_parts(value: pa.Scalar) -> Any:
 
 @dataclass
 class Comparison:
-    """The numbers of values by type: equal ones, bad records of both or of ftfile; and the texts of wrong values."""
+    """The numbers of values by type (equal, bad for both readers, bad only for ftfile), and the wrong values."""
 
     equal: Counter[str] = field(default_factory=Counter)
     bad_in_both: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class Comparison:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, kind: str, stored: object, by_ftfile: list[Any], by_spark: list[Any]) -> bool:
-        """Count a value; each reader has the value, and whether the record is bad. Return True if they are equal."""
+        """Count a value. Each reader passes the value and if its record is bad. Return True if the values are equal."""
         (value, is_bad), (expected, is_bad_in_spark) = by_ftfile, by_spark
         if is_bad:
             counter = self.bad_in_both if is_bad_in_spark else self.bad_in_ftfile
@@ -74,18 +74,18 @@ class Comparison:
         return True
 
     def check(self, least_equal: float, most_bad: float) -> None:
-        """Fail if a value is wrong, or if ftfile reads too few values of any type, or of those that Spark reads."""
+        """Fail if a value is wrong, or if ftfile reads too few values of a type, or too few that Spark reads."""
         assert not self.wrong, "\n".join([f"{len(self.wrong)} wrong values", *self.wrong[:20]])
         equal, bad = self.equal.total(), self.bad_in_ftfile.total()
         print(f"{equal} equal, {self.bad_in_both.total()} bad in both, {bad} in ftfile: {dict(self.bad_in_ftfile)}")
         assert equal >= least_equal * (equal + self.bad_in_both.total() + bad)
         assert bad <= most_bad * (equal + bad), dict(self.bad_in_ftfile)
         kinds = {*self.equal, *self.bad_in_both, *self.bad_in_ftfile}
-        assert not kinds - {*self.equal}, "no value of these types is read"
+        assert not kinds - {*self.equal}, "types without a value that was read"
 
 
 def read_by_spark(spark: SparkSession, path: Path, file_format: str, schema: str, options: dict[str, str]) -> pa.Table:
-    """Return the rows that Spark's own source reads."""
+    """Return the rows that Spark's source reads."""
     return spark.read.format(file_format).schema(schema).options(**options).load(str(path)).toArrow()
 
 

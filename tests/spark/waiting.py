@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself, however slow the machine is."""
+"""Waits for events, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 __all__ = ("PATIENCE_S", "wait_until")
 
-# For what a test is sure of: it ends a test that waits in vain, and no other.
+# Long enough for every expected event: it only ends tests that would wait for ever.
 PATIENCE_S = 600.0
 
 
 def wait_until(holds: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Look again and again until it holds.
+    """Check a condition repeatedly until it holds.
 
     Raises:
-        AssertionError: it did not come.
+        AssertionError: the time is over.
     """
     deadline_s = time.monotonic() + patience_s
     looked_at_s = time.monotonic()
     while not holds():
         now_s = time.monotonic()
         assert now_s < deadline_s, f"waited {patience_s:.0f} s in vain for {what}"
-        # What is waited for needs the processor more than who looks.
+        # The awaited process needs the processor more than this check.
         time.sleep(max(0.05, 4 * (now_s - looked_at_s)))
         looked_at_s = time.monotonic()

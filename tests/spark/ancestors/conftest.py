@@ -1,4 +1,4 @@
-"""The operators of a test end with it."""
+"""Ends the operator of a test with the test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def operator(spark: SparkSession, paths: dict[str, Any]) -> Iterator[Callable[..., Operator]]:
-    """Make the operator of a test, with the arguments of `Operator` after the first two."""
+    """Make the operator of a test from the arguments of `Operator` after the first two."""
     made: list[Operator] = []
 
     def make(*args: Any, **options: Any) -> Operator:
         made.append(Operator(spark, paths, *args, **options))
         return made[-1]
 
-    # Attempts that fail shall have written something before.
+    # Failing attempts must have written rows before they fail.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     yield make
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")

@@ -1,8 +1,8 @@
-"""An output operator of old, as a query of Spark.
+"""An output operator of older engines, as a query of Spark.
 
-A window is a micro-batch, a crash in a window an attempt that fails, or a batch that Spark has forgotten, a restore a
-restart from the checkpoint. A logical file is what records say in `fileNameColumn`; its parts have numbers. Records are
-mostly digits with a line end, two bytes long: a file of more than `maxLength` 4 is one of `maxBytesPerFile` 5.
+A window is a micro-batch. A crash in a window is a failing attempt, or a batch that Spark has not recorded. A restore
+is a restart from the checkpoint. Records name their logical file in `fileNameColumn`; its parts have numbers. Records
+are mostly digits with a line end, two bytes long: a file of more than `maxLength` 4 is a file of `maxBytesPerFile` 5.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def by_parity(record: int) -> str:
 
 
 class Operator:
-    """Windows in, files out.
+    """An operator that writes windows to files.
 
     Args:
         spark: the session.
         paths: of the output, the checkpoint, and the source.
-        name_of: the logical file of a record that does not bring its own name.
-        select: the columns, made of `value` and `name`.
-        partitions: in how many tasks records are written; 0 for as they come, in one.
-        options: of the sink; None takes one of the operator's own away.
+        name_of: the logical file of a record without a name.
+        select: the columns, derived from `value` and `name`.
+        partitions: number of tasks that write records; 0 for a single task in the order of the input.
+        options: of the sink; None removes an option of the operator.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Operator:
         Path(paths["script"]).mkdir()
 
     def put(self, *names: str) -> None:
-        """Put files there that somebody else wrote."""
+        """Create files of another program."""
         for name in names:
             self.foreign.append(self.out / name)
             self.foreign[-1].parent.mkdir(parents=True, exist_ok=True)
             self.foreign[-1].write_text(FOREIGN)
 
     def take_away(self) -> None:
-        """Take the files of others away, which must be as they were."""
+        """Delete the files of the other program, which must be unchanged."""
         for path in self.foreign:
             assert path.read_text() == FOREIGN, "it is not ours to touch"
             path.unlink()
@@ -103,13 +103,13 @@ class Operator:
         self.query.processAllAvailable()
 
     def crash(self) -> None:
-        """Stop; the next run restores what the checkpoint has."""
+        """Stop the query. The next run restores the state of the checkpoint."""
         if self.query is not None:
             self.query.stop()
         self.query = None
 
     def crash_in(self, *records: Record) -> None:
-        """Lose a window: its attempts wrote its records and failed; it comes again with others."""
+        """Lose a window: its attempts write records and fail, and its repetition has other records."""
         self.refused("the script says", *records, POISON)
 
     def refused(self, text: str, *records: Record) -> None:
@@ -117,19 +117,19 @@ class Operator:
         with pytest.raises(Exception, match=text):
             self.run([*records])
         self.crash()
-        self.windows -= 1  # the next one takes its place
+        self.windows -= 1  # the next window takes its place
 
     def forget(self) -> None:
-        """Crash after a window was committed, before the engine knew; the next run has it again."""
+        """Crash after a window was committed and before Spark recorded it. The next run repeats it."""
         self.crash()
         forget_commit(self.paths, self.windows - 1)
 
     def offer(self, records: Sequence[Record]) -> None:
-        """Let the source have one more window."""
+        """Add a window to the source."""
         rows = [record if isinstance(record, tuple) else (record, self._name(record)) for record in records]
         file, hidden = self.source / f"{self.windows:05d}", self.source / ".new"
         hidden.write_text("".join(f"{value},{name}\n" for value, name in rows))
-        os.utime(hidden, (self.windows, self.windows))  # the source takes files by age
+        os.utime(hidden, (self.windows, self.windows))  # the source reads the oldest file first
         hidden.replace(file)
         self.windows += 1
 
@@ -147,7 +147,7 @@ class Operator:
         return writer.options(**self.options).start(f"{self.scheme}{self.out}")
 
     def end(self) -> Files:
-        """End the stream, finish what is open, and return the parts of each file."""
+        """End the stream, finish the open files, and return the parts of each file."""
         self.crash()
         code = [self.options[option] for option in ("onPublish",) if option in self.options]
         ftfile.flush(self.paths["out"], code=code, context=current())
@@ -163,7 +163,7 @@ class Operator:
         return {name: [parts[number] for number in sorted(parts)] for name, parts in found.items()}
 
     def visible(self) -> dict[str, str]:
-        """Return the text of every file that a plain reader sees, by its path; what is ours must be in order."""
+        """Return the text of every file that a plain reader sees, by path. Check the invariants of ftfile's files."""
         aside = [path.rename(self.source / f".foreign-{n}") for n, path in enumerate(self.foreign)]
         check_directory(open_filesystem(self.paths["out"]), recorded_by_spark=self._recorded())
         files = [path for path in self.out.rglob("*") if path.is_file()]
@@ -182,7 +182,7 @@ class Operator:
 
 
 def joined(files: Files) -> dict[str, list[Any]]:
-    """Return each file as a whole: its parts in order."""
+    """Return each file as one list: its parts in order."""
     return {name: list(chain.from_iterable(parts)) for name, parts in files.items()}
 
 
@@ -195,5 +195,5 @@ class _Later(SystemClock):
 
 
 def later(seconds: float) -> AbstractContextManager[object]:
-    """Return a block in which the current context is so much later than it is: it asks which files are due then."""
+    """Return a block in which the clock of the current context is ahead, so that files are due earlier."""
     return repeatable(_Later(seconds), current().ids)

@@ -1,6 +1,6 @@
 """Cases of Flink's BucketingSink, by the names of docs/internals/ancestors.md, as micro-batches of Spark.
 
-In progress is a file that is open, pending one whose record is there and whose name is not, final a finished one.
+An open file is in progress. A file with a record but without its final name is pending. A published file is final.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def whole(operator: Operator) -> dict[str, list[Any]]:
 
 @contextlib.contextmanager
 def nothing_moves(sink: Operator) -> Iterator[None]:
-    """Within the block records are created, and their files get no names."""
+    """Within the block, records are created and their files are not published."""
     broken = sink.out.parent / "broken"
     broken.touch()
     yield
@@ -48,13 +48,13 @@ def nothing_moves(sink: Operator) -> Iterator[None]:
 
 
 def end_idle(sink: Operator) -> None:
-    """Finish what is idle: an hour passes without a window."""
+    """Finish idle files after an hour without a window."""
     with later(3600):
         ftfile.flush(sink.out, due_only=True, context=current())
 
 
 def test_bs_1(operator: Make) -> None:
-    """Once without a window, once without a record."""
+    """Once without a window, once without records."""
     sink = operator()
     sink.query = sink.start()
     sink.query.processAllAvailable()
@@ -65,7 +65,7 @@ def test_bs_1(operator: Make) -> None:
 
 
 def test_bs_2(operator: Make) -> None:
-    """Two idle directories end. The notification comes late: their record is there, and they have no names yet."""
+    """Two idle directories end. The notification is late: their record exists, but their files are not published."""
     sink = operator(inactivityInterval="1h")
     sink.scheme = "failing:"
     sink.run(in_directories("a", "b"))
@@ -80,7 +80,7 @@ def test_bs_2(operator: Make) -> None:
 
 
 def test_bs_3(operator: Make) -> None:
-    """Files end by size and by time; what other attempts left in progress is neither taken for data nor touched."""
+    """Files end by size and by time. Files in progress of other attempts are neither read nor changed."""
     sink = operator(maxBytesPerFile="10", inactivityInterval="1h")
     sink.run([("first", "a/part"), ("second", "a/part")])
     sink.crash_in(("never", "a/part"))
@@ -97,7 +97,7 @@ def test_bs_3(operator: Make) -> None:
 
 
 def test_bs_4(operator: Make) -> None:
-    """As many tasks as before, and each directory in another one of them."""
+    """The number of tasks is unchanged, and another task writes each directory."""
     sink = operator(rolling="policy", partitions=2)
     names = ["a", "b", "c", "d", "e"]
     sink.run(in_directories(*names, prefix="1"))
@@ -129,7 +129,7 @@ def test_bs_6(operator: Make) -> None:
 
 
 def test_bs_7(operator: Make) -> None:
-    """A part that is over ends before later rows are added to it."""
+    """A finished part ends before later rows are added to it."""
     sink = operator(rolloverInterval="100ms")
     sink.run([0])
     time.sleep(0.11)
@@ -170,7 +170,7 @@ def test_bs_9(operator: Make) -> None:
     )
     sink.run([*range(20)])
     found = {name: [line.split(",")[0] for line in text.split()] for name, text in sink.visible().items()}
-    # 23:00 UTC and later, by the clocks of the session.
+    # 23:00 UTC and later, in the time zone of the session.
     assert found == {
         f"2023-11-14--{18 + hour}/part.0": [str(number) for number in range(5 * hour, 5 * hour + 5)]
         for hour in range(4)
@@ -178,7 +178,7 @@ def test_bs_9(operator: Make) -> None:
 
 
 def test_bs_10(operator: Make) -> None:
-    """Directories of one's own; two that are idle end, two that are not stay in progress."""
+    """User-defined directories: two that are idle end, two that are not stay in progress."""
     sink = operator(
         directoryAssigner="tests.spark.ancestors.user_code:ByFive",
         fileNameColumn=None,
@@ -196,7 +196,7 @@ def test_bs_10(operator: Make) -> None:
 
 
 def test_bs_11(operator: Make) -> None:
-    """Settings of the file system reach it in every process."""
+    """Settings of the file system are used in every process."""
     sink = operator(filePermission="604", directoryPermission="705", rolling="policy")
     sink.run(in_directories("a"))
     sink.crash()
@@ -219,14 +219,14 @@ def _mode(path: Path) -> int:
 
 
 def unpublished(sink: Operator) -> None:
-    """A window's record is there, its file has not got its name yet: pending."""
+    """Leave a pending file: a window's record exists, and its file is not published yet."""
     with nothing_moves(sink):
         sink.refused("is committed but not completely published", ("0", "b/part"))
     sink.windows += 1
 
 
 def open_file(sink: Operator) -> None:
-    """An earlier run leaves it so."""
+    """Leave an open file of an earlier run."""
     sink.options["maxBatchesPerFile"] = "1"
     sink.run([("0", "b/part")])
     assert sink.visible() == {}
@@ -246,7 +246,7 @@ def finished(sink: Operator) -> None:
     ],
 )
 def test_bs_12_to_17(operator: Make, suffix: str, before: Callable[[Operator], None]) -> None:
-    """After a file in progress, pending or final comes the next number, with a suffix and without."""
+    """After a file in progress, pending or final, the next number follows, with a suffix and without."""
     sink = operator(partFileName=f"{{name}}-0-{{number}}{suffix}", publishTimeout="100ms")
     sink.scheme = "failing:"
     before(sink)
@@ -256,7 +256,7 @@ def test_bs_12_to_17(operator: Make, suffix: str, before: Callable[[Operator], N
 
 
 def test_bs_18(operator: Make, spark: SparkSession, seed: int) -> None:
-    """A failure somewhere between 70 and 90 percent, twelve tasks, files of 10,000 bytes."""
+    """A failure at 70 to 90 percent, twelve tasks, files of 10,000 bytes."""
     count, windows = 16_000, 2
     fails_at = random.Random(seed).randrange(int(count * 0.7), int(count * 0.9))
     sink = operator(partitions=12, maxBytesPerFile="10000", rolling="policy")

@@ -25,7 +25,7 @@ def test_afo_1(operator: Make) -> None:
 
 
 def test_afo_2(operator: Make) -> None:
-    """Apex replaces a file of the name. Here its window is refused, and comes again when the file is gone."""
+    """Apex replaces an existing file of the name. Here the window is refused, and retried after the deletion."""
     single = operator()
     single.put("file.0")
     single.refused("'file.0' is taken: a file of that name exists. Nothing was committed", 0, 1)
@@ -44,7 +44,7 @@ def test_afo_3(operator: Make) -> None:
 
 
 def test_afo_4(operator: Make) -> None:
-    """Or the files get other names, and that of the other program is not touched."""
+    """Or the files get other names, and the file of the other program is unchanged."""
     single = operator(ifExists=None, partFileName="{name}")
     single.put("file")
     single.run([0, 1])
@@ -87,7 +87,7 @@ def test_afo_8(operator: Make) -> None:
 
 
 def test_afo_9(operator: Make) -> None:
-    """Names that are taken are passed over: a file gets the next number, and none of the others is touched."""
+    """Existing names are skipped: a file gets the next number, and the existing files are unchanged."""
     rolling = operator(**SIZE)
     rolling.put("file.0", "file.1")
     rolling.run([0, 1, 2], [3, 4, 5, 6], [], [], [])
@@ -111,7 +111,7 @@ def test_afo_11(operator: Make) -> None:
 
 
 def test_afo_12(operator: Make) -> None:
-    """A second restore of the same checkpoint: the window that was committed is not written again."""
+    """A second restore of the same checkpoint: the committed window is not written again."""
     rolling = operator(**SIZE)
     rolling.run([0, 1, 2], [3, 4])
     rolling.crash_in(5)
@@ -146,7 +146,7 @@ def test_afo_15(operator: Make) -> None:
 
 
 def test_afo_16(operator: Make) -> None:
-    """Records that were written after the checkpoint, and come no more, are in no file."""
+    """Records that were written after the checkpoint and are not repeated are in no file."""
     rolling = operator(**SIZE)
     rolling.run([0, 1, 2], [3, 4])
     rolling.crash_in(3, 4, 5, 6, 7, 8)

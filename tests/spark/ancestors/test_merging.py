@@ -1,5 +1,7 @@
-"""Cases of Apex Malhar's FileMerger, FileStitcher, Synchronizer and BlockWriter: a block is what a window, or a task of
-it, adds to a file that is open; a file is merged of its blocks when it ends.
+"""Cases of Apex Malhar's FileMerger, FileStitcher, Synchronizer and BlockWriter.
+
+A block is the part of an open file that a window, or one of its tasks, adds. A file is merged from its blocks when it
+ends.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def test_mrg_1(operator: Make) -> None:
 
 
 def test_mrg_2(operator: Make) -> None:
-    """Where blocks lie, nobody takes them for files."""
+    """Readers do not treat blocks as files."""
     merging = operator(named("output.txt"), **PLAIN)
     merging.run(*BLOCKS)
     (query,) = merging.out.joinpath("_ftfile", "staged").iterdir()
@@ -51,7 +53,7 @@ def test_mrg_2(operator: Make) -> None:
 
 
 def test_mrg_3(operator: Make) -> None:
-    """Apex may overwrite a file of the name. Here it is refused, or the file gets another name."""
+    """Apex may overwrite an existing file of the name. Here the write is refused, or the file gets another name."""
     merging = operator(named("output.txt"), **PLAIN)
     merging.put("output.txt")
     merging.run(*BLOCKS)
@@ -69,7 +71,7 @@ def test_mrg_3(operator: Make) -> None:
 
 
 def test_mrg_4(operator: Make) -> None:
-    """A directory that is there already is used as it is."""
+    """An existing directory is used unchanged."""
     directory = "dummyDir/anotherDummyDir"
     merging = operator(named(f"{directory}/dummy.txt"), **PLAIN)
     merging.put(f"{directory}/foreign")
@@ -80,7 +82,7 @@ def test_mrg_4(operator: Make) -> None:
 
 
 def test_mrg_5(operator: Make) -> None:
-    """A missing block is an error that names it. Others become files without it, and it follows when it is back."""
+    """A missing block is an error that names it. Other blocks become files; this one follows after it is restored."""
     merging = operator(by_parity, rolling="policy")
     merging.run([0, 2, 4], [1, 3], [5])
     missing = blocks_of(merging)[2]
@@ -93,7 +95,7 @@ def test_mrg_5(operator: Make) -> None:
 
 
 def test_mrg_6(operator: Make) -> None:
-    """Directories come with the first file in them."""
+    """Directories are created with their first file."""
     merging = operator(named("dummyDir/anotherDummyDir/dummy.txt"), **PLAIN)
     merging.run(*BLOCKS)
     assert not (merging.out / "dummyDir").exists()
@@ -109,7 +111,7 @@ def test_mrg_7(operator: Make) -> None:
 
 
 def test_mrg_8(operator: Make) -> None:
-    """By the stream itself: in the tasks of the window after the last block."""
+    """By the stream: in the tasks of the window after the last block."""
     merging = operator(named("output.txt"), **PLAIN, maxBatchesPerFile="3")
     merging.run(*BLOCKS)
     assert merging.visible() == {}
@@ -118,7 +120,7 @@ def test_mrg_8(operator: Make) -> None:
 
 
 def test_mrg_9(operator: Make) -> None:
-    """A file is merged when its last block is there, and not before."""
+    """A file is merged when its last block exists, and not earlier."""
     merging = operator(**PLAIN, select=("value", "name", "value like '%.' as last"), finalizeColumn="last")
     windows: list[list[tuple[str, str]]] = [
         [("a1", "a"), ("a2", "a")],
@@ -137,7 +139,7 @@ def test_mrg_9(operator: Make) -> None:
 
 
 def test_mrg_10(operator: Make) -> None:
-    """Blocks are whole before a record speaks of them; those of a window that failed are no blocks of any file."""
+    """Blocks are complete before a record names them. Blocks of a failed window belong to no file."""
     merging = operator(named("output.txt"), **PLAIN, partitions=2)
     merging.run(BLOCKS[0])
     first, second = [block.read_text().split() for block in blocks_of(merging)]

@@ -1,5 +1,7 @@
-"""Cases of the operators that Apex Malhar derives from AbstractFileOutputOperator: one file, a file for each window,
-files that end by count or by idleness, and records packed into files of which others are told.
+"""Cases of the operators that Apex Malhar derives from AbstractFileOutputOperator.
+
+They write one file, a file for each window, files that end by count or by idleness, and packed files that are reported
+to other programs.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     Make = Callable[..., Operator]
 
 PLAIN = {"partFileName": "{name}"}
-# What an operator of old counted as idle windows is time here.
+# The older operator counts idle windows; here a window is a time.
 WINDOW_S = 720.0
 
 
@@ -41,7 +43,7 @@ def test_sfo_2(operator: Make) -> None:
 
 
 def test_wfo_1(operator: Make) -> None:
-    """A file for each window, of the records with which it came last."""
+    """A file for each window, with the records of its last repetition."""
     single = operator()
     single.run([0, 0])
     single.crash_in(1)
@@ -50,7 +52,7 @@ def test_wfo_1(operator: Make) -> None:
 
 
 def test_wfo_2(operator: Make) -> None:
-    """A window of two micro-batches, and a restore between them: the file goes on where the first one ended."""
+    """A window of two micro-batches with a restore between them: the file continues at its end."""
     windows = operator(str, **PLAIN, rolling="policy")
     windows.run([0, 0], [1])
     windows.crash_in(1)
@@ -61,7 +63,7 @@ def test_wfo_2(operator: Make) -> None:
 
 
 def test_gfo_1(operator: Make) -> None:
-    """Five idle windows end a file, four do not."""
+    """Five idle windows end a file; four do not."""
     idle = operator(inactivityInterval="1h")
     found = []
     for windows, idle_windows in ((2, 4), (2, 5), (2, 4), (2, 5), (1, 0)):
@@ -82,7 +84,7 @@ def test_gfo_2(operator: Make) -> None:
 
 
 def test_gfo_3(attached: SparkSession, paths: dict[str, Any]) -> None:
-    """The file appears by itself while the stream is idle."""
+    """The file is published while the stream is idle."""
     lines = Operator(attached, paths, lambda _: "output.txt_2", lineSep="-", inactivityInterval="500ms")
     try:
         lines.run(list("abcd"))
@@ -100,7 +102,7 @@ def test_gfo_4(operator: Make) -> None:
 
 
 def test_frc_1(operator: Make) -> None:
-    """Others learn of each part: its path, its records, its size."""
+    """A function is called for each part, with its path, its records and its size."""
     packing = operator(**SIZE, onPublish="tests.spark.ancestors.user_code:note")
     packing.run([0, 1, 2], [3, 4, 55], [])
     packing.end()

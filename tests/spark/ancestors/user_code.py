@@ -30,7 +30,7 @@ class ByFive:
 
 
 def note(parts: tuple[PublishedPart, ...]) -> None:
-    """Note what was published, beside the directory of the sink."""
+    """Write the published parts to a file next to the directory of the sink."""
     for part in parts:
         out = Path(part.url.removeprefix("file://").removesuffix(part.path))
         assert (out / part.path).stat().st_size == part.size_bytes
