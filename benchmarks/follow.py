@@ -16,7 +16,7 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import write_text_input
 from benchmarks.spark_session import in_own_process, open_session, transports
 from ftfile.core.context import SYSTEM
-from ftfile.core.options import parse_options
+from ftfile.core.options import DirectoryFollowOptions, parse_options
 from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
 from ftfile.read.new_rows import FollowStream
@@ -98,7 +98,9 @@ def _plans(settings: Settings) -> list[tuple[Cell, ...]]:
 
 
 def _stream(options: dict[str, str]) -> FollowStream:
-    return FollowStream(FollowConfig.from_options(parse_options(options, "follow"), spark_schema(COLUMNS)), SYSTEM)
+    return FollowStream(
+        FollowConfig.from_options(parse_options(options, DirectoryFollowOptions), spark_schema(COLUMNS)), SYSTEM
+    )
 
 
 def _idle(options: dict[str, str], looks: int) -> tuple[int, float, None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process
 from ftfile.core.context import SYSTEM, SystemClock
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.read.log_positions import START
 from ftfile.testing.micro_batch import spark_schema
@@ -106,7 +106,7 @@ class _HurriedClock(SystemClock):
 
 
 def _stream(options: dict[str, str], clock: SystemClock) -> FileStream:
-    config = FilesConfig.from_options(parse_options(options, "files"), spark_schema({"value": "string"}))
+    config = FilesConfig.from_options(parse_options(options, FilesOptions), spark_schema({"value": "string"}))
     return FileStream(config, replace(SYSTEM, clock=clock))
 
 

@@ -49,7 +49,7 @@ HABITS = {
 }
 # A value is named after its content (record, matches, row), not after its history. The number only falls.
 HABIT_NAMES = {"found", "each", "known", "own", "wanted", "given", "kept", "others", "made", "left", "told"}
-HABIT_NAMES_MAX = 60
+HABIT_NAMES_MAX = 58
 
 
 def short(path: Path) -> str:
@@ -237,7 +237,7 @@ def test_rows_lie_in_directories_and_keys_in_buckets() -> None:
     wrong = [
         f"{short(path)}: {name}: say directory"
         for path in SOURCES
-        if any(path.is_relative_to(room) for room in below)
+        if any(path.is_relative_to(room) for room in below) and path.name != "typed.py"  # has the options of stores
         for name in (*parsed(path).bound, *parsed(path).defined)
         if "bucket" in name.lower()
     ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.known.files import KnownFiles
@@ -338,7 +338,7 @@ class History:
             {"maxBytesPerTrigger": str(draw.choice([100, 700, 3000]))},
         ]
         options = {"path": "memory://nothing/", "fileFormat": "text", "fileIdentity": conditions.identity}
-        parsed = parse_options({**options, **draw.choice(limits)}, "files")
+        parsed = parse_options({**options, **draw.choice(limits)}, FilesOptions)
         self._settings = replace(FilesSettings.from_options(parsed), pattern="")
         if conditions.available_now and conditions.is_behind:
             self._settings = replace(self._settings, close_inactive=_NEVER_S)

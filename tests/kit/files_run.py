@@ -7,7 +7,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.rows.spark_types import arrow_schema
@@ -49,7 +49,7 @@ class FilesRun(SourceRun):
 
     def config(self) -> FilesConfig:
         """Parse the options again and return the settings."""
-        parsed = parse_options({"path": self.path} | dict(self.options), "files")
+        parsed = parse_options({"path": self.path} | dict(self.options), FilesOptions)
         return FilesConfig.from_options(parsed, spark_schema(self.columns))
 
     def _new_stream(self) -> FileStream:

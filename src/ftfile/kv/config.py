@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.core.options import StoreSinkOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
@@ -63,9 +63,8 @@ class StoreConfig(WriteConfig):
             ConfigError: an option is unknown, malformed, or contradicts another.
             SchemaError: a column cannot be stored.
         """
-        parsed = parse_options(options, "ftkv-write")
-        if parsed["path"] is None:
-            raise ConfigError(_NO_PATH)
+        parsed = parse_options(options, StoreSinkOptions)
+        path = parsed.required_path(_NO_PATH)
         encryption, clients = Encryption.from_options(parsed), client_settings(parsed)
         common = CommonSettings.from_options(parsed, encryption, clients, stream=stream)
         _check_values(common)
@@ -75,17 +74,17 @@ class StoreConfig(WriteConfig):
             schema_json = as_nullable(_respelled(schema_json, recorded))
             delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
         return cls(
-            path=directory_url(parsed["path"]),
+            path=directory_url(path),
             schema_json=schema_json,
             overwrite=overwrite,
             common=replace(common, max_record_bytes=common.max_record_bytes or _RECORD_BYTES),
             definition=definition,
             delete_column=delete_column,
             plan=PlanSettings.from_options(parsed),
-            compression=parsed["compression"],
-            block_bytes=parsed["blockBytes"],
-            grace_s=parsed["grace"],
-            vacuum_interval_s=parsed["vacuumInterval"],
+            compression=parsed.compression,
+            block_bytes=parsed.block_bytes,
+            grace_s=parsed.grace,
+            vacuum_interval_s=parsed.vacuum_interval,
         )
 
     @property
@@ -148,11 +147,11 @@ def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:
 
 
 def _define(
-    parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None
+    parsed: StoreSinkOptions, schema: pa.Schema, recorded: StoreDefinition | None
 ) -> tuple[str | None, StoreDefinition]:
     """Return the delete column, and the definition for the other columns; names are spelled as in the schema."""
     fixed = _defining_options(parsed, schema, recorded)
-    names, deletes, sequence = fixed["keyColumns"], parsed["deleteColumn"], fixed["sequenceColumn"]
+    names, deletes, sequence = fixed["keyColumns"], parsed.delete_column, fixed["sequenceColumn"]
     if names is None:
         raise ConfigError(
             f"keyColumns is not given: name the columns of the key, from {', '.join(schema.names)}, as in "
@@ -173,15 +172,21 @@ def _define(
         buckets=fixed["buckets"],
         merge=fixed["merge"],
         sequence=sequence and resolve_column("sequenceColumn", sequence, schema),
-        code=None if "merge" in parsed.given else (),
+        code=None if parsed.is_given("merge") else (),
     )
     return deletes, definition
 
 
-def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None) -> dict[str, Any]:
+def _defining_options(parsed: StoreSinkOptions, schema: pa.Schema, recorded: StoreDefinition | None) -> dict[str, Any]:
     """Return the options that the first record fixes: as given, else as in the store."""
-    values = {name: parsed[name] for name in ("keyColumns", "bucketBy", "buckets", "merge", "sequenceColumn")}
-    keys = parsed["keyColumns"]
+    values: dict[str, Any] = {
+        "keyColumns": parsed.key_columns,
+        "bucketBy": parsed.bucket_by,
+        "buckets": parsed.buckets,
+        "merge": parsed.merge,
+        "sequenceColumn": parsed.sequence_column,
+    }
+    keys = parsed.key_columns
     if recorded is None or (keys and [name.lower() for name in keys] != [name.lower() for name in recorded.keys]):
         return values  # other keys raise a separate error
     of_store = {
@@ -189,9 +194,9 @@ def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreD
         "bucketBy": recorded.bucket_by,
         "buckets": recorded.buckets,
         "merge": {name: function for name, function in recorded.merge.items() if name in schema.names},
-        "sequenceColumn": recorded.sequence if parsed["merge"] == LAST else None,
+        "sequenceColumn": recorded.sequence if parsed.merge == LAST else None,
     }
-    return {name: value if name in parsed.given else of_store[name] for name, value in values.items()}
+    return {name: value if parsed.is_given(name) else of_store[name] for name, value in values.items()}
 
 
 _NO_PATH = (

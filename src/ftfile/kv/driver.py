@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import StoreSinkOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
@@ -121,10 +121,10 @@ def recorded_definition(
 
     For `durable`, see `CommitLog.refresh`. A ConfigError names the invalid option.
     """
-    parsed = parse_options(options, "ftkv-write")
-    if parsed["path"] is None:
+    parsed = parse_options(options, StoreSinkOptions)
+    if parsed.path is None:
         return None
-    path, encryption = normalise(parsed["path"]), Encryption.from_options(parsed)
+    path, encryption = normalise(parsed.path), Encryption.from_options(parsed)
     common = CommonSettings.from_options(parsed, encryption, client_settings(parsed), stream=False)
     log = common.log_at(path, context)
     with file_as_config_error(log, path):

@@ -9,12 +9,12 @@ from msgspec import structs
 
 from ftfile.core.errors import BatchGap, ReplayMismatch, UnknownQuery
 from ftfile.core.logs import get_logger
-from ftfile.core.options import parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.sealed import SealedFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.core.options import ParsedOptions
+    from ftfile.core.options import WriterOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author, Fingerprint, Record, Transaction
     from ftfile.log.state import LogState
@@ -38,18 +38,19 @@ class Policy:
     publish_timeout_s: float
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions) -> Policy:
+    def from_options(cls, parsed: WriterOptions) -> Policy:
         """Return the decisions by the options of a writer."""
+        files = parsed if isinstance(parsed, SinkOptions) else SinkOptions()  # stores publish no files
         return cls(
-            on_new_query=parsed["onNewQuery"],
-            on_gap=parsed["onGap"],
-            on_replay_mismatch=parsed["onReplayMismatch"],
-            on_missing_part=parsed["onMissingPart"],
-            publish_timeout_s=parsed["publishTimeout"],
+            on_new_query=parsed.on_new_query,
+            on_gap=parsed.on_gap,
+            on_replay_mismatch=parsed.on_replay_mismatch,
+            on_missing_part=files.on_missing_part,
+            publish_timeout_s=files.publish_timeout,
         )
 
 
-DEFAULT_POLICY = Policy.from_options(parse_options({}, "write"))
+DEFAULT_POLICY = Policy.from_options(parse_options({}, SinkOptions))
 
 
 def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:

@@ -15,7 +15,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
-from ftfile.core.options import parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
@@ -66,7 +66,7 @@ FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
 
 _Settings = TypeVar("_Settings")
 # For a query without recorded settings.
-_DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, "write"), "", None, UTC)
+_DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, SinkOptions), "", None, UTC)
 _log = get_logger(__name__)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.options import DirectoryFollowOptions
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import first_since
 from ftfile.read.followed_columns import FollowedColumns
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.core.options import ParsedOptions
+    from ftfile.core.options import FollowOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.directory import DirectoryMarker
     from ftfile.log.format.model import Add, Record
@@ -69,10 +70,11 @@ class FollowSettings:
             )
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
+    def from_options(cls, parsed: FollowOptions) -> FollowSettings:
         """Return the settings of the options; a ConfigError if they contradict each other."""
-        limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
-        return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
+        limits = Limits(parsed.max_files_per_trigger, parsed.max_bytes_per_trigger, parsed.max_rows_per_trigger)
+        skips_changes = isinstance(parsed, DirectoryFollowOptions) and parsed.skip_change_commits
+        return cls(parsed.starting_version, parsed.starting_timestamp, limits, skips_changes)
 
 
 class Unit(NamedTuple):
@@ -347,14 +349,12 @@ class FollowConfig:
 
     @classmethod
     def from_options(
-        cls, parsed: ParsedOptions, schema_json: str, example: str = "format('ftfile').load('/data/out')"
+        cls, parsed: FollowOptions, schema_json: str, example: str = "format('ftfile').load('/data/out')"
     ) -> FollowConfig:
         """Return the checked options; a ConfigError if they contradict each other or the path is missing."""
-        if parsed["path"] is None:
-            raise ConfigError(f"the option `path` is missing, as in spark.readStream.{example}")
+        path = normalise(parsed.required_path(f"the option `path` is missing, as in spark.readStream.{example}"))
         settings = FollowSettings.from_options(parsed)
-        path = normalise(parsed["path"])
-        return cls(path, parsed["keyProvider"], parsed.prefixed("storage"), schema_json, settings)
+        return cls(path, parsed.key_provider, parsed.prefixed("storage"), schema_json, settings)
 
 
 class LogStream(ABC, Generic[_Share]):

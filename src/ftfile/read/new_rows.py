@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone
 from ftfile.core.logs import get_logger
-from ftfile.core.options import parse_options
+from ftfile.core.options import DirectoryFollowOptions, parse_options
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import check_is_files, read_marker
 from ftfile.log.format import layout
@@ -239,7 +239,7 @@ def follow_log(
 
 def _settings(options: Mapping[str, object]) -> FollowSettings:
     texts = {name: value.isoformat() if isinstance(value, datetime) else str(value) for name, value in options.items()}
-    parsed = parse_options(texts, "follow")
+    parsed = parse_options(texts, DirectoryFollowOptions)
     foreign = [name for name in ("path", "keyProvider", *parsed.own) if name in {*parsed.given, *parsed.own}]
     if foreign:
         raise ConfigError(f"{foreign[0]} is an argument of ftfile.open, not an option of follow")

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
+from ftfile.core.options import STORAGE_PREFIX, ReadOptions, SinkOptions, parse_options
 from ftfile.kv.upkeep.compact import compact, compact_idle
 from ftfile.operate.export.after_commit import export_soon
 from ftfile.operate.flush import flush
@@ -79,7 +79,7 @@ class WrittenPlace(NamedTuple):
 
     query_id: str
     sink: str  # name of the format
-    options: ParsedOptions
+    options: ReadOptions
     export_to: tuple[str, ...]  # table formats
     code: tuple[str, ...]  # set by the query's options
 
@@ -142,7 +142,7 @@ class _Flusher(StreamingQueryListener):
 
 def _tend(place: WrittenPlace, *, due_only: bool) -> None:
     options, query_id = place.options, place.query_id
-    path, key_provider, storage = options["path"], options["keyProvider"], options.prefixed("storage")
+    path, key_provider, storage = options.required_path(), options.key_provider, options.prefixed("storage")
     with log_context(query=query_id):
         try:
             if place.sink == "ftkv":
@@ -190,11 +190,11 @@ def place_of(execution: Any, query_id: str) -> WrittenPlace | None:  # noqa: ANN
     entries = (iterator.next() for _ in range(extra.size()))
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     place_options = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
-    place = parse_options(absolute_options({name: options[name] for name in place_options}), "read")
+    place = parse_options(absolute_options({name: options[name] for name in place_options}), ReadOptions)
     exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
-    export_to = parse_options(exports, "write")["exportTo"]
+    export_to = parse_options(exports, SinkOptions).export_to
     code = tuple(options[name] for name in _CODE if name in options)
-    if place["path"] is not None:
+    if place.path is not None:
         return WrittenPlace(query_id, sink, options=place, export_to=export_to, code=code)
     return None
 

@@ -130,7 +130,7 @@ class _QueryListener(StreamingQueryListener):
             if written_place is None:
                 return
             options = written_place.options
-            place = Place(options["path"], options["keyProvider"], options.prefixed("storage"))
+            place = Place(options.required_path(), options.key_provider, options.prefixed("storage"))
             name = event.name or query_id
             follower = self._monitor.follow(place, run_id, {query_id: name})
             if follower is None:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ftfile.core.arguments import Access
 from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError, NotFound
-from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.core.options import ReadOptions, parse_options
 from ftfile.formats.api import RowFilter
 from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def committed_schema(options: Mapping[str, str]) -> StructType:
     """Return the schema of the version to read. Streams use it too: Spark does not pass the kind of a query."""
     try:
-        directory, version, _ = _opened(options, "read", "follow")
+        directory, version, _ = _opened(options, "follow")
     except ConfigError as error:
         if not isinstance(error.__cause__, NotFound):
             raise
@@ -53,8 +53,8 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
     Raises:
         ConfigError: an option is wrong, or the version does not exist.
     """
-    opened = _opened(options, "read")
-    pushes = opened[2]["filterPushdown"]
+    opened = _opened(options)
+    pushes = opened[2].filter_pushdown
     if pushes:
         from ftfile.spark.pushdown import check_pushdown_enabled  # noqa: PLC0415 - imports the kernels of Arrow
 
@@ -76,16 +76,16 @@ class _Files(InputPartition):
 class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, ignoring case as in Spark. Columns that the files do not have are null."""
 
-    def __init__(self, directory: Directory, version: int | None, parsed: ParsedOptions, schema: StructType) -> None:
+    def __init__(self, directory: Directory, version: int | None, parsed: ReadOptions, schema: StructType) -> None:
         storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
-        self._place = Place(directory.path, parsed["keyProvider"], storage, read_marker(directory.file_system))
+        self._place = Place(directory.path, parsed.key_provider, storage, read_marker(directory.file_system))
         if version is None:
             self._version = directory.version()
         else:
             self._version = version
         self._is_old = version is not None
-        self._at_least_version: int | None = parsed["atLeastVersion"]
-        self._task_bytes: int = parsed["maxPartitionBytes"]
+        self._at_least_version: int | None = parsed.at_least_version
+        self._task_bytes: int = parsed.max_partition_bytes
         self._schema_json = schema.json()
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -140,16 +140,15 @@ class _PushingReader(FtFileReader):
         return [chosen.add for chosen in selection.adds()], RowFilter(where, selection.filtered)
 
 
-def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:
+def _opened(options: Mapping[str, str], *also: Use) -> tuple[Directory, int | None, ReadOptions]:
     """Return the directory, the selected version, and the options."""
-    parsed = parse_options(absolute_options(options), *uses)
-    if parsed["path"] is None:
-        raise ConfigError(_NO_PATH)
-    access = Access(parsed["keyProvider"], parsed.prefixed("storage"), parsed["atLeastVersion"])
-    directory = Directory(parsed["path"], access)
-    check_shared(directory.file_system, parsed["path"])
+    parsed = parse_options(absolute_options(options), ReadOptions, *also)
+    path = parsed.required_path(_NO_PATH)
+    access = Access(parsed.key_provider, parsed.prefixed("storage"), parsed.at_least_version)
+    directory = Directory(path, access)
+    check_shared(directory.file_system, path)
     directory.require_files()
-    version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
+    version, time = parsed.version_as_of, parsed.timestamp_as_of
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
     return directory, version if time is None else directory.version_at(time), parsed

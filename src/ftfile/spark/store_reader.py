@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ftfile.core.arguments import Access
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import parse_options
+from ftfile.core.options import StoreFollowOptions, StoreReadOptions, parse_options
 from ftfile.formats.parts import recorded_names
 from ftfile.kv.definition import FOUND
 from ftfile.kv.feed import FeedStream
@@ -35,6 +35,7 @@ from ftfile.write.schema_change import check_requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from pyspark.sql.types import StructType
 
@@ -194,19 +195,16 @@ class _PushingReader(FtKvReader):
 
 def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
     """Return a reader of the selected version, the arguments to open it in tasks, and True if filters are pushed."""
-    parsed = parse_options(absolute_options(options), "ftkv-read")
-    if parsed["path"] is None:
-        raise ConfigError(_NO_PATH)
-    if parsed["versionAsOf"] is not None and parsed["timestampAsOf"] is not None:
+    parsed = parse_options(absolute_options(options), StoreReadOptions)
+    path = parsed.required_path(_NO_PATH)
+    if parsed.version_as_of is not None and parsed.timestamp_as_of is not None:
         raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
-    access = Access(parsed["keyProvider"], parsed.prefixed("storage"), parsed["atLeastVersion"])
-    if parsed["timestampAsOf"] is None:
-        version = parsed["versionAsOf"]
-    else:
-        version = parsed["timestampAsOf"]
-    cache_bytes = parsed["cacheBytes"]
-    reader, place = open_on_driver(parsed["path"], access, parsed["merge"], version, cache_bytes=cache_bytes)
-    return reader, place, parsed["filterPushdown"]
+    access = Access(parsed.key_provider, parsed.prefixed("storage"), parsed.at_least_version)
+    version: int | datetime | None = parsed.version_as_of
+    if parsed.timestamp_as_of is not None:
+        version = parsed.timestamp_as_of
+    reader, place = open_on_driver(path, access, parsed.merge, version, cache_bytes=parsed.cache_bytes)
+    return reader, place, parsed.filter_pushdown
 
 
 _NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"
@@ -263,8 +261,8 @@ def _config(options: Mapping[str, str], schema_json: str) -> FollowConfig:
             "readStream of format 'ftkv' reads the changes of a store, whose columns are others than the store's: set "
             "readChangeFeed=true. To join a stream with a store, use ftfile.spark.lookup(df, path, on=[...])"
         )
-    parsed = parse_options(raw, "ftkv-follow")
-    if not parsed[_OPTION]:
+    parsed = parse_options(raw, StoreFollowOptions)
+    if not parsed.read_change_feed:
         raise ConfigError("readChangeFeed=false: leave it out, and read a version with spark.read.format('ftkv')")
     config = FollowConfig.from_options(parsed, schema_json, "format('ftkv').load('/data/counts')")
-    return replace(config, merge=parsed["merge"])
+    return replace(config, merge=parsed.merge)

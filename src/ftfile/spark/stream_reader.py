@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.core.options import parse_options
+from ftfile.core.options import DirectoryFollowOptions, FilesOptions, parse_options
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.plan import FileShare
 from ftfile.read.foreign.settings import FileDecoding, default_schema, require_columns
@@ -70,7 +70,7 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
     Raises:
         ConfigError: an option is wrong, or the columns of the files are unknown.
     """
-    decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
+    decoding = FileDecoding.from_options(parse_options(absolute_options(options), FilesOptions).given)
     schema = default_schema(decoding)
     if schema is not None:
         return struct_type(spark_schema_json(schema))
@@ -146,11 +146,11 @@ class FtFileStreamReader(StreamReader):
         raw = absolute_options(options)
         config: FollowConfig | FilesConfig
         if has_file_format(raw):
-            config = FilesConfig.from_options(parse_options(raw, "files"), schema.json())
+            config = FilesConfig.from_options(parse_options(raw, FilesOptions), schema.json())
             columns = arrow_schema(config.schema_json)
             require_columns(columns, config.settings.decoding, may_be_in_paths=len(columns) > 1)
         else:
-            config = FollowConfig.from_options(parse_options(raw, "follow"), schema.json())
+            config = FollowConfig.from_options(parse_options(raw, DirectoryFollowOptions), schema.json())
         root = config.settings.root if isinstance(config, FilesConfig) else config.path
         check_shared(open_filesystem(root, SYSTEM, config.storage), root)
         super().__init__(config, settings_for_others(root, config.storage))

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import DirectoryFollowOptions, parse_options
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.snapshot import read_records, take_snapshot
@@ -178,7 +178,7 @@ class SourceRun:
     def config(self) -> Any:  # noqa: ANN401 - of either kind
         """Return the settings, parsed from the options again."""
         return FollowConfig.from_options(
-            parse_options({"path": self.path} | dict(self.options), "follow"), spark_schema(self.columns)
+            parse_options({"path": self.path} | dict(self.options), DirectoryFollowOptions), spark_schema(self.columns)
         )
 
     def _die(self, moment: Moment) -> None:

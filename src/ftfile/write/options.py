@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.context import Context
-    from ftfile.core.options import ParsedOptions, Settings
+    from ftfile.core.options import Settings, WriterOptions
     from ftfile.filters.aes_gcm import AesGcm
     from ftfile.filters.chain import Chain
     from ftfile.filters.keys import Keys
@@ -115,9 +115,9 @@ def resolve_column(
     return column
 
 
-def _transaction(parsed: ParsedOptions, *, stream: bool) -> Transaction | None:
+def _transaction(parsed: WriterOptions, *, stream: bool) -> Transaction | None:
     """Return the user's identity of a batch write; None without `txnAppId` and `txnVersion`."""
-    app_id, version = parsed["txnAppId"], parsed["txnVersion"]
+    app_id, version = parsed.txn_app_id, parsed.txn_version
     if (app_id is None) != (version is None):
         if version is None:
             present, missing = ("txnAppId", "txnVersion")
@@ -153,9 +153,9 @@ class Encryption:
     keys: Keys
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
+    def from_options(cls, parsed: WriterOptions) -> Encryption | None:
         """Check the options, and that the key is available in this process. Return None if nothing is encrypted."""
-        kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
+        kind, key_id, reference = parsed.encryption, parsed.encryption_key_id, parsed.key_provider
         if kind == "none" and key_id is None and reference is None:
             return None
         from ftfile.filters.keys import Keys, check_key_id  # noqa: PLC0415 - most writers encrypt nothing
@@ -228,13 +228,13 @@ class Storage:
     owner_only: bool = False  # make files readable by the owner only, if the store supports it and no permission is set
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, encryption: Encryption | None, clients: Settings) -> Storage:
+    def from_options(cls, parsed: WriterOptions, encryption: Encryption | None, clients: Settings) -> Storage:
         """Check the options that need no store; `for_store` checks the others. For `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is a separate option: write {_OWN[name]}")
-        owner_only = encryption is not None and "filePermission" not in parsed.given
-        return cls(_file_settings(parsed), parsed["durability"], clients, owner_only)
+        owner_only = encryption is not None and not parsed.is_given("filePermission")
+        return cls(_file_settings(parsed), parsed.durability, clients, owner_only)
 
     def for_store(self, store: Capabilities) -> Storage:
         """Return the settings for this store.
@@ -292,7 +292,7 @@ class CommonSettings:
 
     @classmethod
     def from_options(
-        cls, parsed: ParsedOptions, encryption: Encryption | None, clients: Settings, *, stream: bool
+        cls, parsed: WriterOptions, encryption: Encryption | None, clients: Settings, *, stream: bool
     ) -> CommonSettings:
         """Check the options. For `clients`, see `client_settings`.
 
@@ -306,15 +306,15 @@ class CommonSettings:
             policy=Policy.from_options(parsed),
             storage=Storage.from_options(parsed, encryption, clients),
             encryption=encryption,
-            bad_records=parsed["badRecords"],
-            max_record_bytes=parsed["maxRecordBytes"],
-            max_open_bytes=parsed["maxOpenBytes"],
-            on_schema_change=parsed["onSchemaChange"],
-            fingerprint=parsed["fingerprint"],
+            bad_records=parsed.bad_records,
+            max_record_bytes=parsed.max_record_bytes,
+            max_open_bytes=parsed.max_open_bytes,
+            on_schema_change=parsed.on_schema_change,
+            fingerprint=parsed.fingerprint,
             checkpoint=checkpoint,
             transaction=_transaction(parsed, stream=stream),
-            user_metadata=parsed["userMetadata"],
-            at_least_version=parsed["atLeastVersion"],
+            user_metadata=parsed.user_metadata,
+            at_least_version=parsed.at_least_version,
         )
 
     def log_at(self, path: str, context: Context) -> CommitLog:
@@ -342,21 +342,27 @@ class CommonSettings:
             return log
 
 
-def client_settings(parsed: ParsedOptions) -> Settings:
+def client_settings(parsed: WriterOptions) -> Settings:
     """Return the client options of the store and this process's environment settings, for executors."""
-    return tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
+    return tuple(sorted(settings_for_others(parsed.required_path(), parsed.prefixed("storage")).items()))
 
 
-def _file_settings(parsed: ParsedOptions) -> Settings:
+def _file_settings(parsed: WriterOptions) -> Settings:
     """Return the requested settings of written files."""
-    permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
-    blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
-    for name, least in _PERMISSIONS.items():
-        if name in parsed.given and parsed[name] & least != least:
-            raise ConfigError(f"{name}={parsed[name]:04o}: the sink needs at least {least:04o}")
-    if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
-        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS needs a multiple of {_CHECKSUM_BYTES} bytes")
-    return (*permissions.items(), *blocks.items())
+    settings: list[tuple[str, str]] = []
+    permissions = {"filePermission": parsed.file_permission, "directoryPermission": parsed.directory_permission}
+    for name, bits in permissions.items():
+        if bits is None:
+            continue
+        if bits & _PERMISSIONS[name] != _PERMISSIONS[name]:
+            raise ConfigError(f"{name}={bits:04o}: the sink needs at least {_PERMISSIONS[name]:04o}")
+        settings.append((name, f"{bits:o}"))
+    if parsed.block_size is not None and parsed.block_size % _CHECKSUM_BYTES:
+        raise ConfigError(f"blockSize={parsed.block_size}: HDFS needs a multiple of {_CHECKSUM_BYTES} bytes")
+    for name, number in {"replication": parsed.replication, "blockSize": parsed.block_size}.items():
+        if number is not None:
+            settings.append((name, str(number)))
+    return tuple(settings)
 
 
 def durability_of(asked: str, capabilities: Capabilities) -> Durability:

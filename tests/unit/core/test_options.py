@@ -4,32 +4,108 @@ from __future__ import annotations
 
 import re
 import runpy
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import OPTIONS, parse_options
-from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, columns_text
+from ftfile.core.options import (
+    OPTIONS,
+    DirectoryFollowOptions,
+    FilesOptions,
+    Options,
+    ReadOptions,
+    SinkOptions,
+    StoreFollowOptions,
+    StoreReadOptions,
+    StoreSinkOptions,
+    kinds,
+    parse_options,
+)
+from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, FileRange, columns_text
 from ftfile.core.options.table import DEFAULTS
+from ftfile.core.options.typed import attribute_name
 from ftfile.formats.api import format_from_options
 
 if TYPE_CHECKING:
-    from ftfile.core.options import Use
+    from ftfile.core.options import Option, Use
 
 ROOT = Path(__file__).parents[3]
+KINDS: dict[Use, type[Options]] = {
+    kind.USE: kind
+    for kind in (
+        SinkOptions,
+        ReadOptions,
+        DirectoryFollowOptions,
+        FilesOptions,
+        StoreSinkOptions,
+        StoreReadOptions,
+        StoreFollowOptions,
+    )
+}
+# The types of values by kind. Kinds of named values have literals.
+TYPES = {
+    str: (kinds.TEXT, kinds.CHARACTER, kinds.FORMAT, kinds.NOTE, kinds.PATTERN),
+    bool: (kinds.BOOLEAN,),
+    int: (kinds.COUNT, kinds.SIZE, kinds.VERSION, kinds.INTEGER, kinds.PERMISSION),
+    float: (kinds.DURATION, kinds.CLOCK),
+    bytes: (kinds.BYTES,),
+    datetime: (kinds.TIME,),
+    tuple[str, ...]: (kinds.COLUMNS, kinds.NAMES, kinds.TABLES),
+    tuple[str, float]: (kinds.COLUMN_AND_DURATION,),
+    tuple[FileRange, ...]: (kinds.FILE_RANGES,),
+    int | Literal["latest"]: (kinds.LATEST_OR_VERSION,),
+}
+
+
+def type_of(option: Option) -> Any:
+    """Return the type of the values of an option, as its attribute must have it."""
+    if option.name == "compression" and "write" in option.used_by:
+        value: Any = str  # other packages may add codecs
+    elif (
+        isinstance(option.kind.parse, partial)
+        and isinstance(option.kind.parse.args[0], dict)
+        and (option.kind is not kinds.BOOLEAN)
+    ):
+        value = Literal[tuple(dict.fromkeys(option.kind.parse.args[0].values()))]
+    else:
+        (value,) = (kind for kind, options in TYPES.items() if option.kind in options)
+    return value | None if option.default is None else value
+
+
+@pytest.mark.parametrize("use", KINDS)
+def test_the_attributes_of_options_are_those_of_the_table(use: Use) -> None:
+    kind = KINDS[use]
+    names = {"datetime": datetime, "FileRange": FileRange}
+    attributes = get_type_hints(kind, localns=names)
+    del attributes["USE"]
+    table = {attribute_name(option.name): option for option in OPTIONS if use in option.used_by}
+    assert attributes == {name: type_of(option) for name, option in table.items()}
+    options = kind()
+    assert {name: getattr(options, name) for name in table} == {name: row.default for name, row in table.items()}
+
+
+def test_a_name_that_is_no_option_is_not_asked_for() -> None:
+    options = parse_options({"path": "/x"}, SinkOptions)
+    assert (options.is_given("path"), options.is_given("rolling")) == (True, False)
+    with pytest.raises(KeyError):
+        options.is_given("pathh")
 
 
 def test_keys_in_any_case_and_defaults() -> None:
-    parsed = parse_options({"PATH": "/x", "maxbytesperfile": "1 MiB", "PublishTimeout": "2min"}, "write")
+    parsed = parse_options({"PATH": "/x", "maxbytesperfile": "1 MiB", "PublishTimeout": "2min"}, SinkOptions)
     assert parsed.given == {"path": "/x", "maxBytesPerFile": 1 << 20, "publishTimeout": 120.0}
-    assert parsed["fileFormat"] == "parquet"
-    assert parsed["maxRecordsPerFile"] is None
+    assert parsed.file_format == "parquet"
+    assert parsed.max_records_per_file is None
 
 
 def test_sparks_own_keys_are_known() -> None:
-    parsed = parse_options({"checkpointLocation": "/c", "queryname": "q", "owner": "me", "option.path": "x"}, "write")
+    parsed = parse_options(
+        {"checkpointLocation": "/c", "queryname": "q", "owner": "me", "option.path": "x"}, SinkOptions
+    )
     assert parsed.given == {}
     assert parsed.spark["checkpointlocation"] == "/c"
 
@@ -98,7 +174,7 @@ def test_sparks_own_keys_are_known() -> None:
 )
 def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        parse_options({key: value}, "write")
+        parse_options({key: value}, SinkOptions)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +191,10 @@ def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> 
     ],
 )
 def test_columns_in_backticks(text: str, names: list[str]) -> None:
-    assert parse_options({"partitionBy": text}, "write")["partitionBy"] == tuple(names)
+    assert parse_options({"partitionBy": text}, SinkOptions).partition_by == tuple(names)
     for key in ("keyColumns", "bucketBy"):
-        assert parse_options({key: text}, "ftkv-write")[key] == tuple(names)
-    assert parse_options({"partitionBy": columns_text(names)}, "write")["partitionBy"] == tuple(names)
+        assert parse_options({key: text}, StoreSinkOptions).given[key] == tuple(names)
+    assert parse_options({"partitionBy": columns_text(names)}, SinkOptions).partition_by == tuple(names)
 
 
 def test_columns_are_in_backticks_where_they_must_be() -> None:
@@ -137,12 +213,12 @@ def test_columns_are_in_backticks_where_they_must_be() -> None:
     ],
 )
 def test_values_as_spark_takes_them(key: str, value: str, meant: str) -> None:
-    assert parse_options({key: value}, "write")[key] == meant
+    assert parse_options({key: value}, SinkOptions).given[key] == meant
 
 
 def test_several_paths_are_answered() -> None:
     with pytest.raises(ConfigError, match="a reader reads one directory"):
-        parse_options({"paths": '["/a", "/b"]'}, "read")
+        parse_options({"paths": '["/a", "/b"]'}, ReadOptions)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +243,7 @@ def test_several_paths_are_answered() -> None:
 )
 def test_what_a_reader_of_a_version_takes_from_the_log(key: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        parse_options({key: "1"}, "read")
+        parse_options({key: "1"}, ReadOptions)
 
 
 @pytest.mark.parametrize("use", ["follow", "ftkv-follow"])
@@ -180,11 +256,11 @@ def test_what_a_reader_of_a_version_takes_from_the_log(key: str, text: str) -> N
 )
 def test_a_stream_begins_where_other_options_say(use: Use, key: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        parse_options({key: "1"}, use)
+        parse_options({key: "1"}, KINDS[use])
 
 
 def test_options_of_another_format_are_named() -> None:
-    parsed = parse_options({"header": "true"}, "write")
+    parsed = parse_options({"header": "true"}, SinkOptions)
     assert parsed.for_format("csv") == {"header": True}
     with pytest.raises(ConfigError, match="'header' is for fileFormat=csv, but fileFormat is json"):
         parsed.for_format("json")
@@ -212,14 +288,13 @@ def test_names_are_unique_in_any_case(family: frozenset[str]) -> None:
 )
 def test_files_and_stores_have_options_of_their_own(key: str, use: Use, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        parse_options({key: "1"}, use)
+        parse_options({key: "1"}, KINDS[use])
 
 
 def test_one_name_may_be_of_files_and_of_stores() -> None:
-    assert parse_options({"compression": "gzip"}, "write")["compression"] == "gzip"
-    assert parse_options({}, "write")["compression"] is None
-    assert parse_options({}, "ftkv-write")["compression"] == "lz4"
-    assert parse_options({}, "ftkv-write")["publishTimeout"] == 60.0  # of the protocol, whatever it is for
+    assert parse_options({"compression": "gzip"}, SinkOptions).compression == "gzip"
+    assert parse_options({}, SinkOptions).compression is None
+    assert parse_options({}, StoreSinkOptions).compression == "lz4"
 
 
 PAGE = ROOT / "docs" / "options.md"

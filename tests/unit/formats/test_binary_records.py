@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
-from ftfile.core.options import parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.formats.api import format_from_options
 from ftfile.formats.binary_records import BinaryRecords
 from tests.unit.formats.rows import decode, encode, for_reading, one_column, write_and_read
@@ -19,7 +19,7 @@ VALUES = [b"", b"\n", b"abc\x00\xff", b"x" * 300]
 
 def given(**options: str) -> dict[str, Any]:
     """Return options as the table parses them."""
-    return parse_options({"path": "/out", "fileFormat": "binary", **options}, "write").for_format("binary")
+    return parse_options({"path": "/out", "fileFormat": "binary", **options}, SinkOptions).for_format("binary")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
 
 def test_the_delimiter_of_csv_is_called_sep() -> None:
     with pytest.raises(ConfigError, match=r"'delimiter' is for fileFormat=binary, but fileFormat is csv; use sep"):
-        parse_options({"fileFormat": "csv", "delimiter": ";"}, "write").for_format("csv")
+        parse_options({"fileFormat": "csv", "delimiter": ";"}, SinkOptions).for_format("csv")
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.formats.api import format_from_options
 from tests.unit.formats.rows import DATE, TIMESTAMP, TIMESTAMP_NTZ, write_and_read
 
@@ -86,8 +86,8 @@ def test_delimiters() -> None:
     shown = re.findall(r"`delimiter=(.+?)`", row)
     assert len(shown) == 3
     for text in shown:
-        given = parse_options({"path": "/out", "fileFormat": "binary", "delimiter": text}, "write")
-        delimiter = given["delimiter"]
+        given = parse_options({"path": "/out", "fileFormat": "binary", "delimiter": text}, SinkOptions)
+        delimiter = given.delimiter
         records = pa.RecordBatch.from_pydict({"v": [b"a", b"b"]})
         assert write_and_read("binary", given.for_format("binary"), records) == b"a" + delimiter + b"b" + delimiter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile import kv
-from ftfile.core.options import parse_options
+from ftfile.core.options import ReadOptions, parse_options
 from ftfile.spark import listener
 from ftfile.spark.listener import WrittenPlace
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -25,7 +25,7 @@ def test_an_idle_stream_does_not_try_again_what_failed_too_often(caplog: pytest.
         query.run(batch, [[{"k": "a", "n": 2**62} if batch < 4 else {"k": "b", "n": 1}]])
     with kv.open(PATH) as store:
         assert store.stats().held_compactions == 1
-    place = WrittenPlace(query.query_id, "ftkv", parse_options({"path": PATH}, "read"), (), ())
+    place = WrittenPlace(query.query_id, "ftkv", parse_options({"path": PATH}, ReadOptions), (), ())
     listener._tend(place, due_only=True)  # noqa: SLF001
     assert "tries again" not in caplog.text
     listener._tend(place, due_only=False)  # noqa: SLF001

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import StructType
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import DirectoryFollowOptions, parse_options
 from ftfile.errors import ConfigError, RolledBack
 from ftfile.spark import reader, store_reader
 from ftfile.spark.native_load import load, load_plan
@@ -56,4 +56,4 @@ def test_readers_of_stores(tmp_path: Path) -> None:
 
 def test_a_stream_has_its_checkpoint() -> None:
     with pytest.raises(ConfigError, match="'atLeastVersion' is for"):
-        parse_options({"atLeastVersion": "1"}, "follow")
+        parse_options({"atLeastVersion": "1"}, DirectoryFollowOptions)

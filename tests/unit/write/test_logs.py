@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.options import parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.write.options import LOGS_KEPT, CommonSettings, forget_logs
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREADS, CALLS = 4, 1_000
-SETTINGS = CommonSettings.from_options(parse_options({}, "write"), None, (), stream=False)
+SETTINGS = CommonSettings.from_options(parse_options({}, SinkOptions), None, (), stream=False)
 DIRECTORIES = 2 * LOGS_KEPT + 1
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.core import options as options_module
-from ftfile.core.options import OPTIONS, ParsedOptions
+from ftfile.core.options import OPTIONS, Options
+from ftfile.core.options.typed import attribute_name
 from ftfile.kv.config import StoreConfig
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.write.files.file_options import SinkConfig, forget_configs
@@ -47,23 +47,22 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
     """Record who reads an option, while the test runs."""
     readers = Readers()
 
-    class Given(dict[str, Any]):
-        def get(self, name: str, default: Any = None) -> Any:
-            readers.add(name)
-            return super().get(name, default)
+    names = {attribute_name(option.name): option.name for option in OPTIONS}
 
-    class Recorded(ParsedOptions):
-        def __getitem__(self, name: str) -> Any:
-            readers.add(name)
-            return super().__getitem__(name)
+    def read(options: Options, attribute: str) -> Any:
+        if attribute in names:
+            readers.add(names[attribute])
+        return object.__getattribute__(options, attribute)
 
-        def for_format(self, format_name: str) -> dict[str, Any]:
-            for option in OPTIONS:
-                if option.formats:
-                    readers.add(option.name)
-            return super().for_format(format_name)
+    def for_format(options: Options, format_name: str) -> dict[str, Any]:
+        for option in OPTIONS:
+            if option.formats:
+                readers.add(option.name)
+        return formatted(options, format_name)
 
-    monkeypatch.setattr(options_module, "ParsedOptions", lambda _, *others: Recorded(Given(), *others))
+    formatted = Options.for_format
+    monkeypatch.setattr(Options, "__getattribute__", read)
+    monkeypatch.setattr(Options, "for_format", for_format)
     forget_configs()
     return readers
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import re
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options.kinds import FILES, FORMATS, OF_FILES, STORE_WRITE, STORES, WRITE, Kind, Option
+from ftfile.core.options.kinds import FILES, OF_FILES, STORE_WRITE, STORES, WRITE, Kind, Option
 from ftfile.core.options.table import (
     ELSEWHERE,
     ENCRYPTION,
@@ -18,18 +16,44 @@ from ftfile.core.options.table import (
     STORAGE_PREFIX,
     STORE_ELSEWHERE,
 )
+from ftfile.core.options.typed import (
+    DirectoryFollowOptions,
+    FilesOptions,
+    FollowOptions,
+    Options,
+    ReadOptions,
+    SinkOptions,
+    StoreFollowOptions,
+    StoreReadOptions,
+    StoreSinkOptions,
+    Use,
+    VersionOptions,
+    WriterOptions,
+    attribute_name,
+    option_named,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = (
     "OPTIONS",
     "STORAGE_PREFIX",
+    "DirectoryFollowOptions",
+    "FilesOptions",
+    "FollowOptions",
     "Kind",
     "Option",
-    "ParsedOptions",
+    "Options",
+    "ReadOptions",
     "Settings",
+    "SinkOptions",
+    "StoreFollowOptions",
+    "StoreReadOptions",
+    "StoreSinkOptions",
     "Use",
+    "VersionOptions",
+    "WriterOptions",
     "parse_options",
     "values_of_fields",
 )
@@ -37,7 +61,6 @@ __all__ = (
 
 # Names and texts, sorted by name, which are hashable for caches and pickles.
 Settings: TypeAlias = tuple[tuple[str, str], ...]
-Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 
 _USES: dict[str, str] = {
     "write": "writing",
@@ -56,86 +79,28 @@ _FOLLOWS = ("follow", "ftkv-follow")
 _BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimestamp"}
 _OF_A_VERSION = "the log describes how a version is read: leave it out"
 
-_CAPITAL = re.compile("[A-Z]")
-
 _SHOWN_MAX = 100  # characters of a wrong value
 
 # The similarity of names that are proposed. Less similar names mislead, such as blockSize for parquet.block.size.
 _NEAR = 0.75
 
 
-def _by_key() -> dict[str, list[Option]]:
-    """Return the options by name in lower case; files and stores can have options of the same name."""
-    options: dict[str, list[Option]] = {}
-    for option in OPTIONS:
-        options.setdefault(option.name.lower(), []).append(option)
-    return options
+_O = TypeVar("_O", bound=Options)
 
 
-_BY_KEY = _by_key()
+def parse_options(raw: Mapping[str, str], kind: type[_O], *also: Use) -> _O:
+    """Check the names and values of options; names in any case.
 
-
-def _option(name: str, uses: Iterable[Use]) -> Option | None:
-    """Return the option with a name that is for one of the uses, else any option with this name."""
-    options = _BY_KEY.get(name.lower(), [])
-    return next((option for option in options if not option.used_by.isdisjoint(uses)), options[0] if options else None)
-
-
-@functools.cache
-def _defaults(uses: tuple[Use, ...]) -> dict[str, Any]:
-    """Return the defaults of all options for these uses, by name."""
-    options = {option.name: _option(option.name, uses) or option for option in OPTIONS}
-    return {name: option.default for name, option in options.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedOptions:
-    """Checked values of options: the given ones, and defaults for the others."""
-
-    given: dict[str, Any]  # by the names in the table, without defaults
-    spark: dict[str, str]  # Spark's own keys, in lower case
-    own: dict[str, str]  # `prefix.<name>` in lower case, for code of the user and for the file system
-    uses: tuple[Use, ...]
-    texts: dict[str, str] = field(default_factory=dict)  # the texts of `given`
-
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
-        if name in self.given:
-            return self.given[name]
-        return _defaults(self.uses)[name]
-
-    def prefixed(self, prefix: str) -> dict[str, str]:
-        """Return the options `prefix.<name>` by `<name>`, in lower case."""
-        start = f"{prefix.lower()}."
-        return {key.removeprefix(start): text for key, text in self.own.items() if key.startswith(start)}
-
-    def for_format(self, format_name: str) -> dict[str, Any]:
-        """Return the given options of a format; a ConfigError for an option of other formats."""
-        values = {}
-        for name, value in self.given.items():
-            option = _option(name, self.uses)
-            if option is not None:
-                formats = option.formats
-            else:
-                formats = ()
-            if formats not in {(), FORMATS} and format_name not in formats:
-                elsewhere = ""
-                if (name, format_name) == ("delimiter", "csv"):
-                    elsewhere = "; use sep to separate fields"
-                raise ConfigError(
-                    f"option {name!r} is for fileFormat={'|'.join(formats)}, but fileFormat is {format_name}{elsewhere}"
-                )
-            if formats:
-                values[name] = value
-        return values
-
-
-def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
-    """Check the names and values of options, which must be for one of the uses; names in any case.
+    Args:
+        raw: texts by name.
+        kind: the class of the use.
+        also: other uses whose options are accepted and checked; only `given` contains them.
 
     Raises:
         ConfigError: an option is unknown or its value is wrong; it names the accepted values, or similar options.
     """
-    parsed = ParsedOptions({}, {}, {}, uses)
+    parsed = kind()
+    uses = (kind.USE, *also)
     for key, text in raw.items():
         lower = key.lower()
         if lower in SPARK_KEYS or lower.startswith("option."):
@@ -144,10 +109,10 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
         if (lower.startswith(OWN_PREFIXES) and "write" in uses) or lower.startswith(STORAGE_PREFIX):
             parsed.own[lower] = text
             continue
-        option = _option(lower, uses)
+        option = option_named(lower, uses)
         if option is None or option.used_by.isdisjoint(uses):
             raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
-        parsed.given[option.name], parsed.texts[option.name] = _parse(option, text), text
+        parsed.set(option.name, _parse(option, text), text)
     return parsed
 
 
@@ -157,7 +122,7 @@ def values_of_fields(settings: type[Any], values: Mapping[str, Any]) -> dict[str
     A field has the name of its option in snake case. None is left out.
     """
     names = {field.name for field in fields(settings)}
-    by_field = {_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name): value for name, value in values.items()}
+    by_field = {attribute_name(name): value for name, value in values.items()}
     return {name: value for name, value in by_field.items() if name in names and value is not None}
 
 

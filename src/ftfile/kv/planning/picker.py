@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.core.options import StoreSinkOptions, parse_options
 from ftfile.log.format.model import Count
 
 if TYPE_CHECKING:
@@ -53,15 +53,15 @@ class PlanSettings(Struct, frozen=True, rename="camel"):
     tombstone_ttl_ms: Count
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions) -> PlanSettings:
+    def from_options(cls, parsed: StoreSinkOptions) -> PlanSettings:
         """Return the rules in a writer's options."""
         return cls(
-            flush_runs=parsed["flushIntervalCount"],
-            flush_bytes=parsed["flushBytes"],
-            flush_rows=parsed["flushSize"],
+            flush_runs=parsed.flush_interval_count,
+            flush_bytes=parsed.flush_bytes,
+            flush_rows=parsed.flush_size,
             fan_in=4,
-            max_file_bytes=parsed["maxFileSize"],
-            tombstone_ttl_ms=round(parsed["tombstoneTtl"] * 1000),
+            max_file_bytes=parsed.max_file_size,
+            tombstone_ttl_ms=round(parsed.tombstone_ttl * 1000),
         )
 
     @property
@@ -70,7 +70,7 @@ class PlanSettings(Struct, frozen=True, rename="camel"):
         return 2 * self.max_file_bytes
 
 
-DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, "ftkv-write"))
+DEFAULT_PLAN = PlanSettings.from_options(parse_options({}, StoreSinkOptions))
 
 
 class Backoff(NamedTuple):

@@ -25,7 +25,7 @@ from ftfile.storage.paths import parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ftfile.core.options import ParsedOptions
+    from ftfile.core.options import FilesOptions
     from ftfile.core.options.kinds import FileRange
     from ftfile.formats.binary_records import Framing
 
@@ -310,30 +310,30 @@ class FilesSettings:
         return self.tail and not filters_of_name(path)
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions) -> FilesSettings:
+    def from_options(cls, parsed: FilesOptions) -> FilesSettings:
         """Return the settings of the options.
 
         Raises:
             ConfigError: options contradict each other.
         """
-        root, pattern = split_path(parsed["path"])
-        file_format = parsed["fileFormat"]
-        grows = file_format in _GROWING and not parsed["multiLine"]
-        if parsed["tail"] is None:
+        root, pattern = split_path(parsed.path)
+        file_format = parsed.file_format
+        grows = file_format in _GROWING and not parsed.multi_line
+        if parsed.tail is None:
             tail = grows
         else:
-            tail = parsed["tail"]
+            tail = parsed.tail
         if tail and not grows:
             raise ConfigError(
                 f"tail=true is only for {', '.join(_GROWING)} without multiLine: other files are read as a whole"
             )
         parsed.for_format(file_format)
-        if parsed["pathGlobFilter"] is not None:
-            glob_pattern(parsed["pathGlobFilter"])
+        if parsed.path_glob_filter is not None:
+            glob_pattern(parsed.path_glob_filter)
         decoding = FileDecoding.from_options(parsed.given)
         if tail and decoding.is_utf_16:
             raise ConfigError(
-                f"encoding={parsed['encoding']!r}: growing files are cut into lines at the byte 0x0A, which in UTF-16 "
+                f"encoding={parsed.encoding!r}: growing files are cut into lines at the byte 0x0A, which in UTF-16 "
                 "may be part of another character. Set tail=false, which reads a file once, when it is complete; for "
                 "json and csv, multiLine=true also does this"
             )

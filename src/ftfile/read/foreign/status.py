@@ -10,7 +10,7 @@ import numpy as np
 
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM, absolute_path
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.places import list_or_empty
 from ftfile.log.read.snapshot import read_records
@@ -86,9 +86,9 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
     """
     places = {name: absolute_path(str(options[name])) for name in options if name.lower() in _PLACES}
     given = {"path": os.fspath(path)} | {name: str(value) for name, value in options.items()} | places
-    parsed = parse_options(given, "files")
+    parsed = parse_options(given, FilesOptions)
     location = state_location(parsed)
-    state = open_state(location, normalise(parsed["path"]), parsed.prefixed("storage"), SYSTEM)
+    state = open_state(location, normalise(parsed.required_path()), parsed.prefixed("storage"), SYSTEM)
     listings: dict[FilesSettings, Listing] = {}
     entries = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
     found = [status_of(location, log_id, given=given, context=SYSTEM, listings=listings) for log_id in entries]
@@ -105,7 +105,7 @@ def status_of(
     """
     store = normalise(given.get("path", location))  # `given` contains the settings of its file system
     fs = open_state(
-        location, store, storage=parse_options(given, "files").prefixed("storage"), context=context, log_id=log_id
+        location, store, storage=parse_options(given, FilesOptions).prefixed("storage"), context=context, log_id=log_id
     )
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
     known, recorded = plans.known(), [plan_of(record) for record in read_records(log)]
@@ -115,7 +115,7 @@ def status_of(
     root, _ = split_path(options.get("path"))
     if recorded[-1].root != root:
         return None  # the plans of another stream, for which the given options may be wrong
-    config = FilesConfig.from_options(parse_options(options, "files"), "{}")
+    config = FilesConfig.from_options(parse_options(options, FilesOptions), "{}")
     settings = config.settings
     if settings not in listings:
         storage = None

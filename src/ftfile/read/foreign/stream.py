@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.core.options import ParsedOptions
+    from ftfile.core.options import FilesOptions
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.plan import FileShare, Plan, Range
     from ftfile.storage.api import FileInfo, FileSystem
@@ -52,7 +52,7 @@ class FilesConfig:
     given: dict[str, str] = field(default_factory=dict)  # the user's options, which the plan log keeps
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
+    def from_options(cls, parsed: FilesOptions, schema_json: str) -> FilesConfig:
         """Return the checked options.
 
         Raises:
@@ -66,8 +66,8 @@ class FilesConfig:
             _storage(parsed, settings),
             schema_json,
             settings,
-            parsed["cleanSource"],
-            parsed["sourceArchiveDir"],
+            parsed.clean_source,
+            parsed.source_archive_dir,
             {name: text for name, text in parsed.texts.items() if name != "stateLocation"},
         )
 
@@ -202,7 +202,7 @@ def open_state(location: str, root: str, storage: dict[str, str], context: Conte
     return open_filesystem(url, context, optional_settings=storage)
 
 
-def _storage(parsed: ParsedOptions, settings: FilesSettings) -> dict[str, str]:
+def _storage(parsed: FilesOptions, settings: FilesSettings) -> dict[str, str]:
     """Return the settings of the store.
 
     Raises:
@@ -216,10 +216,10 @@ def _storage(parsed: ParsedOptions, settings: FilesSettings) -> dict[str, str]:
     return storage | {"followLinks": "true"}
 
 
-def state_location(parsed: ParsedOptions) -> str:
+def state_location(parsed: FilesOptions) -> str:
     """Return the URL of the directory with the plan logs of sources."""
-    if parsed["stateLocation"] is not None:
-        return directory_url(parsed["stateLocation"], "stateLocation")
+    if parsed.state_location is not None:
+        return directory_url(parsed.state_location, "stateLocation")
     checkpoint = parsed.spark.get("checkpointlocation")
     if not checkpoint:
         raise ConfigError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.core.options import parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 # If a query has no batch in ftfile's log yet, its first batch follows the last batch in Spark's log.
-_POLICY = Policy.from_options(parse_options({"onGap": "accept"}, "write"))
+_POLICY = Policy.from_options(parse_options({"onGap": "accept"}, SinkOptions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.core.options import ParsedOptions, Settings
+    from ftfile.core.options import Settings, SinkOptions
     from ftfile.write.files.naming import PathCheck
 
 
@@ -199,13 +199,14 @@ class DirectorySettings:
 
     @classmethod
     def from_options(
-        cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int, asked_zone: str | None
+        cls, parsed: SinkOptions, schema: pa.Schema, stem_bytes_max: int, asked_zone: str | None
     ) -> DirectorySettings:
         """Return the options, checked against the schema and each other. The default time zone is UTC."""
         time_zone = asked_zone or UTC
-        partition_by = _partition_columns(parsed["partitionBy"], schema)
-        named, pattern = parsed["fileNameColumn"], parsed["directoryPattern"]
-        if (file_name := named) is not None:
+        partition_by = _partition_columns(parsed.partition_by, schema)
+        named, pattern = parsed.file_name_column, parsed.directory_pattern
+        file_name: str | None = None
+        if named is not None:
             file_name = resolve_column(
                 "fileNameColumn", named, schema=schema, is_right=pa.types.is_string, needed="a string"
             )
@@ -303,14 +304,14 @@ def _show_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
     return any(pa.types.is_timestamp(kind) and kind.tz is not None for kind in kinds)
 
 
-def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
+def _user_class(parsed: SinkOptions, schema: pa.Schema) -> str | None:
     """Return the class, after a check that creates an instance and assigns directories to an empty batch."""
-    name, options = parsed["directoryAssigner"], parsed.prefixed("directoryAssigner")
+    name, options = parsed.directory_assigner, parsed.prefixed("directoryAssigner")
     if name is None and options:
         raise ConfigError(
             f"directoryAssigner.{next(iter(options))} is an option for your class, but directoryAssigner names no class"
         )
-    if name is not None and parsed["fileNameColumn"] is not None:
+    if name is not None and parsed.file_name_column is not None:
         raise ConfigError(
             "directoryAssigner and fileNameColumn both choose the file of a row: let the class return the names, with "
             "names_files = True, and leave out fileNameColumn"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.core.options import SinkOptions, parse_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.formats.api import FORMATS, Format, LineFormat, format_from_options
 from ftfile.formats.partition_paths import partition_schema
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ftfile.core.options import ParsedOptions, Settings
+    from ftfile.core.options import Settings
     from ftfile.log.format.model import Add
     from ftfile.storage.api import Capabilities
 
@@ -75,9 +75,8 @@ class SinkConfig(WriteConfig):
             ConfigError: an option is unknown, malformed, or contradicts another.
             SchemaError: a column cannot be stored.
         """
-        parsed = parse_options(options, "write")
-        if parsed["path"] is None:
-            raise ConfigError(_NO_PATH)
+        parsed = parse_options(options, SinkOptions)
+        parsed.required_path(_NO_PATH)
         return _checked(
             (*options.items(),),
             schema_json,
@@ -150,8 +149,9 @@ def _checked(
     clients: Settings,
 ) -> SinkConfig:
     """Return the checked settings. A pure function: keys and client settings, which can change, are arguments."""
-    parsed = parse_options(dict(options), "write")
-    asked_zone, zone = parsed.given.get("timeZone"), parsed["timeZone"]
+    parsed = parse_options(dict(options), SinkOptions)
+    zone = parsed.time_zone
+    asked_zone = zone if parsed.is_given("timeZone") else None
     file_format = _format(parsed, encryption, zone)
     schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
     extension = file_format.extension + chain.extension
@@ -171,7 +171,7 @@ def _checked(
     file_schema = _without(nullable, in_paths_or_final)
     encoding = _encoding(file_format, chain, directories, file_schema)
     return SinkConfig(
-        path=directory_url(parsed["path"]),
+        path=directory_url(parsed.required_path(_NO_PATH)),
         schema_json=nullable_json,
         overwrite=overwrite,
         common=CommonSettings.from_options(parsed, encryption, clients, stream=stream),
@@ -179,9 +179,9 @@ def _checked(
         chain=chain,
         directories=directories,
         publishing=publishing,
-        max_bytes_per_file=parsed["maxBytesPerFile"],
-        max_records_per_file=parsed["maxRecordsPerFile"],
-        on_format_change=parsed["onFormatChange"],
+        max_bytes_per_file=parsed.max_bytes_per_file,
+        max_records_per_file=parsed.max_records_per_file,
+        on_format_change=parsed.on_format_change,
         rolling=rolling,
         overwrite_mode=mode,
         replacement=replacement,
@@ -193,8 +193,8 @@ def _checked(
     )
 
 
-def _format(parsed: ParsedOptions, encryption: Encryption | None, time_zone: str) -> Format:
-    name = parsed["fileFormat"]
+def _format(parsed: SinkOptions, encryption: Encryption | None, time_zone: str) -> Format:
+    name = parsed.file_format
     file_format = format_from_options(name, {"timeZone": time_zone, **_format_options(parsed, name)})
     TimeFormats.from_options({"timeZone": time_zone})
     if encryption is None:
@@ -238,22 +238,22 @@ _NOTHING_STAYS_OPEN = (
 )
 
 
-def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
+def _chain(parsed: SinkOptions, file_format: Format, encryption: Encryption | None) -> Chain:
     """Return the filters. For a format with built-in compression, the compression options are not used."""
     envelope = None
     if encryption is not None:
         envelope = encryption.around_parts
-    if encryption is not None and envelope is None and parsed["filters"]:
+    if encryption is not None and envelope is None and parsed.filters:
         raise ConfigError(
             "encryption=parquet with filters: the filters would be applied to encrypted files, and other readers of "
             "Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
         )
     if not isinstance(file_format, LineFormat):
-        return chain_from_options(None, None, parsed["filters"], envelope)
-    return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"], envelope)
+        return chain_from_options(None, None, parsed.filters, envelope)
+    return chain_from_options(parsed.compression, parsed.compression_level, parsed.filters, envelope)
 
 
-def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
+def _format_options(parsed: SinkOptions, name: str) -> dict[str, Any]:
     """Return the options of the format, and the options of the user's encoder or format, if present."""
     options, encoder_options, formats_own = (
         parsed.for_format(name),
@@ -271,7 +271,7 @@ def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
     return options | formats_own
 
 
-def _rolling(parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings) -> RollingSettings | None:
+def _rolling(parsed: SinkOptions, schema: pa.Schema, directories: DirectorySettings) -> RollingSettings | None:
     settings, leaving = rolling_settings(parsed, directories.time_zone), directories.leaving
     if settings is None:
         return None
@@ -364,14 +364,14 @@ class Replacement:
 
 
 def replacement_from_options(
-    parsed: ParsedOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
+    parsed: SinkOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
 ) -> tuple[Literal["static", "dynamic"] | None, Replacement | None]:
     """Return the requested overwrite mode and the replaced partitions; None for all rows.
 
     Raises:
         ConfigError: the options contradict each other or the kind of write.
     """
-    mode, where = parsed["partitionOverwriteMode"], parsed[_OPTION]
+    mode, where = parsed.partition_overwrite_mode, parsed.replace_where
     if where is not None:
         asked = _OPTION
     elif mode == "dynamic":

@@ -23,7 +23,7 @@ from ftfile.write.options import MORE_DIGITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ftfile.core.options import ParsedOptions
+    from ftfile.core.options import SinkOptions
     from ftfile.filters.chain import Chain
     from ftfile.storage.api import Capabilities
 
@@ -256,20 +256,20 @@ class Naming:
         object.__setattr__(self, "function", self.text if is_function else None)
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, extension: str, time_zone: str) -> Naming:
+    def from_options(cls, parsed: SinkOptions, extension: str, time_zone: str) -> Naming:
         """Return the options, checked with an example name that has this extension."""
         _check_contradictions(parsed)
         naming = cls(
-            text=parsed["partFileName"],
-            prefix=parsed["partPrefix"],
-            suffix=parsed["partSuffix"],
-            if_exists=parsed["ifExists"],
-            ttl_ms=int(parsed["directoryStateTtl"] * 1000),
+            text=parsed.part_file_name,
+            prefix=parsed.part_prefix,
+            suffix=parsed.part_suffix,
+            if_exists=parsed.if_exists,
+            ttl_ms=int(parsed.directory_state_ttl * 1000),
             time_zone=time_zone,
         )
         if naming.if_exists == "fail" and naming.function is None and naming.template.uses("unique"):
             raise ConfigError("ifExists=fail is only for names that can repeat: set a partFileName without {unique}")
-        if "directoryStateTtl" in parsed.given and not naming.uses_numbers:
+        if parsed.is_given("directoryStateTtl") and not naming.uses_numbers:
             raise ConfigError("directoryStateTtl is only for names with {number}: add {number} to partFileName")
         naming.examples(extension)
         return naming
@@ -403,7 +403,7 @@ def _refusal(name: str, part: PartFacts, fault: str) -> str:
     return f"partFileName returns the name {name!r} in {part.directory or 'the directory'!r}, which {fault}"
 
 
-def _check_contradictions(parsed: ParsedOptions) -> None:
+def _check_contradictions(parsed: SinkOptions) -> None:
     set_options = parsed.given
     for name in ("partPrefix", "partSuffix"):
         if name in set_options and "partFileName" in set_options:

@@ -26,7 +26,7 @@ from ftfile.write.files.rolling_rules import RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ftfile.core.options import ParsedOptions
+    from ftfile.core.options import SinkOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
@@ -131,14 +131,14 @@ class Publishing:
 
     @classmethod
     def from_options(
-        cls, parsed: ParsedOptions, extension: str, encryption: Encryption | None, time_zone: str
+        cls, parsed: SinkOptions, extension: str, encryption: Encryption | None, time_zone: str
     ) -> Publishing:
         """Check the options that need no store; see `check_store`. Names contain times of this zone."""
-        if (on_publish := parsed["onPublish"]) is not None:
+        if (on_publish := parsed.on_publish) is not None:
             check_hook(on_publish)
         naming = Naming.from_options(parsed, extension, time_zone)
         success, publish = _success(parsed, extension), _publish(parsed, naming, encryption)
-        return cls(naming, on_publish, success, publish, parsed["exportTo"])
+        return cls(naming, on_publish, success, publish, parsed.export_to)
 
     def check_store(self, store: Capabilities) -> None:
         """Raise a ConfigError if the store does not support the requested way to publish."""
@@ -178,16 +178,16 @@ def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
     return {option: name for option, name in names.items() if name is not None}
 
 
-def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
-    if parsed["successFile"] is not None:
-        return SuccessFile.checked(parsed["successFile"], parsed["successDelay"], extension)
-    if "successDelay" in parsed.given:
+def _success(parsed: SinkOptions, extension: str) -> SuccessFile | None:
+    if parsed.success_file is not None:
+        return SuccessFile.checked(parsed.success_file, parsed.success_delay, extension)
+    if parsed.is_given("successDelay"):
         raise ConfigError("successDelay is only for successFile, which is not set: set successFile=_SUCCESS")
     return None
 
 
-def _publish(parsed: ParsedOptions, naming: Naming, encryption: Encryption | None) -> str:
-    how: str = parsed["publish"]
+def _publish(parsed: SinkOptions, naming: Naming, encryption: Encryption | None) -> str:
+    how: str = parsed.publish
     if how != "direct":
         return how
     if encryption is not None:

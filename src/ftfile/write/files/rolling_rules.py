@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import Struct, field, structs
 
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.options import OPTIONS, ParsedOptions, parse_options
+from ftfile.core.options import OPTIONS, SinkOptions, parse_options
 from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
 from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
@@ -58,13 +58,13 @@ class RollingSettings(Struct, frozen=True, rename="camel"):
         return self.finalize_column is not None or self.event_column is not None or self.strict
 
 
-def rolling_settings(parsed: ParsedOptions, time_zone: str) -> RollingSettings | None:
+def rolling_settings(parsed: SinkOptions, time_zone: str) -> RollingSettings | None:
     """Return the rules that the options set, or None if all parts end with their batch.
 
     Days of `rolloverSchedule` start at midnight of this zone.
     """
     set_options = [option.name for option in OPTIONS if option.name in ACROSS_BATCHES and option.name in parsed.given]
-    mode = parsed.given.get("rolling")
+    mode = parsed.rolling if parsed.is_given("rolling") else None
     if mode == "batch" and set_options:
         raise ConfigError(
             f"rolling=batch ends every file with its batch, so {', '.join(set_options)} would never end a file: leave "
@@ -78,24 +78,27 @@ def rolling_settings(parsed: ParsedOptions, time_zone: str) -> RollingSettings |
     return _settings_of(parsed, time_zone)
 
 
-def _settings_of(parsed: ParsedOptions, time_zone: str) -> RollingSettings:
-    event = parsed["eventTimeInterval"]
-    clock_s = parsed["rolloverSchedule"]
+def _settings_of(parsed: SinkOptions, time_zone: str) -> RollingSettings:
+    event = parsed.event_time_interval
+    clock_s = parsed.rollover_schedule
+    inactivity_s = parsed.inactivity_interval
+    if inactivity_s is None:
+        inactivity_s = ROLLED_INACTIVITY_S
     return RollingSettings(
-        max_bytes=parsed["maxBytesPerFile"] or ROLLED_BYTES,
-        max_rows=parsed["maxRecordsPerFile"],
-        max_batches=parsed["maxBatchesPerFile"],
-        age_ms=_ms(parsed["rolloverInterval"]),
-        inactivity_ms=_ms(parsed.given.get("inactivityInterval", ROLLED_INACTIVITY_S)),
+        max_bytes=parsed.max_bytes_per_file or ROLLED_BYTES,
+        max_rows=parsed.max_records_per_file,
+        max_batches=parsed.max_batches_per_file,
+        age_ms=_ms(parsed.rollover_interval),
+        inactivity_ms=_ms(inactivity_s),
         clock_ms=_ms(clock_s),
         clock_zone=time_zone,
         event_column=event[0] if event else None,
         event_us=round(event[1] * 1e6) if event else None,
-        finalize_column=parsed["finalizeColumn"],
-        policy=parsed["rollingPolicy"],
-        strict=parsed["strictFileSize"],
-        max_segments=parsed["maxSegmentsPerPart"],
-        max_open_segments=parsed["maxOpenSegments"],
+        finalize_column=parsed.finalize_column,
+        policy=parsed.rolling_policy,
+        strict=parsed.strict_file_size,
+        max_segments=parsed.max_segments_per_part,
+        max_open_segments=parsed.max_open_segments,
     )
 
 
@@ -107,7 +110,7 @@ def _ms(duration_s: float | None) -> int | None:
 
 # For a query without open files: files that it left open with earlier options end.
 ALL_END = structs.replace(
-    _settings_of(parse_options({}, "write"), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
+    _settings_of(parse_options({}, SinkOptions), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
 )
 
 

@@ -7,7 +7,7 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.read.foreign.contents import fingerprints
 from ftfile.read.foreign.known.files import KnownFiles
@@ -51,7 +51,7 @@ class Tailing:
         self.name = f"tailing-{next(_numbers)}"
         self.clock = ManualClock()
         given = {"path": f"memory://{self.name}/{path}", "fileFormat": file_format, **options}
-        self.settings = FilesSettings.from_options(parse_options(given, "files"))
+        self.settings = FilesSettings.from_options(parse_options(given, FilesOptions))
         self.known = KnownFiles()
         self.plans: list[Plan] = []
         self.reads: list[tuple[str, bytes]] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.read.foreign.extend import Draft, Extension
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known.files import KnownFiles
@@ -31,7 +31,7 @@ class Drafts:
         old = Range("in/old", 0, 30, *MARKS, 30, 5, "old")
         self.known = KnownFiles().apply(Plan((old,), root=self.root))
         options = {"path": f"{self.root}/in", "fileFormat": "text", **limits}
-        settings = FilesSettings.from_options(parse_options(options, "files"))
+        settings = FilesSettings.from_options(parse_options(options, FilesOptions))
         self.draft = Draft(Table(self.listing, self.known), settings, is_limited=True)
 
     def match(self, name: str, rule: Rule = Rule.NEW) -> Match:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
-from ftfile.core.options import OPTIONS, parse_options
+from ftfile.core.options import OPTIONS, FilesOptions, parse_options
 from ftfile.read.foreign.globs import glob_pattern
 from ftfile.read.foreign.known.rows import identity_hash, key_of
 from ftfile.read.foreign.listing import list_files
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def listed(path: object, **options: str) -> list[str]:
-    settings = FilesSettings.from_options(parse_options({"path": str(path), "fileFormat": "text", **options}, "files"))
+    settings = FilesSettings.from_options(
+        parse_options({"path": str(path), "fileFormat": "text", **options}, FilesOptions)
+    )
     storage = {"followLinks": options.get("followLinks", "false")}
     return sorted(list_files(open_filesystem(settings.root, settings=storage), settings).paths)
 
@@ -116,7 +118,9 @@ def test_links_to_files_are_passed_over_unless_asked_for(tmp_path: Path, caplog:
 def test_FSI_13_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str, found: list[str]) -> None:
     """Nested inputs, which overlap, list each file once."""
     make(tmp_path, "in/a.log", "in/b.txt", "in/sub/d.log", "in/sub/deep/e.log", "out/a.log")
-    settings = FilesSettings.from_options(parse_options({"path": f"{tmp_path}/{glob}", "fileFormat": "text"}, "files"))
+    settings = FilesSettings.from_options(
+        parse_options({"path": f"{tmp_path}/{glob}", "fileFormat": "text"}, FilesOptions)
+    )
     above = os.path.relpath(settings.root.removeprefix("file://"), tmp_path).removeprefix(".")
     assert [os.path.join(above, path) for path in listed(f"{tmp_path}/{glob}")] == found  # noqa: PTH118
 
@@ -189,7 +193,7 @@ def test_patterns(glob: str, yes: list[str], no: list[str]) -> None:
 def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
     for options in ({"path": f"/in/{glob}"}, {"path": "/in", "pathGlobFilter": glob}):
         with pytest.raises(ConfigError, match="the pattern"):
-            FilesSettings.from_options(parse_options({"fileFormat": "text", **options}, "files"))
+            FilesSettings.from_options(parse_options({"fileFormat": "text", **options}, FilesOptions))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +231,7 @@ def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) 
     if not options:
         del given["path"]
     with pytest.raises(ConfigError) as caught:
-        FilesSettings.from_options(parse_options(given, "files"))
+        FilesSettings.from_options(parse_options(given, FilesOptions))
     assert text in str(caught.value)
 
 
@@ -256,8 +260,8 @@ GIVEN: dict[str, str] = {
 def test_fields_have_the_names_and_the_defaults_of_their_options() -> None:
     required = {"path": "/in", "fileFormat": "text"}
     computed = {"root", "pattern", "decoding", "tail"}
-    by_default = FilesSettings.from_options(parse_options(required, "files"))
-    parsed = parse_options(required | GIVEN, "files")
+    by_default = FilesSettings.from_options(parse_options(required, FilesOptions))
+    parsed = parse_options(required | GIVEN, FilesOptions)
     settings = FilesSettings.from_options(parsed)
     names = {field.name for field in fields(FilesSettings)} - computed
     by_field = {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): name for name in GIVEN}
@@ -265,12 +269,12 @@ def test_fields_have_the_names_and_the_defaults_of_their_options() -> None:
     defaults = {option.name: option.default for option in OPTIONS if "files" in option.used_by}
     for field, name in by_field.items():
         assert getattr(by_default, field) == defaults[name], name
-        assert getattr(settings, field) == parsed[name] != defaults[name], name
+        assert getattr(settings, field) == parsed.given[name] != defaults[name], name
 
 
 def test_the_encoding_is_that_of_the_line_end() -> None:
     settings = FilesSettings.from_options(
-        parse_options({"path": "/in", "fileFormat": "text", "lineSep": "ä", "encoding": "latin-1"}, "files")
+        parse_options({"path": "/in", "fileFormat": "text", "lineSep": "ä", "encoding": "latin-1"}, FilesOptions)
     )
     assert settings.separator == b"\xe4"
 
@@ -356,7 +360,7 @@ def test_keys_are_those_of_the_listing_before(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_file_that_another_has_replaced_has_the_hash_of_that(tmp_path: Path) -> None:
     make(tmp_path, "a", "b")
-    settings = FilesSettings.from_options(parse_options({"path": str(tmp_path), "fileFormat": "text"}, "files"))
+    settings = FilesSettings.from_options(parse_options({"path": str(tmp_path), "fileFormat": "text"}, FilesOptions))
     fs = open_filesystem(settings.root)
     before = list_files(fs, settings)
     (tmp_path / "b").rename(tmp_path / "a")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.read.foreign.contents import Fingerprints, fingerprints
 from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
@@ -26,7 +26,7 @@ OLD = b"".join(b"old %06d\n" % number for number in range(300))
 # A line of the new content is none of the old one, wherever that ends.
 NEW = b"".join(b"newer %06d\n" % number for number in range(400))
 POSITIONS = (700, 2000)
-SETTINGS = FilesSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, "files"))
+SETTINGS = FilesSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, FilesOptions))
 
 
 def prints(content: bytes, position: int) -> Fingerprints:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, FileChanged
-from ftfile.core.options import parse_options
+from ftfile.core.options import FilesOptions, parse_options
 from ftfile.core.options.kinds import FileRange
 from ftfile.testing.source_run import Killed
 
@@ -23,7 +23,7 @@ LOG = "".join(f"{row}\n" for row in ROWS).encode()
 
 
 def ranges_of(text: str) -> tuple[FileRange, ...]:
-    parsed: tuple[FileRange, ...] = parse_options({"skipRanges": text}, "files")["skipRanges"]
+    parsed: tuple[FileRange, ...] = parse_options({"skipRanges": text}, FilesOptions).skip_ranges
     return parsed
 
 
