@@ -20,7 +20,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.write.stage import Stage
 
@@ -90,11 +90,11 @@ def _due(directory: Path, rows: pyarrow.Table, file_format: str, segment_rows: i
     batches = rows.num_rows // segment_rows
     options = {"path": str(directory / "out"), "fileFormat": file_format, "maxBatchesPerFile": str(batches)}
     for batch_id in range(batches):
-        plan = plan_write(FileWrites(), SinkConfig.from_options(options, schema), current())
+        plan = plan_write(FileSink(), SinkConfig.from_options(options, schema), current())
         task = TaskIdentity(StreamIdentity("query", "run", batch_id), 0, 0)
         segment = rows.slice(batch_id * segment_rows, segment_rows)
         message = write_task(plan, task, segment.to_batches(10_000), current())
-        commit_batch(plan.writes, plan.config, [message], batch_id, current())
+        commit_batch(plan.sink, plan.config, [message], batch_id, current())
     return CommitLog(open_filesystem(str(directory / "out"))).refresh()
 
 

@@ -18,7 +18,7 @@ from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.write.batch import commit_batch, plan_write
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
@@ -65,9 +65,9 @@ def _commit_alone(directory: Path, batches: int) -> tuple[list[float], list[floa
         messages = query.write(batch_id, partitions)
         began = time.perf_counter()
         options = {"path": query.path, **query.options}
-        plan = plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)), current())
+        plan = plan_write(FileSink(), SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)), current())
         built = time.perf_counter()
-        commit_batch(plan.writes, plan.config, messages, batch_id, current())
+        commit_batch(plan.sink, plan.config, messages, batch_id, current())
         commit_ms.append((time.perf_counter() - built) * 1000)
         build_ms.append((built - began) * 1000)
     _check_files(directory / "out", batches + WARM_UP)

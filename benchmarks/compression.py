@@ -36,7 +36,7 @@ from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.messages import StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -244,10 +244,10 @@ def _small_batches(settings: Settings) -> Table:
 def _stream(directory: Path, rows: pyarrow.Table, options: dict[str, str]) -> None:
     config = SinkConfig.from_options({"path": str(directory), **options}, spark_schema_json(rows.schema))
     for number in range(rows.num_rows // BATCH_ROWS):
-        plan = plan_write(FileWrites(), config, current())
+        plan = plan_write(FileSink(), config, current())
         identity = TaskIdentity(StreamIdentity("benchmark", "run", number), 0, 0)
         batches = rows.slice(number * BATCH_ROWS, BATCH_ROWS).to_batches()
-        commit_batch(plan.writes, plan.config, [write_task(plan, identity, batches, current())], number, current())
+        commit_batch(plan.sink, plan.config, [write_task(plan, identity, batches, current())], number, current())
     ftfile.flush(directory)
 
 

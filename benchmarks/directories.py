@@ -17,7 +17,7 @@ from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, direct
         "rolling": rolling,
         "maxOpenBytes": f"{OPEN_MIB}m",
     }
-    plan = plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema_json(schema)), current())
+    plan = plan_write(FileSink(), SinkConfig.from_options(options, spark_schema_json(schema)), current())
     author = JobIdentity if rolling == "batch" else None
     for batch_id, count in enumerate((BATCH_ROWS // 10, rows)):
         identity = author(f"{batch_id}") if author else StreamIdentity("query", "run", batch_id)
@@ -76,7 +76,7 @@ def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, direct
         found = sum(part.rows for part in message.parts) + sum(segment.rows for segment in message.segments)
         if found != count:
             raise RuntimeError(f"{found} rows of {count} were written")
-        commit_batch(plan.writes, plan.config, [message], batch_id, current())
+        commit_batch(plan.sink, plan.config, [message], batch_id, current())
     return peak
 
 

@@ -16,7 +16,7 @@ from benchmarks.report import Cell, Table
 from benchmarks.spark_session import in_own_process
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.writer import StoreWrites
+from ftfile.kv.writer import StoreSink
 from ftfile.rows.buffers import from_numpy
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.write.batch import commit_batch, plan_write, write_task
@@ -71,9 +71,9 @@ def _measured(path: Path, distinct: int | None, flushes: int) -> tuple[float, ..
     began_s = clock.monotonic_s()
     for number, rows in enumerate(_flushes(distinct, flushes)):
         before = written_bytes()
-        plan = plan_write(StoreWrites(), config, SYSTEM)
+        plan = plan_write(StoreSink(), config, SYSTEM)
         message = write_task(plan, TaskIdentity(StreamIdentity("query", "run", number), 0, 0), [rows], SYSTEM)
-        record = commit_batch(plan.writes, plan.config, [message], number, SYSTEM).record
+        record = commit_batch(plan.sink, plan.config, [message], number, SYSTEM).record
         if number % VACUUM_EVERY == VACUUM_EVERY - 1 or number == flushes - 1:
             ftfile.vacuum(path, dry_run=False, retention="0s", force=True)
         written += written_bytes() - before

@@ -9,7 +9,7 @@ import ftfile.kv
 from benchmarks.kv_engines import Design
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.writer import StoreWrites
+from ftfile.kv.writer import StoreSink
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.messages import JobIdentity, TaskIdentity
@@ -47,10 +47,10 @@ class Store(Design):
         """Write all rows by one task."""
         options = {"path": str(self.path)} | self._options
         config = StoreConfig.from_options(options, _nullable(spark_schema_json(rows.schema)))
-        plan, job = plan_write(StoreWrites(), config, SYSTEM), JobIdentity("build")
+        plan, job = plan_write(StoreSink(), config, SYSTEM), JobIdentity("build")
         batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
         message = write_task(plan, TaskIdentity(job, 0, 0), batches, SYSTEM)
-        commit_batch(plan.writes, plan.config, [message], None, SYSTEM)
+        commit_batch(plan.sink, plan.config, [message], None, SYSTEM)
 
     def open(self) -> None:
         """Open the newest version."""

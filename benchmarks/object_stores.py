@@ -16,7 +16,7 @@ from benchmarks.store_assembly import assembly_table
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch, plan_write
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.messages import StreamIdentity
 from tests.object_stores import azure, servers
 from tests.object_stores.wire import Wire
@@ -184,10 +184,10 @@ def _commit(subject: _Subject, publish: str, files: int, commits: int) -> tuple[
     times_ms, requests = [], []
     for batch in range(commits + WARM_UP):
         messages = _write(query, batch, files)
-        plan = plan_write(FileWrites(), query.config(), current())
+        plan = plan_write(FileSink(), query.config(), current())
         with subject.requests() as sent:
             began = time.perf_counter()
-            commit_batch(plan.writes, plan.config, messages, batch, current())
+            commit_batch(plan.sink, plan.config, messages, batch, current())
             times_ms.append((time.perf_counter() - began) * 1000)
             requests.append(len(sent))
     times_ms, requests = times_ms[WARM_UP:], requests[WARM_UP:]

@@ -17,7 +17,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch, plan_write
 from ftfile.write.files import file_writer as sink_writer
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Wire
 from tests.unit.tools.cli.running import documents, run
@@ -142,9 +142,9 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     planned = query.plan()
     with Wire(sink.store)() as writing:
         messages = [query.run_task(planned, query.identity(2), part, rows("a")) for part in range(parts)]
-    plan = plan_write(FileWrites(), query.config(), current())
+    plan = plan_write(FileSink(), query.config(), current())
     with Wire(sink.store, like_aws=like_aws)() as committing:
-        commit_batch(plan.writes, plan.config, messages, 2, current())
+        commit_batch(plan.sink, plan.config, messages, 2, current())
     sink.checked(*"a" * 3 * parts)
     return writing, committing
 
@@ -209,7 +209,7 @@ def test_large_segments_are_copied_within_the_store(
     planned = query.plan()
     with Wire(each_store)() as wire:
         message = query.run_task(planned, query.identity(3), 0, [])
-    commit_batch(FileWrites(), query.config(), [message], 3, current())
+    commit_batch(FileSink(), query.config(), [message], 3, current())
     assert (wire.counts()["copy part"], wire.counts()["part"]) == (copied, sent)
     head = ["value"] if "header" in options else []
     check_directory(open_filesystem(sink.url, settings=each_store.settings), rows_of=lambda content: content.split())

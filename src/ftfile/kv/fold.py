@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def fold(
-    stretches: Sequence[pa.Table],
+    sorted_runs: Sequence[pa.Table],
     definition: StoreDefinition,
     *,
     is_bottommost: bool,
@@ -46,7 +46,7 @@ def fold(
     sequence column, the row with the greatest value counts, and the last one of equal rows.
 
     Args:
-        stretches: tables, old to new, with the columns of the definition, `_deletedMs` and `_op`. Within a table, a
+        sorted_runs: tables, old to new, with the columns of the definition, `_deletedMs` and `_op`. Within a table, a
             later row of a key is newer; rows need not be sorted. Keys and the sequence column contain no nulls.
         definition: of the store.
         is_bottommost: True if no older rows of these keys exist: deletes are dropped.
@@ -59,7 +59,7 @@ def fold(
         EncodingError: a merged value does not fit into its column, such as a sum above 64 bits; it names the key.
         UserCodeError: a user's merge function failed; it names the key.
     """
-    rows = _unpurged(stretches, definition, purges)
+    rows = _unpurged(sorted_runs, definition, purges)
     if not rows.num_rows:
         return _finished(rows)
     keys = [rows[name].combine_chunks() for name in definition.keys]
@@ -161,21 +161,21 @@ def _several(
 
 
 def _unpurged(
-    stretches: Sequence[pa.Table], definition: StoreDefinition, purges: Sequence[Sequence[KeyRange]]
+    sorted_runs: Sequence[pa.Table], definition: StoreDefinition, purges: Sequence[Sequence[KeyRange]]
 ) -> pa.Table:
     """Return all rows, old to new, without rows that a later purge ends."""
-    rows = definition.aligned(pa.concat_tables(stretches, promote_options="permissive")).combine_chunks()
+    rows = definition.aligned(pa.concat_tables(sorted_runs, promote_options="permissive")).combine_chunks()
     if not any(purges):
         return rows
     keys = [rows[name].combine_chunks() for name in definition.keys]
     is_ended = np.zeros(rows.num_rows, np.bool_)
     ended: tuple[KeyRange, ...] = ()
     end = rows.num_rows
-    for stretch, stretch_purges in zip(reversed(stretches), reversed(purges), strict=True):
-        start = end - stretch.num_rows
+    for sorted_run, run_purges in zip(reversed(sorted_runs), reversed(purges), strict=True):
+        start = end - sorted_run.num_rows
         if ended and start < end:
             is_ended[start:end] = contain(ended, [column[start:end] for column in keys])
-        ended, end = union((*ended, *stretch_purges)), start
+        ended, end = union((*ended, *run_purges)), start
     return rows.filter(bools_from(~is_ended)).combine_chunks()
 
 

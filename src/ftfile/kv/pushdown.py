@@ -168,14 +168,14 @@ def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -
     for name, members in runs_by_bucket(runs).items():
         number = bucket_number(name)
         if selection.buckets is None or number in selection.buckets:
-            for start, end in _stretches(members, split_bytes):
+            for start, end in _split_ranges(members, split_bytes):
                 ranges = clip(selection.ranges, start, end)
                 sizes = [run.size for run in members if run.metadata.keys and overlap(ranges, *run.metadata.keys)]
                 if sizes:
                     yield BucketShare(number, ranges), sum(sizes)
 
 
-def _stretches(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
+def _split_ranges(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
     """Yield ranges of a bucket of about equal size in bytes, cut at the first keys of runs."""
     start: Key = ()
     size_bytes = 0

@@ -24,7 +24,7 @@ from ftfile.log.directory import check_foreign_tables, check_outside_directories
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
-from ftfile.write.batch import DirectoryCheck, PreparedBatch, TaskInput, Writes
+from ftfile.write.batch import DirectoryCheck, PreparedBatch, Sink, TaskInput
 from ftfile.write.messages import AssemblyResults, segments_of
 from ftfile.write.options import check_staged_names
 from ftfile.write.spark_checkpoint import checkpoint_table_change
@@ -137,7 +137,7 @@ class RunWriter:
         return rows
 
 
-class StoreWrites(Writes[StoreConfig]):
+class StoreSink(Sink[StoreConfig]):
     """Writes rows as runs; vacuums the store after a commit if a vacuum is due."""
 
     __slots__ = ()

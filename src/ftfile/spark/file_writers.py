@@ -13,7 +13,7 @@ from ftfile.operate.export.after_commit import export_soon, exported_formats
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.writers import OVERWRITE_MODE, BatchWriter, StreamWriter, task_context
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites, session_refusal
+from ftfile.write.files.file_writer import FileSink, session_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class FtFileStreamWriter(StreamWriter[SinkConfig]):
     """Writes the files of a micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        super().__init__(FileWrites(), sink_config(options, schema, overwrite=overwrite, stream=True))
+        super().__init__(FileSink(), sink_config(options, schema, overwrite=overwrite, stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, and export it while the next batch runs."""
@@ -51,7 +51,7 @@ class FtFileBatchWriter(BatchWriter[SinkConfig]):
                 "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
                 "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
             )
-        super().__init__(FileWrites(), config)
+        super().__init__(FileSink(), config)
         # Tasks have the session's mode, but the driver receives it only after all rows are written.
         self._refusal = session_refusal(self._config, "dynamic", SYSTEM)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.write.batch import Writes
+    from ftfile.write.batch import Sink
     from ftfile.write.messages import TaskCommit
 
 
@@ -62,9 +62,9 @@ class TaskMessage(WriterCommitMessage):
 
 
 class _Writer(Shipped, Generic[_C]):
-    def __init__(self, writes: Writes[_C], config: _C, *, is_planned: bool = True) -> None:
-        self._writes = writes
-        self._plan = plan_write(writes, config, SYSTEM) if is_planned else None
+    def __init__(self, sink: Sink[_C], config: _C, *, is_planned: bool = True) -> None:
+        self._sink = sink
+        self._plan = plan_write(sink, config, SYSTEM) if is_planned else None
         self._config = config if self._plan is None else self._plan.config
         tune_worker()
 
@@ -72,7 +72,7 @@ class _Writer(Shipped, Generic[_C]):
         """Commit a batch or a batch write exactly once. Runs on the driver."""
         tasks = [message for message in messages if isinstance(message, TaskMessage)]
         self._config = self._in_session(tasks[0].session if tasks else SessionValues())
-        commit_batch(self._writes, self._config, messages=unwrap(messages), batch_id=batchId, context=SYSTEM)
+        commit_batch(self._sink, self._config, messages=unwrap(messages), batch_id=batchId, context=SYSTEM)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Log the abort. Nothing is deleted."""
@@ -97,8 +97,8 @@ class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
     Spark creates the writer once for the tasks, which need a plan, and again to commit or abort, without a plan.
     """
 
-    def __init__(self, writes: Writes[_C], config: _C) -> None:
-        super().__init__(writes, config, is_planned=not only_commits())
+    def __init__(self, sink: Sink[_C], config: _C) -> None:
+        super().__init__(sink, config, is_planned=not only_commits())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
@@ -124,8 +124,8 @@ class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
 class BatchWriter(_Writer[_C], DataSourceArrowWriter):
     """Writes a DataFrame in one commit. Readers see all of its rows or none."""
 
-    def __init__(self, writes: Writes[_C], config: _C) -> None:
-        super().__init__(writes, config)
+    def __init__(self, sink: Sink[_C], config: _C) -> None:
+        super().__init__(sink, config)
         self._job_id = SYSTEM.ids.unique()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -15,20 +15,20 @@ import pyarrow as pa
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.driver import recorded_definition
-from ftfile.kv.writer import StoreWrites
+from ftfile.kv.writer import StoreSink
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import current, open_filesystem
 from ftfile.write.batch import abort_batch, commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites, forget_caches
+from ftfile.write.files.file_writer import FileSink, forget_caches
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.log.protocol import Committed
-    from ftfile.write.batch import WritePlan, Writes
+    from ftfile.write.batch import Sink, WritePlan
     from ftfile.write.messages import TaskCommit, WriterIdentity
     from ftfile.write.options import WriteConfig
 
@@ -65,7 +65,7 @@ class BatchQuery(ABC):
     attempts fail or finish late, or messages are lost.
     """
 
-    writes: ClassVar[Writes[Any]]
+    sink: ClassVar[Sink[Any]]
 
     path: str  # of the directory
     columns: Mapping[str, Any]  # names and types, as for `spark_schema`
@@ -122,7 +122,7 @@ class BatchQuery(ABC):
 
     def write_plan(self) -> WritePlan[Any]:
         """Return the plan of a batch."""
-        return plan_write(self.writes, self.config(), current())
+        return plan_write(self.sink, self.config(), current())
 
     def plan(self) -> bytes:
         """Return the pickled plan that the driver sends to the tasks."""
@@ -150,7 +150,7 @@ class BatchQuery(ABC):
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
         """Commit with newly parsed settings and without the plan, as Spark does in another process."""
-        return commit_batch(self.writes, self.config(), messages=messages, batch_id=batch_id, context=current())
+        return commit_batch(self.sink, self.config(), messages=messages, batch_id=batch_id, context=current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
         """Abort, as Spark does if a task or the commit raised, or if the query is stopped."""
@@ -161,7 +161,7 @@ class BatchQuery(ABC):
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
-        return commit_batch(shipped.writes, shipped.config, messages=messages, batch_id=None, context=current())
+        return commit_batch(shipped.sink, shipped.config, messages=messages, batch_id=None, context=current())
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted query resumes: the first batch without a file in `commits`."""
@@ -212,7 +212,7 @@ class MicroBatch(BatchQuery):
         query.run(0, [[{"id": 2}, {"id": 1}]])     # the same batch again, partitioned otherwise
     """
 
-    writes = FileWrites()
+    sink = FileSink()
 
     def config(self) -> SinkConfig:
         """Return the settings."""
@@ -228,7 +228,7 @@ class StoreBatch(BatchQuery):
         query.run(0, [[{"word": "a", "n": 1}], [{"word": "a", "n": 1}]])
     """
 
-    writes = StoreWrites()
+    sink = StoreSink()
 
     def config(self) -> StoreConfig:
         """Return the settings."""

@@ -58,7 +58,7 @@ ABORTED_JOB_RECORDS = 16
 class WritePlan(Generic[_C]):
     """The settings of a batch, and the log at the time of planning. A pickled plan has at most 64 KiB."""
 
-    writes: Writes[_C]
+    sink: Sink[_C]
     config: _C
     view: LogView
     time_ms: int  # the driver's clock, used as the time of all tasks of the batch
@@ -106,7 +106,7 @@ class PreparedBatch(ABC, Generic[_C]):
         """Run the steps that follow a commit, also if the log already contained the batch."""
 
 
-class Writes(ABC, Generic[_C]):
+class Sink(ABC, Generic[_C]):
     """Interface of a sink: the steps of a batch that differ between files and stores. Stateless."""
 
     __slots__ = ()
@@ -140,7 +140,7 @@ class Writes(ABC, Generic[_C]):
         """Check the messages of all tasks, and return the batch to be committed."""
 
 
-def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C]:
+def plan_write(sink: Sink[_C], config: _C, context: Context) -> WritePlan[_C]:
     """Check the directory before any task starts.
 
     Raises:
@@ -153,7 +153,7 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
         with file_as_config_error(log, config.path):
-            check = writes.check_directory(config, log)
+            check = sink.check_directory(config, log)
         config, head = check.config, check.head
         if query_id is not None:
             check_known_query(head, query_id, common.policy)
@@ -167,7 +167,7 @@ def plan_write(writes: Writes[_C], config: _C, context: Context) -> WritePlan[_C
         marker, now_ms = write_marker(log.fs), log.clock.now_ms()
         view, offsets_known = head.view(app_id), query_id is not None
         return WritePlan(
-            writes,
+            sink,
             config,
             view=view,
             time_ms=now_ms,
@@ -188,7 +188,7 @@ def write_task(
     Raises:
         FtfileError: the attempt failed. Its files were deleted if possible, and no record names them.
     """
-    task = plan.writes.task_input(plan.config, batches)
+    task = plan.sink.task_input(plan.config, batches)
     config, common = task.config, task.config.common
     with _context_of(identity.writer):
         fs = open_for_writer(config.path, context, common.storage.settings, common.encryption)
@@ -201,14 +201,14 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415
     from ftfile.write.stage import Stage  # noqa: PLC0415
 
-    clock, writes, config, common = fs.context.clock, plan.writes, plan.config, plan.config.common
+    clock, sink, config, common = fs.context.clock, plan.sink, plan.config, plan.config.common
     began_s = clock.monotonic_s()
     author = _replay_author(identity.writer, common.transaction)
     kind = _fingerprint_kind(identity.writer, common.transaction, offsets_known=plan.offsets_known)
     fingerprint = FingerprintAccumulator(common.fingerprint or kind)
     rows = _fingerprinted(task.batches, config.schema, fingerprint)
     # This read only saves work, because the commit decides whether the batch is new.
-    reads_log = author is not None or writes.batch_writes_do_jobs
+    reads_log = author is not None or sink.batch_writes_do_jobs
     head = None
     if reads_log:
         head = CommitLog(fs, start=plan.view).refresh()
@@ -216,12 +216,12 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
         for _ in rows:
             pass
         return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True, time_zone=task.time_zone)
-    stage = Stage(fs, identity, common.storage.durability, writes.final_path(plan, identity))
+    stage = Stage(fs, identity, common.storage.durability, sink.final_path(plan, identity))
     try:
         bad = BadRecords(
             common.bad_records, common.max_record_bytes, chain=config.hidden_chain, stage=stage, identity=identity
         )
-        segments = writes.write_rows(plan, rows, stage, bad)
+        segments = sink.write_rows(plan, rows, stage, bad)
         letters = bad.finish()
         stage.wait_closed()
     except BaseException:
@@ -230,7 +230,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     written_s = clock.monotonic_s()
     assembled = AssemblyResults()
     if head is not None and not config.overwrite:  # an overwrite removes all files, so jobs would be useless
-        assembled = writes.run_assembly_tasks(plan, stage, head)
+        assembled = sink.run_assembly_tasks(plan, stage, head)
     now_s = clock.monotonic_s()
     return TaskCommit(
         identity,
@@ -253,7 +253,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
 
 
 def commit_batch(
-    writes: Writes[_C], config: _C, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
+    sink: Sink[_C], config: _C, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
 ) -> Committed:
     """Commit the messages of all tasks of a batch exactly once. Idempotent. A batch write has no batch id.
 
@@ -271,7 +271,7 @@ def commit_batch(
     with _context_of(writer):
         with log.lock:
             author = author_of(writer, common.checkpoint, common.transaction, log.fs.context)
-            prepared = writes.prepare(config, author, whole, log)
+            prepared = sink.prepare(config, author, whole, log)
             done = commit(
                 log,
                 author,

@@ -55,7 +55,7 @@ def write(out: str, words: Sequence[bytes], values: pa.Array, batch_id: int = 0,
     plan = query.write_plan()
     batch = pa.RecordBatch.from_arrays([texts(words), values], names=["word", "value"])
     message = write_task(plan, TaskIdentity(query.identity(batch_id), 0, 0), [batch], current())
-    commit_batch(plan.writes, plan.config, [message], batch_id, current())
+    commit_batch(plan.sink, plan.config, [message], batch_id, current())
 
 
 @parametrize("make", [texts, nested], quick=1)

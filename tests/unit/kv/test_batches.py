@@ -539,7 +539,7 @@ class TestDefinition:
         late = second.write(0, [rows("a")])
         first.run(0, [rows("a")])
         with pytest.raises(ConfigError, match="buckets: the store has 4, and 8 is given"):
-            commit_batch(plan.writes, plan.config, late, 0, current())
+            commit_batch(plan.sink, plan.config, late, 0, current())
         assert rows_of(out) == {"a": 1}
 
     def test_is_in_the_log(self, out: str) -> None:

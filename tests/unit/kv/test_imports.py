@@ -13,7 +13,7 @@ import pytest
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.writer import StoreWrites
+from ftfile.kv.writer import StoreSink
 from ftfile.rows.buffers import from_texts, numbers_from
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.write.batch import commit_batch, plan_write, write_task
@@ -65,7 +65,7 @@ def write(path: str) -> pa.Array:
     schema = spark_schema_json(rows.schema).replace('"nullable": false', '"nullable": true')
     config = StoreConfig.from_options({"path": path, "keyColumns": "word", "merge": "n:sum", "buckets": "2"}, schema)
     for batch in range(2):
-        plan = plan_write(StoreWrites(), config, SYSTEM)
+        plan = plan_write(StoreSink(), config, SYSTEM)
         message = write_task(plan, TaskIdentity(JobIdentity(str(batch)), 0, 0), iter([rows]), SYSTEM)
-        commit_batch(plan.writes, plan.config, [message], None, SYSTEM)
+        commit_batch(plan.sink, plan.config, [message], None, SYSTEM)
     return words

@@ -1,4 +1,4 @@
-"""Levels: as few as there can be; a memtable that the cache has room for, folded once, and never for a scan."""
+"""Levels: as few as there can be; a cached merge that the cache has room for, folded once, and never for a scan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ftfile import kv
 from ftfile.core.errors import CorruptData
 from ftfile.kv.reading import levels
 from ftfile.kv.reading import reader as reading
-from ftfile.kv.reading.levels import Memtable
+from ftfile.kv.reading.levels import CachedMerge
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.run_files import open_run
 from tests.kit.parameters import parametrize
@@ -45,20 +45,20 @@ def store(tmp_path: Path) -> Builder:
 
 @pytest.fixture
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of runs of each fold of a memtable."""
+    """The number of runs of each fold of a cached merge."""
     calls: list[int] = []
-    honest = Memtable._made  # noqa: SLF001
+    honest = CachedMerge._made  # noqa: SLF001
 
-    def folded(memtable: Memtable, files: Any) -> Any:
-        calls.append(len(memtable.runs))
-        return honest(memtable, files)
+    def folded(cached_merge: CachedMerge, files: Any) -> Any:
+        calls.append(len(cached_merge.runs))
+        return honest(cached_merge, files)
 
-    monkeypatch.setattr(Memtable, "_made", folded)
+    monkeypatch.setattr(CachedMerge, "_made", folded)
     return calls
 
 
 @pytest.mark.slow
-def test_scans_fold_no_memtable_and_read_one_that_is_there(store: Builder, folds: list[int]) -> None:
+def test_scans_fold_no_cached_merge_and_read_one_that_is_there(store: Builder, folds: list[int]) -> None:
     reader = kv.open(store.path)
 
     def scanned() -> dict[str, int]:
@@ -159,11 +159,11 @@ class TestLevels:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 19])
-def test_memtables_are_no_larger_than_the_cache_keeps(store: Builder, folds: list[int], cache_bytes: int) -> None:
+def test_cached_merges_are_no_larger_than_the_cache_keeps(store: Builder, folds: list[int], cache_bytes: int) -> None:
     """Eight threads on a cache of one byte: each read ends, and nothing is folded for it."""
     reader = kv.open(store.path, cache_bytes=cache_bytes)
-    memtables = [bucket.memtable for bucket in reader.view.buckets.values() if bucket.memtable is not None]
-    sizes = [sum(run.metadata.plain_bytes for run in memtable.runs) for memtable in memtables]
+    cached_merges = [bucket.cached_merge for bucket in reader.view.buckets.values() if bucket.cached_merge is not None]
+    sizes = [sum(run.metadata.plain_bytes for run in cached_merge.runs) for cached_merge in cached_merges]
     assert all(size_bytes <= cache_bytes / 16 for size_bytes in sizes)
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(reader.get, KEYS * 4)) == {RUNS}
@@ -215,12 +215,12 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     """Although the cache does not keep it: who folded again for itself could wait for the lock for ever."""
     reader = kv.open(store.path)
     (bucket, *_) = reader.view.buckets.values()
-    memtable = bucket.memtable
-    assert memtable is not None
+    cached_merge = bucket.cached_merge
+    assert cached_merge is not None
     CACHE.resize(1)
-    begun, may_end, honest, folds = threading.Event(), threading.Event(), Memtable._made, []  # noqa: SLF001
+    begun, may_end, honest, folds = threading.Event(), threading.Event(), CachedMerge._made, []  # noqa: SLF001
 
-    def folded(each: Memtable, files: Any) -> Any:
+    def folded(each: CachedMerge, files: Any) -> Any:
         folds.append(each)
         begun.set()
         assert may_end.wait(60)
@@ -228,25 +228,25 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
             raise CorruptData("a.spool", "a run", "none")
         return honest(each, files)
 
-    monkeypatch.setattr(Memtable, "_made", folded)
+    monkeypatch.setattr(CachedMerge, "_made", folded)
     with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(memtable.opened)
+        first = pool.submit(cached_merge.opened)
         assert begun.wait(60)
-        others = [pool.submit(memtable.opened) for _ in range(7)]
+        others = [pool.submit(cached_merge.opened) for _ in range(7)]
         assert all(waiting.acquire(timeout=60) for _ in others)
         may_end.set()
         outcomes = [future.exception(60) or future.result() for future in (first, *others)]
     assert len(folds) <= 2
     assert all(isinstance(outcome, CorruptData) == fails for outcome in outcomes)
     if not fails:
-        assert memtable.held is None
+        assert cached_merge.held is None
         assert len(set(map(id, outcomes))) <= 2
-    monkeypatch.setattr(Memtable, "_made", honest)
-    assert memtable.opened().reader.rows > 0
+    monkeypatch.setattr(CachedMerge, "_made", honest)
+    assert cached_merge.opened().reader.rows > 0
 
 
 @pytest.mark.slow
-def test_many_threads_while_a_memtable_is_folded_again_and_again(store: Builder) -> None:
+def test_many_threads_while_a_cached_merge_is_folded_again_and_again(store: Builder) -> None:
     reader = kv.open(store.path)
     CACHE.resize(1)
     longest_s = [0.0]

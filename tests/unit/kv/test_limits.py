@@ -57,30 +57,30 @@ def long_rows(ids: range, size_bytes: int) -> pa.Table:
 
 class TestReading:
     @pytest.mark.slow
-    def test_runs_that_are_too_large_for_a_memtable(self, out: str) -> None:
+    def test_runs_that_are_too_large_for_a_cached_merge(self, out: str) -> None:
         store = Builder(out, LONG, compression="none")
         store.write_tables({0: long_rows(range(400), 3600)})
         for first in range(32):
             store.write_tables({0: long_rows(range(first, 1000, 2), 900)})
         with kv.open(out) as opened:
             (bucket,) = opened.view.buckets.values()
-            assert bucket.memtable is not None
+            assert bucket.cached_merge is not None
             assert len(bucket.parts) == 33
-            assert 1 < len(bucket.memtable.runs) < 32, "a memtable has a bound"
-            assert bucket.memtable.runs[-1] == bucket.parts[-1].run, "it has the newest runs"
+            assert 1 < len(bucket.cached_merge.runs) < 32, "a cached merge has a bound"
+            assert bucket.cached_merge.runs[-1] == bucket.parts[-1].run, "it has the newest runs"
             assert sum(batch.num_rows for batch in opened.scan()) == 1000
             for id_ in (0, 399, 400, 998, 999):
                 assert opened.get(id_) == b"%09d" % id_ * 100
 
     @pytest.mark.slow
-    def test_a_memtable_of_more_than_a_block(self, out: str) -> None:
+    def test_a_cached_merge_of_more_than_a_block(self, out: str) -> None:
         store = Builder(out, LONG, compression="none")
         for first in range(3):
             store.write_tables({0: long_rows(range(first * 800, first * 800 + 800), 900)})
         with kv.open(out) as opened:
-            memtable = opened.view.buckets[0].memtable
-            assert memtable is not None
-            assert len(block_sizes(memtable.opened().reader)) > 1
+            cached_merge = opened.view.buckets[0].cached_merge
+            assert cached_merge is not None
+            assert len(block_sizes(cached_merge.opened().reader)) > 1
             assert opened.multi_get([0, 1600, 2399, 2400]) == [*(b"%09d" % id_ * 100 for id_ in (0, 1600, 2399)), None]
 
     @pytest.mark.slow

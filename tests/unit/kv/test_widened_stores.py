@@ -130,7 +130,7 @@ class History:
         self.widened_at = len(self.versions)
         self.run(1, [self.draw()])
         with pytest.raises(SchemaError, match="more is missing"):
-            commit_batch(narrow.writes, narrow.config, late, self.batches[0], current())
+            commit_batch(narrow.sink, narrow.config, late, self.batches[0], current())
         self.late()
 
     def run(self, place: int, tasks: list[list[dict[str, Any]]]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.reading.levels import Memtable, Part, RunPart, Sources
+    from ftfile.kv.reading.levels import CachedMerge, Part, RunPart, Sources
 
     Numbers = NDArray[np.int64]
 
@@ -38,20 +38,20 @@ class Bucket:
     """The runs of a bucket, in levels. Thread-safe; each method raises the errors of opening runs."""
 
     parts: tuple[RunPart, ...]  # by position
-    levels: tuple[Level, ...]  # new to old; the first level is the memtable, if there is one
+    levels: tuple[Level, ...]  # new to old; the first level is the cached merge, if there is one
     definition: StoreDefinition
-    memtable: Memtable | None = None
+    cached_merge: CachedMerge | None = None
 
     @classmethod
-    def of(cls, parts: Sequence[RunPart], sources: Sources, memtable: Memtable | None = None) -> Bucket:
-        """Return a bucket of runs by position; the newest runs are folded into a memtable if possible."""
-        if memtable is None:
+    def of(cls, parts: Sequence[RunPart], sources: Sources, cached_merge: CachedMerge | None = None) -> Bucket:
+        """Return a bucket of runs by position; the newest runs are folded into a cached merge if possible."""
+        if cached_merge is None:
             return cls(tuple(parts), levels_of(parts), sources.definition)
-        older = levels_of(parts[: len(parts) - len(memtable.runs)])
-        return cls(tuple(parts), (Level.of([memtable]), *older), sources.definition, memtable)
+        older = levels_of(parts[: len(parts) - len(cached_merge.runs)])
+        return cls(tuple(parts), (Level.of([cached_merge]), *older), sources.definition, cached_merge)
 
-    def without_memtable(self) -> Bucket:
-        """Return the same bucket without a memtable: each run is read separately."""
+    def without_cached_merge(self) -> Bucket:
+        """Return the same bucket without a cached merge: each run is read separately."""
         return Bucket(self.parts, levels_of(self.parts), self.definition)
 
     def lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
@@ -63,9 +63,9 @@ class Bucket:
         try:
             return self._lookup(keys, hashes)
         except (EncodingError, UserCodeError):
-            if self.memtable is None:
+            if self.cached_merge is None:
                 raise
-            return self.without_memtable().lookup(keys, hashes)
+            return self.without_cached_merge().lookup(keys, hashes)
         except TooManyBytes:
             half = len(hashes) // 2
             numbers, rows = self.lookup(keys[:half], hashes[:half])
@@ -96,7 +96,7 @@ class Bucket:
                 remaining = remaining[~contain(level.purges, _taken(keys, remaining).columns)]
         return self._folded(hits, keys, has_several=has_several)
 
-    def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | Memtable]:
+    def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | CachedMerge]:
         """Return the parts that a scan of a range (end exclusive) reads."""
         return [part for level in self._scan_levels() for part in level.parts if _meets(part, start, end)]
 
@@ -132,8 +132,8 @@ class Bucket:
                 yield batch_of(rows.select(shown))
 
     def _scan_levels(self) -> tuple[Level, ...]:
-        """Return the levels that a scan reads: an existing memtable is used, but none is built."""
-        is_folded = self.memtable is None or self.memtable.held is not None
+        """Return the levels that a scan reads: an existing cached merge is used, but none is built."""
+        is_folded = self.cached_merge is None or self.cached_merge.held is not None
         if is_folded:
             return self.levels
         return levels_of(self.parts)
@@ -184,7 +184,9 @@ def _meets(part: Part, start: Key | None, end: Key | None) -> bool:
     return part.has_rows and (start is None or start <= part.high) and (end is None or part.low < end)
 
 
-def _shared_out(level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[RunPart | Memtable, Numbers]]:
+def _shared_out(
+    level: Level, keys: pa.RecordBatch, numbers: Numbers
+) -> Iterator[tuple[RunPart | CachedMerge, Numbers]]:
     """Yield the parts of a level that may contain keys, with the key numbers; several parts need sorted keys."""
     if len(level.parts) == 1:
         yield level.parts[0], numbers
@@ -206,7 +208,7 @@ def _shared_out(level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Iterato
 class _Rows:
     """The rows of a level's parts in a key range, with the columns of a definition and the columns needed to fold."""
 
-    parts: Sequence[RunPart | Memtable]  # by key; a scan opens each part when it reaches it
+    parts: Sequence[RunPart | CachedMerge]  # by key; a scan opens each part when it reaches it
     definition: StoreDefinition
     start: Key | None
     end: Key | None
@@ -227,7 +229,7 @@ class _Rows:
         schema = self.definition.aligned(self.definition.schema.empty_table()).schema
         return SortedRows(map(batch_of, self.aligned()), schema, key_columns)
 
-    def _read(self, part: RunPart | Memtable) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
+    def _read(self, part: RunPart | CachedMerge) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
         reader = part.opened().reader
         names = {*self.definition.schema.names, OP, DELETED_MS}
         schema = pa.schema([field for field in reader.schema if field.name in names])

@@ -1,4 +1,4 @@
-"""The levels of a bucket, new to old: runs with disjoint keys, and a memtable of small runs folded in memory."""
+"""The levels of a bucket, new to old: runs with disjoint keys, and a cached merge of small runs folded in memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
 
 
-# Limits of a memtable: the size of a run (such runs are read completely anyway), the uncompressed size of all runs, and
-# their part of the cache. The memtable itself takes about twice that part.
-_SMALL_BYTES, _MEMTABLE_BYTES, _MEMTABLE_PART = 1 << 20, 4 << 20, 16
+# Limits of a cached merge: the size of a run (such runs are read completely anyway), the uncompressed size of all runs,
+# and their part of the cache. The cached merge itself takes about twice that part.
+_SMALL_BYTES, _CACHED_MERGE_BYTES, _CACHED_MERGE_PART = 1 << 20, 4 << 20, 16
 _UNBOUNDED = 1 << 62
-_BLOCK_BYTES = 1 << 20  # of a memtable, which is in memory as a whole
+_BLOCK_BYTES = 1 << 20  # of a cached merge, which is in memory as a whole
 
 
 class Sources(NamedTuple):
@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 
 
 class Opened:
-    """The open rows of a run or a memtable."""
+    """The open rows of a run or a cached merge."""
 
     __slots__ = ("_casts", "_op", "get", "is_plain", "reader")
 
@@ -158,7 +158,7 @@ class RunPart(Part):
         return self.held
 
 
-class Memtable(Part):
+class CachedMerge(Part):
     """Small runs with adjacent positions, folded on first read, and cached as a whole."""
 
     def __init__(self, parts: Sequence[RunPart], sources: Sources) -> None:
@@ -201,11 +201,11 @@ class Level:
     """Parts that do not meet, sorted by key. Only the last part that begins at or before a key can contain it."""
 
     begins: tuple[Key, ...]  # of the parts
-    parts: tuple[RunPart | Memtable, ...]
+    parts: tuple[RunPart | CachedMerge, ...]
     purges: tuple[KeyRange, ...]  # of all parts
 
     @classmethod
-    def of(cls, parts: Sequence[RunPart | Memtable]) -> Level:
+    def of(cls, parts: Sequence[RunPart | CachedMerge]) -> Level:
         """Return the level of parts, which are sorted by key."""
         purges = union(purge for part in parts for purge in part.purges)
         return cls(tuple(part.begins for part in parts), tuple(parts), purges)
@@ -242,10 +242,10 @@ def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:
     return last is None or last >= part.begins
 
 
-def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
-    """Return the newest small runs that fit into the cache, as a memtable; None for fewer than two runs."""
+def cached_merge_of(parts: Sequence[RunPart], sources: Sources) -> CachedMerge | None:
+    """Return the newest small runs that fit into the cache, as a cached merge; None for fewer than two runs."""
     start, size_bytes = len(parts), 0
-    room_bytes = min(_MEMTABLE_BYTES, sources.cache.capacity_bytes // _MEMTABLE_PART)
+    room_bytes = min(_CACHED_MERGE_BYTES, sources.cache.capacity_bytes // _CACHED_MERGE_PART)
     while start:
         add, metadata = parts[start - 1].run.add, parts[start - 1].run.metadata
         size_bytes += max(add.logical_length, metadata.plain_bytes)
@@ -253,11 +253,11 @@ def memtable_of(parts: Sequence[RunPart], sources: Sources) -> Memtable | None:
             break
         start -= 1
     if len(parts) - start > 1:
-        return Memtable(parts[start:], sources)
+        return CachedMerge(parts[start:], sources)
     return None
 
 
-def open_parts(parts: Iterable[RunPart | Memtable], sources: Sources) -> None:
+def open_parts(parts: Iterable[RunPart | CachedMerge], sources: Sources) -> None:
     """Open small runs in parallel; one call reads runs that are adjacent in a file. Raises the errors of `opened`."""
     closed = [part for part in parts if isinstance(part, RunPart) and part.held is None]
     # Larger runs are not read completely when they are opened; a scan opens them when it reaches them.

@@ -23,14 +23,14 @@ from ftfile.kv.key_columns import overlap
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import open_metadata, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
-from ftfile.kv.reading.levels import RunPart, Sources, memtable_of
+from ftfile.kv.reading.levels import RunPart, Sources, cached_merge_of
 from ftfile.kv.user_keys import UserKeys, row_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ftfile.kv.key_columns import Key
-    from ftfile.kv.reading.levels import Memtable
+    from ftfile.kv.reading.levels import CachedMerge
     from ftfile.kv.run.pages import Cache
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
@@ -81,10 +81,10 @@ class View:
         return hashed & self._bucket_mask
 
     @property
-    def all_parts(self) -> list[RunPart | Memtable]:
-        """Return the runs and the memtables."""
-        memtables = (bucket.memtable for bucket in self.buckets.values())
-        return [*self.parts.values(), *(memtable for memtable in memtables if memtable is not None)]
+    def all_parts(self) -> list[RunPart | CachedMerge]:
+        """Return the runs and the cached merges."""
+        cached_merges = (bucket.cached_merge for bucket in self.buckets.values())
+        return [*self.parts.values(), *(cached_merge for cached_merge in cached_merges if cached_merge is not None)]
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
@@ -106,7 +106,7 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
         if same is not None:
             old = same.buckets.get(number)
         if old is None or [*old.parts] != members:
-            old = Bucket.of(members, sources, memtable_of(members, sources))
+            old = Bucket.of(members, sources, cached_merge_of(members, sources))
         buckets[number] = old
     return View(version, sources, buckets, parts)
 
@@ -132,9 +132,11 @@ def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
                 break
         return fold_values(rows, key, bucket.definition) if rows else None
     except (EncodingError, UserCodeError):
-        if bucket.memtable is None:
+        if bucket.cached_merge is None:
             raise
-        return find(bucket.without_memtable(), key, hashed)  # merging the memtable may have failed for another key
+        return find(
+            bucket.without_cached_merge(), key, hashed
+        )  # merging the cached merge may have failed for another key
 
 
 @dataclass(frozen=True, slots=True)

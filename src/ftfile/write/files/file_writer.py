@@ -12,7 +12,7 @@ from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
 from ftfile.log.format import layout
-from ftfile.write.batch import DirectoryCheck, TaskInput, Writes
+from ftfile.write.batch import DirectoryCheck, Sink, TaskInput
 from ftfile.write.files.file_options import SinkConfig, forget_configs
 from ftfile.write.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone, session_zone
 from ftfile.write.files.rolling_rules import ALL_END
@@ -50,7 +50,7 @@ def forget_caches() -> None:
         _planners.clear()
 
 
-class FileWrites(Writes[SinkConfig]):
+class FileSink(Sink[SinkConfig]):
     """Writes rows as parts, or as segments of open files. After a commit, it announces the files."""
 
     __slots__ = ()

@@ -127,10 +127,10 @@ def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> Non
         store.merge("a", 1)
         store.end_window()
         with pytest.raises(ConfigError, match=f"txnAppId='w': a KeyValueStore .* writer='w', and txnVersion={version}"):
-            commit_batch(plan.writes, plan.config, messages, None, current())
+            commit_batch(plan.sink, plan.config, messages, None, current())
         store.committed(6)
         with pytest.raises(FtfileError):
-            commit_batch(plan.writes, plan.config, messages, None, current())
+            commit_batch(plan.sink, plan.config, messages, None, current())
         with pytest.raises(ConfigError, match="txnAppId='w'"):
             query.plan()
         assert store.get("a") == 2

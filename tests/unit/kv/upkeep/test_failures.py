@@ -58,8 +58,8 @@ def test_a_merge_that_fails_is_held_and_shown_and_done_when_it_can_be(monkeypatc
     assert (jobs(), runs_of(PATH), rows_of(PATH)) == ((0, 0), 1, {"a": 5, "b": 4})
 
 
-def test_a_damaged_run_of_a_memtable() -> None:
-    """All keys of the memtable raise the path of the run; other buckets are read, and all is once it is mended."""
+def test_a_damaged_run_of_a_cached_merge() -> None:
+    """All keys of the cached merge raise the path of the run; other buckets are read, and all is once it is mended."""
     query = counts(buckets="2", flushIntervalCount="1000")
     expected = dict.fromkeys((f"w{number}" for number in range(20)), 3)
     for batch in range(3):
@@ -67,9 +67,9 @@ def test_a_damaged_run_of_a_memtable() -> None:
     damaged = oldest_run("b=00000")
     damage(PATH, damaged)
     with kv.open(PATH, context=current()) as reader:
-        memtable = reader.view.buckets[0].memtable
-        assert memtable is not None
-        assert len(memtable.runs) == 3
+        cached_merge = reader.view.buckets[0].cached_merge
+        assert cached_merge is not None
+        assert len(cached_merge.runs) == 3
         bucket_of = {
             word: reader.view.bucket_of(key := reader.view.keys.to_stored(word), reader.view.hash_key(key))
             for word in expected

@@ -31,7 +31,7 @@ from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.write.bad_records import row_to_json, value_sizes
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.files.part_writer import unencodable_rows
 from ftfile.write.messages import StreamIdentity, TaskIdentity
 from tests.kit.parameters import parametrize
@@ -327,10 +327,10 @@ class TestValuesThatCannotBeEncoded:
         """Write one batch with `column` beside the numbers of its rows."""
         settings = {"path": out, "badRecords": "deadLetter", **options}
         config = SinkConfig.from_options(settings, spark_schema({"id": "long", "value": kind}))
-        plan = plan_write(FileWrites(), config, current())
+        plan = plan_write(FileSink(), config, current())
         batch = pa.RecordBatch.from_arrays([pa.array(range(len(column))), column], schema=config.schema)
         message = write_task(plan, TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), [batch], current())
-        commit_batch(plan.writes, plan.config, [message], 0, current())
+        commit_batch(plan.sink, plan.config, [message], 0, current())
         return config
 
     @pytest.mark.packages

@@ -17,7 +17,7 @@ from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
 from ftfile.write.batch import plan_write
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
@@ -137,4 +137,4 @@ def closing_url() -> Iterator[str]:
 def test_more_than_the_store_has_is_an_error_at_the_start(path: str, asked: str, reason: str, closing_url: str) -> None:
     options = {"path": closing_url if path == "closing" else path, "fileFormat": "json", "durability": asked}
     with pytest.raises(ConfigError, match=reason):
-        plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema(COLUMNS)), current())
+        plan_write(FileSink(), SinkConfig.from_options(options, spark_schema(COLUMNS)), current())

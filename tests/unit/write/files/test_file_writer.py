@@ -32,7 +32,7 @@ from ftfile.write.bad_records import raise_fault
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files import part_writer as parts
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.files.part_writer import EncodableRows
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.write.stage import Stage
@@ -405,9 +405,9 @@ class TestNulls:
             text = self.columns(nullable=nullable)
             config = SinkConfig.from_options({"path": out, "fileFormat": file_format}, text)
             batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema(text))
-            plan = plan_write(FileWrites(), config, current())
+            plan = plan_write(FileSink(), config, current())
             message = write_task(plan, TaskIdentity(StreamIdentity("q", "r", number), 0, 0), [batch], current())
-            commit_batch(plan.writes, plan.config, [message], number, current())
+            commit_batch(plan.sink, plan.config, [message], number, current())
         table = ftfile.open(out).to_arrow()
         assert table.to_pylist() == [full, holes, full]
         assert all(field.nullable for field in table.schema)

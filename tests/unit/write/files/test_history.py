@@ -13,7 +13,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import ManualClock, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.write.batch import commit_batch
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.stage import StagedFile
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TestTimes:
     def test_are_measured_where_they_pass(self, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = ManualClock()
         taking(clock, 1, monkeypatch, StagedFile, "end")
-        taking(clock, 2, monkeypatch, FileWrites, "run_assembly_tasks")
+        taking(clock, 2, monkeypatch, FileSink, "run_assembly_tasks")
         taking(clock, 4, monkeypatch, protocol, "_check_publishable")
         taking(clock, 8, monkeypatch, CommitLog, "create")
         taking(clock, 16, monkeypatch, publish, "place")
@@ -89,7 +89,7 @@ class TestCounters:
             messages, plan = query.write(batch, [ROWS]), query.write_plan()
             if batch == 2:
                 query.restart()
-            commit_batch(plan.writes, plan.config, messages, batch, current())
+            commit_batch(plan.sink, plan.config, messages, batch, current())
         assert [found.log_reads for found in measured(out)] == [0, 0, 2, 0]
 
     @pytest.mark.slow

@@ -21,7 +21,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import abort_batch, commit_batch, plan_write
 from ftfile.write.files import publishing as hooks
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.messages import JobIdentity
 from tests.kit.parameters import parametrize
 from tests.unit.write.files import user_code
@@ -284,10 +284,10 @@ class TestAbort:
     ) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
-        plan = plan_write(FileWrites(), query.config(), current())
+        plan = plan_write(FileSink(), query.config(), current())
         monkeypatch.setattr("ftfile.log.publish.place", refuse)
         with pytest.raises(NotPublished):
-            commit_batch(plan.writes, plan.config, messages, None, current())
+            commit_batch(plan.sink, plan.config, messages, None, current())
         abort_batch(plan.config, messages, None, current())
         assert "job job is committed as version 0; the next commit continues to publish it" in caplog.text
 
@@ -314,7 +314,7 @@ class TestAbort:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
         messages = query.write(1, [rows("b")])
-        plan = plan_write(FileWrites(), query.config(), current())
+        plan = plan_write(FileSink(), query.config(), current())
         Path(out, "_ftfile/log", f"_{0:020d}.record").write_text("damaged")
         abort_batch(plan.config, messages, 1, current())
         assert "It is unknown whether it is committed: " in caplog.text

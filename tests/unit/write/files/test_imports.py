@@ -15,7 +15,7 @@ from ftfile.rows.buffers import from_texts, numbers_from
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.write.batch import commit_batch, plan_write, write_task
 from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.messages import StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ def use(path: str, file_format: str) -> None:
     rows = pa.record_batch([from_texts(["a", "b"], pa.string()), numbers_from(np.arange(2))], names=["word", "n"])
     schema = spark_schema_json(rows.schema)
     config = SinkConfig.from_options({"path": path, "fileFormat": file_format}, schema, overwrite=False)
-    plan = plan_write(FileWrites(), config, SYSTEM)
+    plan = plan_write(FileSink(), config, SYSTEM)
     task = TaskIdentity(StreamIdentity("query", "run", 0), 0, 0)
-    commit_batch(plan.writes, plan.config, [write_task(plan, task, iter([rows]), SYSTEM)], 0, SYSTEM)
+    commit_batch(plan.sink, plan.config, [write_task(plan, task, iter([rows]), SYSTEM)], 0, SYSTEM)

@@ -18,7 +18,7 @@ from ftfile.write import options as attempt_options
 from ftfile.write.batch import ABORTED_JOB_RECORDS, abort_batch, commit_batch, plan_write
 from ftfile.write.files import file_writer as writer
 from ftfile.write.files.file_options import CONFIGS_KEPT
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.files.naming import PATH_BYTES_MAX
 from ftfile.write.messages import JobIdentity
 from ftfile.write.options import MORE_DIGITS
@@ -125,8 +125,8 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
 def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(out)
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
-    planned = plan_write(FileWrites(), stream.config(), current())
-    commit_batch(planned.writes, planned.config, [message], None, current())
+    planned = plan_write(FileSink(), stream.config(), current())
+    commit_batch(planned.sink, planned.config, [message], None, current())
     for batch in range(ABORTED_JOB_RECORDS - 1):
         stream.run(batch, [[]])
     abort_batch(planned.config, [message], None, current())

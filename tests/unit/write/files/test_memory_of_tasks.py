@@ -41,7 +41,7 @@ from ftfile.write.batch import plan_write, write_task
 from ftfile.testing.context import current
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.messages import StreamIdentity, TaskIdentity
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.testing.micro_batch import spark_schema
 
 def memory(name):
@@ -49,7 +49,7 @@ def memory(name):
 
 columns = {{"key": "string", "id": "long", "word": "string", "more": "string"}}
 options = {{"path": {out!r}, "fileFormat": {file_format!r}, "partitionBy": "key", "rolling": {rolling!r}}}
-plan = plan_write(FileWrites(), SinkConfig.from_options(options, spark_schema(columns)), current())
+plan = plan_write(FileSink(), SinkConfig.from_options(options, spark_schema(columns)), current())
 random = np.random.default_rng(0)
 text = random.bytes(10_000 * 80).hex()
 words = [text[160 * n : 160 * n + 160] for n in range(10_000)]

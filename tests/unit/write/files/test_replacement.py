@@ -103,7 +103,7 @@ class TestDynamic:
         job = overwrite(out, DYNAMIC)
         planned = job.plan()
         stream(out).run(1, [rows(7, 8)])
-        commit_batch(job.writes, job.config(), [job.run_task(planned, JobIdentity("job"), 0, news(7))], None, SYSTEM)
+        commit_batch(job.sink, job.config(), [job.run_task(planned, JobIdentity("job"), 0, news(7))], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (8, 8), (9, 9)]
 
     def test_values_are_compared_not_the_names_of_directories(self, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ class TestOptions:
     def test_a_write_in_a_dynamic_session(self, out: str) -> None:
         job = overwrite(out, {})
         message = job.run_task(job.plan(), JobIdentity("job"), 0, news(7))
-        commit_batch(job.writes, job.config().for_session("dynamic"), [message], None, SYSTEM)
+        commit_batch(job.sink, job.config().for_session("dynamic"), [message], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (9, 9)]
 
     def test_what_a_dynamic_session_refuses_is_known_before_a_row_is_written(self, out: str) -> None:

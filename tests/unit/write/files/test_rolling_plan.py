@@ -39,7 +39,7 @@ from ftfile.write.files import rolling_plan as jobs
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
 from ftfile.write.files.assembler import Assembler
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
@@ -615,7 +615,7 @@ class TestBatchWrites:
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
         message = query.run_task(query.plan(), JobIdentity("j"), 0, rows_of("b"))
         assert (message.rewritten, message.failed) == ((), ())
-        commit_batch(FileWrites(), query.config(), [message], None, current())
+        commit_batch(FileSink(), query.config(), [message], None, current())
         assert head_of(out).transactions["app"].last == 1
 
 

@@ -19,7 +19,7 @@ from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch, plan_write
-from ftfile.write.files.file_writer import FileWrites
+from ftfile.write.files.file_writer import FileSink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,8 +95,8 @@ def test_a_task_planned_long_ago_starts_over_from_a_checkpoint(
 
 def test_a_schema_that_changed_since_the_plan_is_refused(query: MicroBatch) -> None:
     messages = query.write(0, [ROWS])
-    plan = plan_write(FileWrites(), query.config(), current())
+    plan = plan_write(FileSink(), query.config(), current())
     MicroBatch(query.path, {"other": "string"}, query.options, "another").run(0, [[{"other": "x"}]])
     with pytest.raises(SchemaError):
-        commit_batch(plan.writes, plan.config, messages, 0, current())
+        commit_batch(plan.sink, plan.config, messages, 0, current())
     assert len(ftfile.open(query.path).history()) == 1

@@ -23,7 +23,7 @@ from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch, plan_write
-from ftfile.write.files.file_writer import FileWrites, forget_caches
+from ftfile.write.files.file_writer import FileSink, forget_caches
 from ftfile.write.messages import JobIdentity
 from tests.kit.parameters import parametrize
 
@@ -149,9 +149,9 @@ class TestOnce:
     def test_a_writer_left_behind_commits_nothing(self, out: str) -> None:
         """Both wrote their files before either committed."""
         (first,), (second,) = (self.written(out, name) for name in ("first", "second"))
-        committer = plan_write(FileWrites(), job(out, 0).config(), current())
-        assert not commit_batch(committer.writes, committer.config, [first], None, current()).replayed
-        assert commit_batch(committer.writes, committer.config, [second], None, current()).replayed
+        committer = plan_write(FileSink(), job(out, 0).config(), current())
+        assert not commit_batch(committer.sink, committer.config, [first], None, current()).replayed
+        assert commit_batch(committer.sink, committer.config, [second], None, current()).replayed
         assert ids(out) == [1, 2]
 
     def written(self, out: str, name: str) -> list[Any]:
@@ -204,7 +204,7 @@ class TestTasks:
         again = job(out, 0)
         found = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
         with pytest.raises(InvalidMessages, match="no record"):
-            commit_batch(FileWrites(), job(str(tmp_path / "empty"), 0).config(), [found], None, current())
+            commit_batch(FileSink(), job(str(tmp_path / "empty"), 0).config(), [found], None, current())
 
 
 class TestOptions:
