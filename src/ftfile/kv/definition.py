@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -301,7 +302,7 @@ def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
             old_field = fields.get(field.name)
             if old_field is None or is_wider(old_field.type, field.type):
                 fields[field.name] = field
-    code = frozenset(name for definition in definitions for name in definition.code)
+    code = frozenset(chain.from_iterable(definition.code for definition in definitions))
     return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge}, code=code)
 
 

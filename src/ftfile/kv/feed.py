@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
@@ -94,7 +95,8 @@ class FeedPlanner(LogPlanner[Share]):
         return (Unit(place, adds) for place, adds in buckets.items() if place >= begin.read)
 
     def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
-        adds = [*self._live.at(begin.version).values(), *(add for record in plan.records for add in record.adds)]
+        recorded = chain.from_iterable(record.adds for record in plan.records)
+        adds = [*self._live.at(begin.version).values(), *recorded]
         paths = {add.path for add in adds if add.id not in head.segments}
         try:
             parallel(self._log.fs, self._log.fs.stat, sorted(paths))
@@ -117,7 +119,7 @@ class FeedPlanner(LogPlanner[Share]):
         if not records:
             return []
         live = self._live.at(start.version)
-        adds = (add for change in changes for add in change.adds)
+        adds = _adds_of(changes)
         definitions = self._live.definitions | self._definitions_of(head, records, adds)
         shares = _shares(live, changes, definitions, self._code)
         for change in changes:
@@ -157,15 +159,18 @@ def _shares(
     live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any], code: frozenset[str]
 ) -> list[Share]:
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
-    everything = [*live.values(), *(add for change in changes for add in change.adds)]
+    everything = [*live.values(), *_adds_of(changes)]
     # An overwrite may redefine the store: then earlier runs do not determine the definition.
     first = max((number for number, change in enumerate(changes) if change.scope == "all"), default=None)
-    lasting = everything if first is None else (add for change in changes[first:] for add in change.adds)
+    lasting = everything if first is None else _adds_of(changes[first:])
     definition = definition_of_runs(lasting, definitions) or definition_of_runs(everything, definitions)
     if definition is None:
         return []
     # The runs whose keys are looked up.
-    new = {add.id for change in changes for add in (change.adds if change.scope == "all" else change.new_runs)}
+    new: set[str] = set()
+    for change in changes:
+        runs = change.adds if change.scope == "all" else change.new_runs
+        new.update(add.id for add in runs)
     buckets = by_bucket(everything)
 
     def size_bytes(number: int) -> int:
@@ -186,8 +191,14 @@ def _shares(
     return shares
 
 
+def _adds_of(changes: Iterable[Change]) -> Iterator[Add]:
+    """Yield the adds of changes, in order."""
+    return chain.from_iterable(change.adds for change in changes)
+
+
 def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]:
-    return tuple(add for number, group in by_bucket(adds).items() if number in numbers for add in group)
+    groups = by_bucket(adds)
+    return tuple(chain.from_iterable(group for number, group in groups.items() if number in numbers))
 
 
 class FeedStream(LogStream[Share]):

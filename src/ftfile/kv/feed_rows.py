@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -242,7 +243,7 @@ def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.R
     """Return the keys of rows in new runs, and the keys of older rows that purges of new runs delete."""
     files, names = view.sources.files, list(view.definition.keys)
     written = [open_run(files, run.add, CACHE).scan(columns=names) for run in runs if run.metadata.keys is not None]
-    purges = union(purge for run in runs for purge in run.metadata.purges)
+    purges = union(chain.from_iterable(run.metadata.purges for run in runs))
     return [*written, *(old.scan(start, end, [], _WINDOW_BYTES) for start, end in purges)]
 
 

@@ -230,9 +230,9 @@ class CoalescingFiles(OpenFiles):
             by_path[add.path].add((add.offset, add.offset + add.length))
         bytes_max = _RANGE_BYTES // max(len(by_path), 1)
         # Path, first byte and end of each range that is fetched completely when it is first read.
-        self._ranges = [
-            (path, *bounds) for path, runs in sorted(by_path.items()) for bounds in _coalesced(sorted(runs), bytes_max)
-        ]
+        self._ranges = list[tuple[str, int, int]]()
+        for path, runs in sorted(by_path.items()):
+            self._ranges += [(path, start, end) for start, end in _coalesced(sorted(runs), bytes_max)]
         self._contents: Shelf[bytes | memoryview] = Shelf(len(self._ranges))
         self._locks = [threading.Lock() for _ in self._ranges]
         # When reads of a file move to its next range, the previous range may still be needed.

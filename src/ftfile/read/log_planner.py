@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError, SchemaError
@@ -127,7 +128,7 @@ class Plan:
 
     def take_all(self, version: int, units: Iterable[Unit]) -> bool:
         """Take all units and return True. If they would exceed a limit, take no unit and return False."""
-        adds = [add for unit in units for add in unit.adds]
+        adds = list(chain.from_iterable(unit.adds for unit in units))
         if not self.budget.fits(adds):
             return False
         self._take(version, adds)

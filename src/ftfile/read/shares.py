@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -153,7 +153,7 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     """
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
     listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
-    sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
+    sizes = {info.path: info.size_bytes for info in chain.from_iterable(listed) if not info.is_directory}
     staged = walk(fs, layout.STAGED)
     are_there = [
         sizes.get(part.final_path or "") == part.length and (part.path not in staged or part.path == part.final_path)
@@ -200,7 +200,7 @@ def pack(
     adds = list(adds)
     whole = sum(add.length + OPEN_COST_BYTES for add in adds)
     limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
-    pieces = (piece for add in adds for piece in _pieces(add, definitions, limit))
+    pieces = chain.from_iterable(_pieces(add, definitions, limit) for add in adds)
     return [
         Share(tuple(group), {piece.add.encoding: definitions[piece.add.encoding] for piece in group})
         for group in packed(pieces, _cost, limit + OPEN_COST_BYTES)
@@ -229,7 +229,7 @@ def read_share(
         # otherwise all rows of the add match
         if row_filter is not None and not in_path.issuperset(row_filter.schema.names):
             where = row_filter.where
-            batches = (rows for batch in batches for rows in matching_rows(batch, where).to_batches())
+            batches = chain.from_iterable(matching_rows(batch, where).to_batches() for batch in batches)
         for batch in batches:
             yield batch.rename_columns(requested.names)
 

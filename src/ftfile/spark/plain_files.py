@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -114,7 +115,7 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
         return adds
     schema = recorded_schema(snapshot.definitions[snapshot.schema])
     encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
-    in_path = {name for encoding in encodings.values() for name in columns_in_path(encoding)}
+    in_path = set(chain.from_iterable(map(columns_in_path, encodings.values())))
     kinds = [schema.field(name).type for name in in_path if name in schema.names]
     if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
         return adds
@@ -133,7 +134,12 @@ def _is_plain(where: object) -> bool:
         return not _OTHERWISE.search(where)
     if not isinstance(where, Mapping):
         return False
-    values = [item for value in where.values() for item in (value if isinstance(value, list | tuple) else [value])]
+    values: list[object] = []
+    for value in where.values():
+        if isinstance(value, list | tuple):
+            values += value
+        else:
+            values.append(value)
     return all(value is None or type(value) in (int, str, bool, datetime.date) for value in values)
 
 
@@ -312,7 +318,7 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], deci
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
     listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
-    return {info.path: info for infos in listed for info in infos if not info.is_directory}
+    return {info.path: info for info in chain.from_iterable(listed) if not info.is_directory}
 
 
 def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_partitioned: bool) -> str | None:
@@ -341,11 +347,11 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
 
 def _has_small_within(schema: pa.Schema) -> bool:
     nested = (kind for kind in schema.types if pa.types.is_nested(kind))
-    return any(leaf in _SMALL for kind in nested for leaf in leaf_types(kind))
+    return any(leaf in _SMALL for leaf in chain.from_iterable(map(leaf_types, nested)))
 
 
 def _has_times(schema: pa.Schema) -> bool:
-    return any(pa.types.is_temporal(leaf) for kind in schema.types for leaf in leaf_types(kind))
+    return any(map(pa.types.is_temporal, chain.from_iterable(map(leaf_types, schema.types))))
 
 
 _SMALL = (pa.int8(), pa.int16())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
@@ -93,8 +94,8 @@ class PreparedBatch(ABC, Generic[_C]):
         self.config, self.author, self.messages, self.log = config, author, messages, log
         self.committed_ms = log.clock.now_ms()
         self.letters = letters_of(messages)
-        self.rewrites = [rewrite for message in messages for rewrite in message.rewritten]
-        self.failed = frozenset(job for message in messages for job in message.failed)
+        self.rewrites = list(chain.from_iterable(message.rewritten for message in messages))
+        self.failed = frozenset(chain.from_iterable(message.failed for message in messages))
         self.metrics = batch_metrics(messages, durability_of(config.common.storage.durability, log.fs.capabilities))
 
     @abstractmethod
@@ -294,7 +295,8 @@ def abort_batch(
     Nothing is deleted, because tasks may still be writing. Errors of the log are not raised.
     """
     received = [message for message in messages if message is not None]
-    staged = len({file.path for message in received for file in (*message.parts, *message.segments)})
+    files = chain.from_iterable((*message.parts, *message.segments) for message in received)
+    staged = len({file.path for file in files})
     if not received:
         with log_context(batch=batch_id):
             _log.warning("Spark aborts the batch; the staged files of its tasks stay until vacuum deletes them")

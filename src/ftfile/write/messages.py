@@ -200,11 +200,11 @@ def author_of(
 
 def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, Any]) -> list[Add]:
     """Return the log entries of the segments of all tasks, by partition, with the stats of their commit."""
-    return [
-        segment_of(segment, encoding, message.identity.origin(), stats)
-        for message in messages
-        for segment in message.segments
-    ]
+    segments: list[Add] = []
+    for message in messages:
+        origin = message.identity.origin()
+        segments += [segment_of(segment, encoding, origin, stats) for segment in message.segments]
+    return segments
 
 
 def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
@@ -259,7 +259,8 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
     """
     staged: set[str] = set()
     for message in messages:
-        staged.update(add.path for rewrite in message.rewritten for add in rewrite.adds)
+        for rewrite in message.rewritten:
+            staged.update(add.path for add in rewrite.adds)
         if record is None:  # a new record names all of these files
             staged.update(file.path for file in (*message.parts, *message.segments, *message.dead_letters))
     if staged and record is None:

@@ -8,6 +8,7 @@ can be read as they were logged.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
@@ -158,7 +159,8 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
     ]
     _require_rows_fit([file for file in wal_files if file.windows], recorder, recorded)
     definition = recorder.config.definition
-    return [replace(window, rows=aligned(window.rows, definition)) for file in wal_files for window in file.windows]
+    windows = chain.from_iterable(file.windows for file in wal_files)
+    return [replace(window, rows=aligned(window.rows, definition)) for window in windows]
 
 
 def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
@@ -253,7 +255,10 @@ def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[Acc
     head = log.refresh()
     if opening_of(head, writer).epoch == 0:
         raise ConfigError(f"writer={writer!r}: no KeyValueStore has opened the store as this writer")
-    return [_shown(window, file.definition) for file in read_ended(log, head, writer) for window in file.windows]
+    shown = []
+    for file in read_ended(log, head, writer):
+        shown += [_shown(window, file.definition) for window in file.windows]
+    return shown
 
 
 def read_ended(log: CommitLog, head: LogState, writer: str) -> Sequence[WalFile]:

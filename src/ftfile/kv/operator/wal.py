@@ -9,6 +9,7 @@ acknowledged file. If that file is deleted, no unacknowledged file counts in its
 from __future__ import annotations
 
 import io
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -57,7 +58,8 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
             for before in counted
         ]
         if file.after > recorded and file.before not in [before.number for before in counted]:
-            last = max([recorded, *(window.number for before in counted for window in before.windows)])
+            windows = chain.from_iterable(before.windows for before in counted)
+            last = max((window.number for window in windows), default=recorded)
             expected = f"the windows after {last} up to {file.after}, which no record contains"
             raise CorruptData(files.directory, expected, "no file", advice)
         counted.append(file._replace(windows=[window for window in file.windows if window.number > recorded]))

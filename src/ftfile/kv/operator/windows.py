@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -138,9 +139,8 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     """Return the rows of windows, old to new, as one table, and the purges that delete the rows of all earlier runs."""
     tables = [pa.Table.from_batches([window.rows]) for window in windows]
     purges = [window.purges for window in windows]
-    return fold(tables, definition, is_bottommost=False, purges=purges), union(
-        purge for some in purges for purge in some
-    )
+    rows = fold(tables, definition, is_bottommost=False, purges=purges)
+    return rows, union(chain.from_iterable(purges))
 
 
 def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:

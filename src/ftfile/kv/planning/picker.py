@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -154,7 +154,7 @@ def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 def runs_in(sorted_runs: Iterable[SortedRun]) -> tuple[Run, ...]:
     """Return the runs of sorted runs, in order."""
-    return tuple(run for sorted_run in sorted_runs for run in sorted_run.runs)
+    return tuple(chain.from_iterable(sorted_run.runs for sorted_run in sorted_runs))
 
 
 def size_of(runs: Iterable[Run]) -> int:
@@ -273,7 +273,7 @@ def _retries(kind: Kind, members: Sequence[SortedRun], backoffs: Iterable[Backof
 
 def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[_Places]:
     """Yield the ranges of sorted runs without a backoff."""
-    barred = sorted({place for backoff in backoffs for place in _held(backoff, members)})
+    barred = sorted(set(chain.from_iterable(_held(backoff, members) for backoff in backoffs)))
     for before, place in pairwise([-1, *barred, len(members)]):
         if before + 1 < place:
             yield _Places(before + 1, place)

@@ -6,6 +6,7 @@ import bisect
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
@@ -146,7 +147,7 @@ class PlannedCompaction:
         """Return the purges that results must keep: none if there are no older rows."""
         if self.terms.is_bottommost:
             return ()
-        return tuple(purge for run in self.inputs for purge in run.metadata.purges)
+        return tuple(chain.from_iterable(run.metadata.purges for run in self.inputs))
 
     def results(self, written: Sequence[Run]) -> list[Result]:
         """Return written runs, by key, with purges; each covers the keys from its start or cut to the next one."""
@@ -229,7 +230,8 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
     The result of an abandoned job may arrive after other tasks have compacted the runs around its inputs. It is left
     out, because the order between its rows and theirs would be undefined.
     """
-    concerned = {add.directory_key for rewrite in rewrites for add in rewrite.inputs}
+    inputs = chain.from_iterable(rewrite.inputs for rewrite in rewrites)
+    concerned = {add.directory_key for add in inputs}
     buckets: dict[str, dict[str, Run]] = {bucket: {} for bucket in concerned}
     for add in live.values():
         if add.directory_key in buckets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,7 +99,8 @@ class Bucket:
 
     def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | CachedMerge]:
         """Return the parts that a scan of a range (end exclusive) reads."""
-        return [part for level in self._scan_levels() for part in level.parts if _meets(part, start, end)]
+        parts = chain.from_iterable(level.parts for level in self._scan_levels())
+        return [part for part in parts if _meets(part, start, end)]
 
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
@@ -118,7 +120,8 @@ class Bucket:
             return
         read_bytes = max(min(window_bytes // len(levels), SCAN_BYTES), _READ_BYTES_MIN)
         sources = [_Rows(parts, definition, start=start, end=end, read_bytes=read_bytes) for parts, _ in levels]
-        has_sets_alone = all(run.metadata.ops == 1 << SET for part in levels[0][0] for run in part.runs)
+        newest_runs = chain.from_iterable(part.runs for part in levels[0][0])
+        has_sets_alone = all(run.metadata.ops == 1 << SET for run in newest_runs)
         if len(levels) == 1 and has_sets_alone:
             for rows in sources[0].aligned():
                 yield batch_of(rows.select(shown))

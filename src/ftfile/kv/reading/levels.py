@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -93,7 +94,7 @@ class Part(ABC):
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
         # Key ranges whose rows in older runs are deleted.
-        self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.metadata.purges)
+        self.purges: tuple[KeyRange, ...] = union(chain.from_iterable(run.metadata.purges for run in runs))
         # The key range of its rows and purges, which decides whether two parts meet.
         self.begins: Key = min(run.begins for run in runs)
         ends = [run.ends for run in runs]
@@ -207,7 +208,7 @@ class Level:
     @classmethod
     def of(cls, parts: Sequence[RunPart | CachedMerge]) -> Level:
         """Return the level of parts, which are sorted by key."""
-        purges = union(purge for part in parts for purge in part.purges)
+        purges = union(chain.from_iterable(part.purges for part in parts))
         return cls(tuple(part.begins for part in parts), tuple(parts), purges)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager, suppress
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -271,7 +271,8 @@ class Reader:
         view = self.view
         chosen = [view.buckets[number] for number in buckets if number in view.buckets]
         with self._missing_file_as_stale():
-            open_parts([part for bucket in chosen for part in bucket.scanned(None, None)], view.sources)
+            parts = chain.from_iterable(bucket.scanned(None, None) for bucket in chosen)
+            open_parts(parts, view.sources)
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of due jobs at the newest version."""
@@ -309,7 +310,8 @@ class Reader:
         sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
         keys = view.definition.keys
         with self._missing_file_as_stale():
-            open_parts([part for bucket in buckets for part in bucket.scanned(*bounds)], view.sources)
+            parts = chain.from_iterable(bucket.scanned(*bounds) for bucket in buckets)
+            open_parts(parts, view.sources)
             if len(sources) == 1:
                 for batch in sources[0]:
                     yield batch.select(columns)

@@ -119,11 +119,13 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
     for number, run_errors in workers.do(work, pieces, fs, {}):
         tracker.add(1, work.size_of(pieces[number]))
         errors |= run_errors
-    damaged = [
-        DamagedRun(run.add.path, run.add.offset, bucket_number(run.add.directory_key), error)
-        for run in runs
-        for error in ([errors[run.add.id]] if run.add.id in errors else []) + [*_not_apart(run, view)]
-    ]
+    damaged: list[DamagedRun] = []
+    for run in runs:
+        bucket = bucket_number(run.add.directory_key)
+        run_problems = [*_not_apart(run, view)]
+        if run.add.id in errors:
+            run_problems.insert(0, errors[run.add.id])
+        damaged += [DamagedRun(run.add.path, run.add.offset, bucket, problem) for problem in run_problems]
     not_asked = tuple(sorted(code_of(view.definition.merge)))
     return StoreReport(
         view.version, len(runs), rows=sum(run.add.rows for run in runs), damaged=tuple(damaged), not_asked=not_asked

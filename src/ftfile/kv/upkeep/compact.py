@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
@@ -122,7 +122,7 @@ class CompactionRounds:
             self._tracker.add(1, work.size_of(pieces[number]))
             if done[-1].is_store_away:
                 break
-        return [done for number in sorted(outcomes) for done in outcomes[number]]
+        return list(chain.from_iterable(outcomes[number] for number in sorted(outcomes)))
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
@@ -132,7 +132,8 @@ class CompactionRounds:
             record = commit(self.log, self.author, prepare).record
         if record is None:
             return
-        old_paths = {add.path for rewrite in rewrites for add in rewrite.inputs}
+        inputs = chain.from_iterable(rewrite.inputs for rewrite in rewrites)
+        old_paths = {add.path for add in inputs}
         before = self._report
         self._report = replace(
             before,
@@ -200,7 +201,8 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
 
     def size_of(self, piece: Piece) -> int:
         """Return the bytes of the runs of compactions."""
-        return sum(run.add.length for planned in piece for run in planned.compaction.runs)
+        runs = chain.from_iterable(planned.compaction.runs for planned in piece)
+        return sum(run.add.length for run in runs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
         """Yield the results of each piece, up to a piece that fails because the store is unavailable."""
@@ -285,8 +287,10 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     head = open_state(log.fs, recorded, recorded_key_types(recorded))
     how = how_written(head, log.fs)
     choice = _FullCompaction(log) if full else DueCompactions(log, at_once)
-    compactions = [planned.compaction for piece in choice.choose(head, how, ()) for planned in piece]
-    inputs = {run.add.id for compaction in compactions for run in compaction.runs}
+    chosen = chain.from_iterable(choice.choose(head, how, ()))
+    compactions = [planned.compaction for planned in chosen]
+    runs = chain.from_iterable(compaction.runs for compaction in compactions)
+    inputs = {run.add.id for run in runs}
     return CompactReport(head.version, runs_replaced=len(inputs), runs_written=len(compactions), dry_run=True)
 
 
@@ -326,7 +330,8 @@ class _FullCompaction:
         held = {backoff.run for backoff in backoffs}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
-            self._end = max((run.metadata.at[1] for runs in buckets.values() for run in runs), default=0)
+            live_runs = chain.from_iterable(buckets.values())
+            self._end = max((run.metadata.at[1] for run in live_runs), default=0)
         planner = how.planner(self._log)
         for bucket, runs in buckets.items():
             old_runs = [run for run in runs if run.metadata.at[1] <= self._end]

@@ -6,6 +6,7 @@ import operator
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -147,13 +148,11 @@ class _NewBuckets:
         old = head.definitions[how.encoding]
         encoding = {**old, "store": {**old["store"], "buckets": self.buckets}}
         key, position, now_ms = definition_key(encoding), position_of(head.version + 1), self.log.clock.now_ms()
-        adds = [
-            run.with_metadata(
-                replace(run.metadata, at=(position, position), committed_ms=now_ms, level=1), encoding=key
-            )
-            for number in sorted(runs_by_group)
-            for run in self.groups[number][1]
-        ]
+        runs = chain.from_iterable(self.groups[number][1] for number in sorted(runs_by_group))
+        adds = []
+        for run in runs:
+            metadata = replace(run.metadata, at=(position, position), committed_ms=now_ms, level=1)
+            adds.append(run.with_metadata(metadata, encoding=key))
         return Body(
             adds=seal_metadata(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -228,7 +228,7 @@ class Router:
         self._assigners = assigners
         self._refuse = refuse
         self._path_check = path_check
-        self._leaving = [column for assigner in assigners for column in assigner.leaving]
+        self._leaving = list(chain.from_iterable(assigner.leaving for assigner in assigners))
         fixed = [assigner.only for assigner in assigners if assigner.only is not None]
         # The key of the destination of all rows, if it does not depend on them.
         self.only = directory_key(*reduce(_below, fixed, Destination(""))) if len(fixed) == len(assigners) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -149,7 +150,7 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
         }:
             live = {add.encoding for add in snapshot().adds.values()}
             refuse(
-                sorted({clause for key in live & clauses_by_key.keys() for clause in clauses_by_key[key]}),
+                sorted(set(chain.from_iterable(clauses_by_key[key] for key in live & clauses_by_key.keys()))),
                 " in older rows",
             )
 
@@ -184,9 +185,11 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             large = sum(len(message.parts) for message in messages)
             self.metrics |= {"partsByReason": {LARGE: large}} if large else {}
         key = config.encoding_key
-        self._parts = tuple(
-            add_of(part, key, message.identity.origin()) for message in messages for part in message.parts
-        )
+        parts: list[Add] = []
+        for message in messages:
+            origin = message.identity.origin()
+            parts += [add_of(part, key, origin) for part in message.parts]
+        self._parts = tuple(parts)
 
     def body(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         """See `PreparedBatch.body`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -88,7 +89,8 @@ class SuccessFile:
         now_ms = log.clock.now_ms()
         busy = {layout.directory_of(add.directory_key) for add in adds}
         open_directories = {layout.directory_of(segment.directory_key) for segment in head.segments.values()}
-        waiting = {layout.directory_of(add.directory_key) for entry in head.unpublished.values() for add in entry.adds}
+        unpublished = chain.from_iterable(entry.adds for entry in head.unpublished.values())
+        waiting = {layout.directory_of(add.directory_key) for add in unpublished}
         marked = []
         for directory, (written_ms, _) in head.tables.get(UNMARKED, {}).items():
             if written_ms + self.delay_ms > now_ms:

@@ -248,7 +248,8 @@ class GroupIndex:
             return
         changes = list(head.segment_changes)
         versions = [(change.version, change.nonce) for change in changes]
-        taken = {add.id for job in head.assembly_tasks for add in job.inputs}
+        inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks)
+        taken = {add.id for add in inputs}
         # If the user's policy raises an error, the next call rebuilds the index.
         at, self._at = self._at, (-1, "")
         if at in versions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -214,8 +215,10 @@ class RollingPlanner:
         if isinstance(author, StreamAuthor):
             batch = author.batch_id
         opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
-        busy = ended | {add.id for job in jobs for add in job.inputs}
-        freed = (add for job in head.assembly_tasks if self._is_own(job) for add in job.inputs if add.id not in busy)
+        inputs = chain.from_iterable(job.inputs for job in jobs)
+        busy = ended | {add.id for add in inputs}
+        own_inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks if self._is_own(job))
+        freed = (add for add in own_inputs if add.id not in busy)
         changes = _Changes(
             by_group(add for add in opened if add.origin.last_batch == batch),
             by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
@@ -256,7 +259,8 @@ class RollingPlanner:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
                 jobs.append(structs.replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
-        taken = {add.id for job in jobs for add in job.inputs}
+        job_inputs = chain.from_iterable(job.inputs for job in jobs)
+        taken = {add.id for add in job_inputs}
         for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
             if segment.id not in taken | ended:
                 _log.error(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pkgutil
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -272,7 +273,10 @@ REASONS = {rule.reason: rule.about for rule in RULES}
 # `eventTimeInterval` ends no file. It sets which rows share a file, and the rules end the file of each window
 # separately.
 ACROSS_BATCHES = frozenset(
-    ("eventTimeInterval", *(option for rule in (*RULES, POLICY) if rule.is_across_batches for option in rule.options))
+    [
+        "eventTimeInterval",
+        *chain.from_iterable(rule.options for rule in (*RULES, POLICY) if rule.is_across_batches),
+    ]
 )
 
 
