@@ -1,4 +1,4 @@
-"""The definition of a store, fixed by its first record: keys, buckets, merge functions and columns of runs."""
+"""The definition of a store, which its first record fixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's side of a store: its settings, and the bodies of records from task messages and other new runs."""
+"""The driver's side of a write to a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the change feed: the keys that versions may change, with their rows before and after each version."""
+"""The rows of the change feed, with their values before and after each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of runs: writing the runs of an attempt to one file, and opening recorded runs, memory-mapped or by range.
+"""Files that contain runs.
 
 Each run begins at a multiple of 64 bytes. One call reads small runs that are adjacent in a file.
 """

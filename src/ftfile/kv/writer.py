@@ -1,4 +1,4 @@
-"""A store's writer, see `write.batch`: it folds rows and appends them as runs with their operations, by bucket."""
+"""The sink of a store, which appends folded rows as runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of a log as a stream: the end of the next batch, and the shares between two offsets."""
+"""The log as a stream: the planner of batches between two offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`attach(spark)`: open files are finished and runs of stores are merged in time, also for idle and ended streams."""
+"""`attach(spark)`, which maintains the directories and stores of a session's streams."""
 
 from __future__ import annotations
 

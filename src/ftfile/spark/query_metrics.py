@@ -1,4 +1,4 @@
-"""Metrics of a session's streams for Prometheus, OpenTelemetry and the log: `listen(spark)`."""
+"""`listen(spark)`, which publishes metrics of a session's streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of a keyed store: a version, filtered by keys if possible, and streams of its changes."""
+"""Readers of a keyed store for Spark."""
 
 from __future__ import annotations
 

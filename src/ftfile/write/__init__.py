@@ -1,1 +1,1 @@
-"""Modules for the tasks and the driver of all writers: identity, messages, fingerprints, staging, schema changes."""
+"""The write path that files and stores share."""

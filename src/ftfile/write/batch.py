@@ -1,4 +1,4 @@
-"""The steps of a batch: the driver plans it, tasks write it, and the driver commits or aborts it."""
+"""The steps of a batch on the driver and in its tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts from the Spark checkpoint of a query: its id, the offsets of a batch, and the newest batches."""
+"""Facts from the Spark checkpoint of a query."""
 
 from __future__ import annotations
 

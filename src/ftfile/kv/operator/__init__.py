@@ -1,1 +1,1 @@
-"""A store written without Spark: changes in memory, a log of windows, and commits of all windows up to a number."""
+"""A store that is written without Spark."""

@@ -1,4 +1,4 @@
-"""The opening of a store by a writer: a record that fences the previous process, and a record that takes over windows.
+"""The opening of a store by a writer, which fences the previous process.
 
 Between the two records, the log still names the previous process as the owner of the windows. If the process dies
 there, the next opening takes over all of these windows. If the store's new definition does not accept the windows, they

@@ -1,4 +1,4 @@
-"""A writer's records: its arguments as settings, the epoch that fences previous processes, and windows as runs."""
+"""The records of a writer, made from its arguments and windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance of a store after the commits of its operator: compactions, and the automatic vacuum."""
+"""Maintenance of a store after the commits of its operator."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reads of a store as of a version: single keys, many keys, and key ranges."""
+"""Reads of one version of a store."""

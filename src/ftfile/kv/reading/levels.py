@@ -1,4 +1,4 @@
-"""The levels of a bucket, new to old: runs with disjoint keys, and a cached merge of small runs folded in memory."""
+"""The levels of a bucket, new to old."""
 
 from __future__ import annotations
 

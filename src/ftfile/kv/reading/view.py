@@ -1,4 +1,4 @@
-"""An immutable view of a store at a version: its buckets with their levels, and its statistics.
+"""An immutable view of a store at a version.
 
 A `get` converts a user's key to the user's row as follows. The key is converted to integers and bytes, and hashed; the
 hash selects the bucket (`View.get`). In each level of the bucket, new to old, at most one part can contain the key

@@ -1,1 +1,1 @@
-"""The run file: sorted rows in blocks, and pages that locate the row of a key by its hash."""
+"""The file format of runs."""

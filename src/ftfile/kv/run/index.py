@@ -1,4 +1,4 @@
-"""The index of a run: positions and checksums of blocks and pages, the first key of each block, and the schema.
+"""The index of a run, which locates its blocks and pages.
 
 `docs/internals/format.md` describes the bytes. The index ends with a trailer of fixed length at the end of the run.
 """

@@ -1,1 +1,1 @@
-"""The write path of files, without Spark APIs: tasks stage parts, and the driver commits them."""
+"""The write path of files, without Spark APIs."""

@@ -1,4 +1,4 @@
-"""The treatment of finished parts: their names, markers, storage, and the user's function `onPublish`.
+"""The steps when finished files become visible.
 
 If a batch fails before its function was called, Spark runs the batch again. The batch is already in the log, so only
 its function is called. A flush is not run again. Its record notes that its parts are unreported, and a later flush or

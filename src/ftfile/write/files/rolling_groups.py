@@ -1,4 +1,4 @@
-"""Groups: the free segments of one query by directory, encoding and window of event time.
+"""The groups of free segments of a query.
 
 A segment is free while no due job names it. The index is derived from the segments and jobs of a log state. It follows
 the log record by record, so the cost of a commit depends on the changes, not on the open segments.

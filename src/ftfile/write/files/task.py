@@ -1,4 +1,4 @@
-"""The part of a task that writes files: it turns batches into staged parts, and runs its share of the due jobs."""
+"""The part of a task that writes files."""
 
 from __future__ import annotations
 
