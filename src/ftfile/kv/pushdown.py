@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]
 
+# Maximum number of keys that one task looks up, and of ranges that it scans.
+KEYS_MAX, RANGES_MAX = 10_000, 1_000
+# A task reads about this much of one bucket at most; neighbouring buckets share a task up to the second limit.
+SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
+
 
 class Condition(NamedTuple):
     """A condition on the values of a key column."""
@@ -58,12 +63,6 @@ def condition_of(
         return Condition(column, frozenset())
     bounds = {">=": ((value,), None), "<": ((), (value,)), ">": (following or (), None), "<=": ((), following)}
     return Condition(column, bounds=bounds[comparison])
-
-
-# Maximum number of keys that one task looks up, and of ranges that it scans.
-KEYS_MAX, RANGES_MAX = 10_000, 1_000
-# A task reads about this much of one bucket at most; neighbouring buckets share a task up to the second limit.
-SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
 
 
 class Selection(NamedTuple):

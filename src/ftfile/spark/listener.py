@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+_attached: WeakKeyDictionary[SparkSession, _Flusher] = WeakKeyDictionary()
+_SINKS = ("ftfile", "ftkv")
+_CODE = ("onpublish", "partfilename", "rollingpolicy")
+_CONTINUOUS = (
+    "trigger(continuous=...) gives Python sinks such as ftfile and ftkv no rows: use a micro-batch trigger, such as "
+    "trigger(processingTime='1 second')"
+)
+_NOT_FINISHED = "files could not be finished; ftfile.flush"
+
 
 def attach(spark: SparkSession) -> None:
     """Finish due files of this session's ftfile streams while no batch runs, and all open files when a stream ends.
@@ -69,9 +78,6 @@ def detach(spark: SparkSession) -> None:
         flusher = _attached.pop(spark)
         spark.streams.removeListener(flusher)
         atexit.unregister(flusher.finish)
-
-
-_attached: WeakKeyDictionary[SparkSession, _Flusher] = WeakKeyDictionary()
 
 
 class WrittenPlace(NamedTuple):
@@ -164,15 +170,6 @@ def _tend(place: WrittenPlace, *, due_only: bool) -> None:
                 return
             again = "runs could not be merged; ftfile.kv.compact" if place.sink == "ftkv" else _NOT_FINISHED
             _log.error("%s(%r) tries again: %s", again, path, error)
-
-
-_SINKS = ("ftfile", "ftkv")
-_CODE = ("onpublish", "partfilename", "rollingpolicy")
-_CONTINUOUS = (
-    "trigger(continuous=...) gives Python sinks such as ftfile and ftkv no rows: use a micro-batch trigger, such as "
-    "trigger(processingTime='1 second')"
-)
-_NOT_FINISHED = "files could not be finished; ftfile.flush"
 
 
 def execution_of(spark: SparkSession, query_id: str) -> Any:  # noqa: ANN401 - of the JVM

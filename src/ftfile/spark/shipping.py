@@ -38,23 +38,27 @@ __all__ = ("Shipped", "SourceType", "only_commits", "with_plain_errors")
 # whose argument names their program. Imported modules are not evidence, because a daemon may import them earlier.
 _COMMITTER, _DAEMON = "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.daemon"
 
+_OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+_log = get_logger(__name__)
+_REMEDY = (
+    "Install it there; or, before the session is made, set PYSPARK_PYTHON to the Python in which ftfile is installed, "
+    "as in os.environ['PYSPARK_PYTHON'] = sys.executable"
+)
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
+# The methods of readers and tasks that Spark calls, except for `read`, which yields.
+_CALLED = frozenset(
+    {
+        *("schema", "reader", "streamReader", "writer", "streamWriter"),
+        *("partitions", "pushFilters", "write", "commit", "abort"),
+        *("initialOffset", "latestOffset", "reportLatestOffset", "prepareForTriggerAvailableNow"),
+    }
+)
+
 
 def only_commits() -> bool:
     """Return True in a process of Spark that only commits or aborts the batches of streams."""
     program = main_module()
     return program == _COMMITTER or (program == _DAEMON and sys.argv[1:2] == [_COMMITTER])
-
-
-_OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-
-_log = get_logger(__name__)
-
-_REMEDY = (
-    "Install it there; or, before the session is made, set PYSPARK_PYTHON to the Python in which ftfile is installed, "
-    "as in os.environ['PYSPARK_PYTHON'] = sys.executable"
-)
-
-_Method = TypeVar("_Method", bound="Callable[..., Any]")
 
 
 def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
@@ -136,16 +140,6 @@ def _users_part(error: BaseException) -> str:
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or part.__context__
     return "".join(shown.format()).rstrip()
-
-
-# The methods of readers and tasks that Spark calls, except for `read`, which yields.
-_CALLED = frozenset(
-    {
-        *("schema", "reader", "streamReader", "writer", "streamWriter"),
-        *("partitions", "pushFilters", "write", "commit", "abort"),
-        *("initialOffset", "latestOffset", "reportLatestOffset", "prepareForTriggerAvailableNow"),
-    }
-)
 
 
 class Shipped:

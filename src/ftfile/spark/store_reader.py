@@ -45,6 +45,19 @@ if TYPE_CHECKING:
 
 _ALL = (((), None),)
 
+# By the name of Spark's class. The other filters apply to parts of values.
+_COMPARISONS: dict[str, Comparison] = {
+    "EqualTo": "in",
+    "EqualNullSafe": "in",
+    "In": "in",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+_NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"
+_OPTION = "readChangeFeed"
+
 
 @dataclass
 class _StorePartition(InputPartition):
@@ -132,18 +145,6 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
             yield from reader.scan_range(*bounds, columns, [share.bucket])
 
 
-# By the name of Spark's class. The other filters apply to parts of values.
-_COMPARISONS: dict[str, Comparison] = {
-    "EqualTo": "in",
-    "EqualNullSafe": "in",
-    "In": "in",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-}
-
-
 class _PushingReader(FtKvReader):
     """Reads only keys that match the filters.
 
@@ -205,12 +206,6 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
         version = parsed.timestamp_as_of
     reader, place = open_on_driver(path, access, parsed.merge, version, cache_bytes=parsed.cache_bytes)
     return reader, place, parsed.filter_pushdown
-
-
-_NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"
-
-
-_OPTION = "readChangeFeed"
 
 
 def reads_changes(options: Mapping[str, str]) -> bool:

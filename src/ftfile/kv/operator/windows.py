@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     Rows = list[tuple[int, Values]]  # operation and values, new to old; input of `fold_values`
 
+Changes = dict["Key", "Change | Values"]  # plain values are a single set
+_NOTHING = object()
+
 
 @dataclass(slots=True)
 class Change:
@@ -38,9 +41,6 @@ class Change:
 
     op: int  # `SET` or `DELETE` if older rows of the key do not count; `MERGE` if they count
     rows: list[Values]  # values of the set, if any, then of merges, old to new
-
-
-Changes = dict["Key", "Change | Values"]  # plain values are a single set
 
 
 @dataclass(slots=True)
@@ -241,7 +241,6 @@ class _Deleted:
 
 # The result of `get_uncommitted` for a key that a window has deleted.
 DELETED = _Deleted()
-_NOTHING = object()
 
 
 class WindowReader(Reader):

@@ -30,6 +30,13 @@ _Value = TypeVar("_Value")
 # The cache removes stale entries when it has more of them than values plus this number.
 _ENTRIES_MIN = 100
 
+PAGE_SHIFT = 32
+FIRST_SLOT_SHIFT = 20
+_SLOTS = 4096
+_ROWS_MEAN = 2457  # of a page: a load factor of 0.6
+_SLOT_BITS = 32
+_CHUNK_PAGES = 64  # built at a time
+
 
 class Shelf(Generic[_Value]):
     """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses."""
@@ -112,14 +119,6 @@ class Cache:
                 shelf.values[number] = None
                 self._values -= 1
                 self.size_bytes -= shelf.sizes_bytes.pop(number)
-
-
-PAGE_SHIFT = 32
-FIRST_SLOT_SHIFT = 20
-_SLOTS = 4096
-_ROWS_MEAN = 2457  # of a page: a load factor of 0.6
-_SLOT_BITS = 32
-_CHUNK_PAGES = 64  # built at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,24 @@ if TYPE_CHECKING:
 # For several queries in a process, and for batch writes with different options.
 CONFIGS_KEPT = 16
 
+_NO_PATH = (
+    "the sink has no `path`. Spark does not pass a catalog table's location or options to a Python sink, so give the "
+    "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), INSERT INTO t WITH "
+    "(path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
+    "df.writeStream.format('ftfile').option('path', '/data/out').toTable('t')"
+)
+_NOTHING_IS_ROLLED = (
+    "publish=direct writes files under their final names at once, so no file can stay open over batches: leave out "
+    "publish=direct, or leave out rolling=policy and the options that imply it"
+)
+_NOTHING_STAYS_OPEN = (
+    "each batch of complete mode, like every overwrite, replaces all rows, so no file can stay open over batches: "
+    "leave out rolling=policy and the options that imply it. maxBytesPerFile and maxRecordsPerFile split the files of "
+    "a batch"
+)
+_OPTION = "replaceWhere"
+BY_ROWS = "partitions of the rows"  # value of `Body.replaces`; for other overwrites it is the text of a condition
+
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig(WriteConfig):
@@ -218,26 +236,6 @@ def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in names])
 
 
-_NO_PATH = (
-    "the sink has no `path`. Spark does not pass a catalog table's location or options to a Python sink, so give the "
-    "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), INSERT INTO t WITH "
-    "(path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
-    "df.writeStream.format('ftfile').option('path', '/data/out').toTable('t')"
-)
-
-
-_NOTHING_IS_ROLLED = (
-    "publish=direct writes files under their final names at once, so no file can stay open over batches: leave out "
-    "publish=direct, or leave out rolling=policy and the options that imply it"
-)
-
-_NOTHING_STAYS_OPEN = (
-    "each batch of complete mode, like every overwrite, replaces all rows, so no file can stay open over batches: "
-    "leave out rolling=policy and the options that imply it. maxBytesPerFile and maxRecordsPerFile split the files of "
-    "a batch"
-)
-
-
 def _chain(parsed: SinkOptions, file_format: Format, encryption: Encryption | None) -> Chain:
     """Return the filters. For a format with built-in compression, the compression options are not used."""
     envelope = None
@@ -304,10 +302,6 @@ def _rolling(parsed: SinkOptions, schema: pa.Schema, directories: DirectorySetti
     if settings.policy is not None:
         load_policy(settings.policy)
     return structs.replace(settings, finalize_column=final, event_column=event)
-
-
-_OPTION = "replaceWhere"
-BY_ROWS = "partitions of the rows"  # value of `Body.replaces`; for other overwrites it is the text of a condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,33 @@ _HIDING = "_."
 _HIDDEN_ENDING = "._COPYING_"
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f:\ud800-\udfff]")
 
+DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"
+_OPTION = "partFileName"
+_DIGITS = {"batch": 10, "index": 5, "number": 1}
+_PLAIN = ("name", "directory", "unique", "ext")
+_DIGITS_MAX = 20
+# The value of each placeholder by name. The placeholder `time` has a pattern instead.
+_TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
+    "name": lambda part, _: part.name,
+    "directory": lambda part, _: part.directory.replace("/", "-"),
+    "batch": lambda part, digits: part.batch.lstrip("0").rjust(digits, "0"),
+    "index": lambda part, digits: f"{part.index:0{digits}d}",
+    "number": lambda part, digits: f"{part.number:0{digits}d}",
+    "unique": lambda part, _: part.unique,
+    "ext": lambda part, _: part.extension,
+}
+# Keys in the log by attribute.
+_GIVEN = {
+    "text": "partFileName",
+    "prefix": "partPrefix",
+    "suffix": "partSuffix",
+    "if_exists": "ifExists",
+    "ttl_ms": "directoryStateTtlMs",
+    "time_zone": "timeZone",
+}
+# Examples of the stem and the directory, which no real name contains.
+_NAME, _DIRECTORY = "\0", "\1"
+
 
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
     """Return why a path below the directory is invalid, as in "it … ", or None."""
@@ -130,25 +157,6 @@ def first_part(name: str, directory: str, extension: str) -> PartFacts:
     )
 
 
-DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"
-
-_OPTION = "partFileName"
-_DIGITS = {"batch": 10, "index": 5, "number": 1}
-_PLAIN = ("name", "directory", "unique", "ext")
-_DIGITS_MAX = 20
-
-# The value of each placeholder by name. The placeholder `time` has a pattern instead.
-_TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
-    "name": lambda part, _: part.name,
-    "directory": lambda part, _: part.directory.replace("/", "-"),
-    "batch": lambda part, digits: part.batch.lstrip("0").rjust(digits, "0"),
-    "index": lambda part, digits: f"{part.index:0{digits}d}",
-    "number": lambda part, digits: f"{part.number:0{digits}d}",
-    "unique": lambda part, _: part.unique,
-    "ext": lambda part, _: part.extension,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Template:
     """A checked template, with placeholders and doubled braces as in Python's `str.format`."""
@@ -215,20 +223,6 @@ def _before_ending(template: str, added: str) -> str:
     elif not dot or "{" in ending or "}" in ending:
         stem, dot, ending = template, "", ""
     return f"{stem}{added}{dot}{ending}"
-
-
-# Keys in the log by attribute.
-_GIVEN = {
-    "text": "partFileName",
-    "prefix": "partPrefix",
-    "suffix": "partSuffix",
-    "if_exists": "ifExists",
-    "ttl_ms": "directoryStateTtlMs",
-    "time_zone": "timeZone",
-}
-
-# Examples of the stem and the directory, which no real name contains.
-_NAME, _DIRECTORY = "\0", "\1"
 
 
 @dataclass(frozen=True, slots=True)

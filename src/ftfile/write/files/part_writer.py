@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # Maximum length of a value in the text of a fault, in characters.
 SHOWN = 80
 
+_CODEC = "lz4"
+ROUTE_ROWS = 100_000
+
 
 class EncodableRows:
     """Passes the rows of an attempt that cannot be encoded to `take`, a method of its `BadRecords`."""
@@ -114,9 +117,6 @@ def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> st
                 shown = f"{text[:SHOWN]}..."
             return f"{of_column}. The value is {shown!r}"
     return str(error)
-
-
-_CODEC = "lz4"
 
 
 def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -233,9 +233,6 @@ class SpilledRows:
             except (pa.ArrowException, OSError) as error:
                 raise CorruptData(file.path, "the rows that this task wrote", repr(error)) from error
             yield rows
-
-
-ROUTE_ROWS = 100_000
 
 
 class PartWriter:

@@ -55,6 +55,11 @@ UNMARKED = "unmarkedDirectories"
 _HIDING = "_."
 _log = get_logger(__name__)
 
+_OUT = "leave publish out"
+# A table of the log: by version of a flush's record, the query whose function must still be called.
+UNREPORTED_FLUSHES = "unreportedFlushes"
+_OPTION = "onPublish"
+
 
 @dataclass(frozen=True, slots=True)
 class SuccessFile:
@@ -116,9 +121,6 @@ class SuccessFile:
     def put(self, fs: FileSystem, directory: str, version: int) -> None:
         """Write the marker with this version into a directory."""
         fs.put(join(directory, self.name), json.dumps({"version": version}).encode() + b"\n")
-
-
-_OUT = "leave publish out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +208,6 @@ def _publish(parsed: SinkOptions, naming: Naming, encryption: Encryption | None)
             "function needs are not known yet; write a template without {number}"
         )
     return how
-
-
-# A table of the log: by version of a flush's record, the query whose function must still be called.
-UNREPORTED_FLUSHES = "unreportedFlushes"
-
-_OPTION = "onPublish"
 
 
 @dataclass(frozen=True, slots=True)

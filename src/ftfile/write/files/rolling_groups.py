@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
 
+_Times = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2)]
+
 
 class GroupKey(NamedTuple):
     """The key of a group of segments. The segments of a group are assembled into the same file."""
@@ -34,9 +36,6 @@ class GroupKey(NamedTuple):
     directory_key: str
     encoding: str
     window_us: tuple[int, ...]  # start and end; empty without `eventTimeInterval`
-
-
-_Times = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2)]
 
 
 class SegmentStats(Value, frozen=True):

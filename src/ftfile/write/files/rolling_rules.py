@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 # These options have no effect if no file stays open.
 _OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
 
+DAY_US = 86_400_000_000
+_INACTIVITY = "inactivity"
+_Answer = TypeVar("_Answer", str, int)
+
 
 class RollingSettings(Struct, frozen=True, rename="camel"):
     """The rules that make a group of open segments due. A rule with None is not used."""
@@ -113,12 +117,6 @@ def _ms(duration_s: float | None) -> int | None:
 ALL_END = structs.replace(
     _settings_of(parse_options({}, SinkOptions), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
 )
-
-
-DAY_US = 86_400_000_000
-_INACTIVITY = "inactivity"
-
-_Answer = TypeVar("_Answer", str, int)
 
 
 class RollingPolicy(Protocol):
