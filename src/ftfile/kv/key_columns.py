@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -259,7 +260,7 @@ def first_fall(columns: Sequence[pa.Array]) -> int | None:
 def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
     """Return the union of ranges as the fewest ranges, in order, without empty ranges."""
     merged: list[KeyRange] = []
-    for start, end in sorted(ranges, key=lambda key_range: key_range[0]):
+    for start, end in sorted(ranges, key=itemgetter(0)):
         if end is not None and end <= start:
             continue
         if merged and (merged[-1][1] is None or start <= merged[-1][1]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -178,7 +178,7 @@ def _split_ranges(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
     """Yield ranges of a bucket of about equal size in bytes, cut at the first keys of runs."""
     start: Key = ()
     size_bytes = 0
-    for run in sorted((run for run in runs if run.metadata.keys), key=lambda run: run.begins):
+    for run in sorted((run for run in runs if run.metadata.keys), key=attrgetter("begins")):
         if size_bytes and size_bytes + run.size > split_bytes and run.begins > start:
             yield start, run.begins
             start, size_bytes = run.begins, 0

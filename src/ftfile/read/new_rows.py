@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone
@@ -162,7 +163,7 @@ class FirstSnapshot:
         if (self._version, self._restored) != (version, restored):
             self._restored = restored
             snapshot = take_snapshot(self._log, version)
-            ordered = sorted(snapshot.adds.values(), key=lambda add: (add.origin.first_batch, add.id))
+            ordered = sorted(snapshot.adds.values(), key=attrgetter("origin.first_batch", "id"))
             self._version, self._adds, self.definitions = version, tuple(ordered), snapshot.definitions
         return self._adds
 

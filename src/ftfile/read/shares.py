@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -152,7 +153,7 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     The stage and each directory are listed once. Only parts that are not at their path are searched.
     """
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
+    listed = parallel(fs, partial(list_or_empty, fs), directories)
     sizes = {info.path: info.size_bytes for info in chain.from_iterable(listed) if not info.is_directory}
     staged = walk(fs, layout.STAGED)
     are_there = [

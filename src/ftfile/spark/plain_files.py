@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -317,7 +318,7 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], deci
 
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
+    listed = parallel(fs, partial(list_or_empty, fs), directories)
     return {info.path: info for info in chain.from_iterable(listed) if not info.is_directory}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import structs
@@ -184,7 +185,7 @@ def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) 
     partitions = [message.identity.partition for message in whole]
     if len(set(partitions)) != len(partitions):
         raise InvalidMessages(f"one batch has two messages of one partition: {sorted(partitions)}")
-    return sorted(whole, key=lambda message: message.identity.partition)
+    return sorted(whole, key=attrgetter("identity.partition"))
 
 
 def author_of(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -134,7 +135,7 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
     """Return runs in groups, by key: in a group each run meets the next run. The runs of a group are by position."""
     groups: list[list[Run]] = []
     end: Key | None = ()
-    for run in sorted(runs, key=lambda run: (run.begins, run.metadata.at)):
+    for run in sorted(runs, key=attrgetter("begins", "metadata.at")):
         if groups and (end is None or run.begins <= end):
             groups[-1].append(run)
             if end is None or run.ends is None:
@@ -149,7 +150,7 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
 
 def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Return runs old to new, and runs of the same positions by key."""
-    return tuple(sorted(runs, key=lambda run: (run.metadata.at, run.begins)))
+    return tuple(sorted(runs, key=attrgetter("metadata.at", "begins")))
 
 
 def runs_in(sorted_runs: Iterable[SortedRun]) -> tuple[Run, ...]:

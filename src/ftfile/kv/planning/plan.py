@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
@@ -215,7 +216,7 @@ def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list
     """Return compactions grouped by output file: neighbours up to some bytes, then each retry separately."""
     pieces: list[Piece] = []
     piece_bytes = 0
-    for planned in sorted(compactions, key=lambda planned: planned.compaction.attempts):
+    for planned in sorted(compactions, key=attrgetter("compaction.attempts")):
         if not pieces or planned.compaction.backoff is not None or piece_bytes + planned.size > size_bytes:
             pieces.append(())
             piece_bytes = 0

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -226,7 +227,7 @@ def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
         if number == len(levels):
             levels.append([])
         level = levels[number]
-        level.insert(bisect_right(level, part.begins, key=lambda other: other.begins), part)
+        level.insert(bisect_right(level, part.begins, key=attrgetter("begins")), part)
     return tuple(map(Level.of, reversed(levels)))
 
 
@@ -236,7 +237,7 @@ def _meets_any(part: RunPart, level: Sequence[RunPart]) -> bool:
     if end is None:
         count = len(level)
     else:
-        count = bisect_right(level, end, key=lambda other: other.begins)
+        count = bisect_right(level, end, key=attrgetter("begins"))
     if not count:
         return False
     last = level[count - 1].ends

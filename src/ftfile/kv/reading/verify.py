@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,8 +110,8 @@ def verify(
 def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -> StoreReport:
     """Return the damaged runs of a reader's version, all of whose runs the workers read; see `verify`."""
     view, fs = reader.view, reader.log.fs
-    runs = sorted((part.run for part in view.parts.values()), key=lambda run: (run.add.path, run.add.offset))
-    pieces = [tuple(group) for _, group in groupby(runs, key=lambda run: run.add.path)]
+    runs = sorted((part.run for part in view.parts.values()), key=attrgetter("add.path", "add.offset"))
+    pieces = [tuple(group) for _, group in groupby(runs, key=attrgetter("add.path"))]
     work = _Checking(view.definition)
     tracker = Tracker(
         "verify", fs.context.clock, on_progress=progress, total=len(pieces), total_bytes=sum(map(work.size_of, pieces))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import EncodingError, UserCodeError
@@ -101,7 +101,7 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     buckets: dict[int, Bucket] = {}
     for name, runs in runs_by_bucket(part.run for part in parts.values()).items():
         number = bucket_number(name)
-        members = [parts[run.add.id] for run in sorted(runs, key=lambda run: run.metadata.at)]
+        members = [parts[run.add.id] for run in sorted(runs, key=attrgetter("metadata.at"))]
         old = None
         if same is not None:
             old = same.buckets.get(number)

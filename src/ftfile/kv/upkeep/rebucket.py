@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -207,7 +208,7 @@ class _NewBuckets:
 
 def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.Table]:
     """Yield the rows of all old buckets of a group, by key; the buckets have no key in common."""
-    buckets = runs_by_bucket(sorted(runs, key=lambda run: run.metadata.at))
+    buckets = runs_by_bucket(sorted(runs, key=attrgetter("metadata.at")))
     inputs.open(runs)
     keys = how.definition.keys
     schema = how.definition.aligned(how.definition.schema.empty_table()).schema

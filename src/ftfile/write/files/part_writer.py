@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -308,7 +309,7 @@ class PartWriter:
         if alone or self.buffered_bytes <= self._held_max:
             return
         self._later.spill()
-        for part in sorted(self._open.values(), key=lambda part: part.buffered_bytes, reverse=True):
+        for part in sorted(self._open.values(), key=attrgetter("buffered_bytes"), reverse=True):
             if self.buffered_bytes <= self._held_max // 2:
                 break
             self._parts_bytes -= part.buffered_bytes

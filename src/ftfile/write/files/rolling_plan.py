@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -237,7 +238,7 @@ class RollingPlanner:
         # Failed jobs are last, because other jobs need not wait for them. The number of tasks is recorded, because
         # another query with other tasks may write the next record.
         dealt = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
-        return (*foreign_jobs, *sorted(dealt, key=lambda job: job.attempts))
+        return (*foreign_jobs, *sorted(dealt, key=attrgetter("attempts")))
 
     def due_at(self, head: LogState, now_ms: int) -> list[AssemblyTask]:
         """Return the jobs that a batch without rows would run and plan at this head."""
