@@ -194,11 +194,16 @@ def run_within(
         _wait_for(future, timeout_s, look)
     except BaseException:
         if forget is not None:
-            future.add_done_callback(lambda late: late.exception() or forget(late.result()))
+            future.add_done_callback(functools.partial(_forget_late, forget))
         if cut is not None:
             cut()
         raise
     return future.result()
+
+
+def _forget_late(forget: Callable[[Result], object], future: Future[Result]) -> None:
+    if future.exception() is None:
+        forget(future.result())
 
 
 def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
@@ -259,7 +264,8 @@ def parallel(
         try:
             return context.copy().run(call, item)
         except FtfileError as error:
-            given_up.extend([error] if is_away(error) else [])
+            if is_away(error):
+                given_up.append(error)
             return error
 
     if threads <= 1:
@@ -272,15 +278,18 @@ def parallel(
 
 
 def _results(ended: Iterator[_Result | FtfileError], tracker: Tracker | None) -> list[_Result]:
-    outcomes = []
+    results: list[_Result] = []
+    first_error: FtfileError | None = None
     for outcome in ended:
-        outcomes.append(outcome)
+        if not isinstance(outcome, FtfileError):
+            results.append(outcome)
+        elif first_error is None:
+            first_error = outcome
         if tracker is not None:
             tracker.add()
-    for outcome in outcomes:
-        if isinstance(outcome, FtfileError):
-            raise outcome
-    return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
+    if first_error is not None:
+        raise first_error
+    return results
 
 
 def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:

@@ -152,9 +152,16 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(cause))
         yield cause
-        linked = [cause.__cause__, cause.__context__, *cause.args, *vars(cause).values()]
-        linked += [value for values in linked if isinstance(values, dict) for value in values.values()]
-        waiting += [value for value in linked if isinstance(value, BaseException)]
+        waiting += [value for value in _linked_values(cause) if isinstance(value, BaseException)]
+
+
+def _linked_values(error: BaseException) -> Iterator[object]:
+    """Yield the cause, context, arguments and attributes of an error, and the values of dictionaries among them."""
+    values = [error.__cause__, error.__context__, *error.args, *vars(error).values()]
+    yield from values
+    for value in values:
+        if isinstance(value, dict):
+            yield from value.values()
 
 
 def tls_fault(error: BaseException, bundle: str) -> str | None:
@@ -226,7 +233,8 @@ class _Pieces:
         self._content = memoryview(content)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
+        for start in range(0, len(self._content), _PIECE_BYTES):
+            yield self._content[start : start + _PIECE_BYTES]
 
     def seek(self, _: int) -> None:
         """Do nothing: a new iteration starts at the beginning."""

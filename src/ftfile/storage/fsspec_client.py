@@ -64,14 +64,15 @@ class FsspecSettings:
     def of(cls, location: Location) -> FsspecSettings:
         """Read the settings of a location; raises `ConfigError`, also for a secret in plain text."""
         texts = dict(location.settings)
-        name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
-        if name:
-            timeout_text = {TIMEOUT: texts.pop(name)}
-        else:
-            timeout_text = {}
+        timeout_text = {}
+        for name in list(texts):
+            if name.lower() == TIMEOUT.lower():
+                timeout_text[TIMEOUT] = texts.pop(name)
+                break
         variables: list[str] = []
         for name, text in texts.items():
-            _check_no_secrets(name, name, value := _parsed(text))
+            value = _parsed(text)
+            _check_no_secrets(name, name, value)
             variables += _references(value)
         return cls(tuple(sorted(texts.items())), read_seconds(timeout_text, TIMEOUT, "60"), tuple(sorted(variables)))
 
@@ -122,8 +123,10 @@ def _is_secret(name: str, value: object) -> bool:
 
 def _references(value: object) -> Iterator[str]:
     """Yield the names of the variables that a value refers to."""
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
+    if isinstance(value, dict):
+        yield from _references(list(value.values()))
+    elif isinstance(value, list):
+        for inner in value:
             yield from _references(inner)
     elif isinstance(value, str) and value.startswith(_REFERENCE):
         yield value[len(_REFERENCE) :]
@@ -231,7 +234,7 @@ class FsspecClient:
         """Call `do` with the file system and its name of a path; `is_upload`: only the last call creates the file."""
         name = self.name(operation, path)
         try:
-            result = run_within(self._timeout_s, lambda: do(self._store, name))
+            result = run_within(self._timeout_s, functools.partial(do, self._store, name))
         except Exception as error:
             raise self._translated(operation, path, error, is_upload=is_upload) from self._shown(error)
         self._has_answered = True
@@ -242,22 +245,33 @@ class FsspecClient:
         translated = remote_error(operation, path, where=self.where, error=error, text=text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
         if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
-            faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)
-            fault = next((endpoint_error for endpoint_error in faults if endpoint_error is not None), None)
+            fault = self._endpoint_fault()
         if fault is None:
             return translated
         return WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
+    def _endpoint_fault(self) -> str | None:
+        for endpoint in self._endpoints:
+            fault = endpoint_fault(endpoint, _BUNDLE)
+            if fault is not None:
+                return fault
+        return None
+
     def _shown(self, error: Exception) -> Exception | None:
         """Return the cause to show; None if the error, or an error that caused it, contains a secret."""
-        texts = [str(cause) for cause in causes_of(error)]
-        if all(hidden(text, self._secrets) == text for text in texts):
-            return error
-        return None
+        for cause in causes_of(error):
+            text = str(cause)
+            if hidden(text, self._secrets) != text:
+                return None
+        return error
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a path."""
-        return self.call(operation, path, lambda store, name: _file_info(path, _anew(store).info(name)))
+
+        def stat(store: Any, name: str) -> FileInfo:  # noqa: ANN401 - fsspec ships no types
+            return _file_info(path, _anew(store).info(name))
+
+        return self.call(operation, path, stat)
 
     def file_info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a file; raise `NotFound` for a directory as well."""
@@ -269,21 +283,24 @@ class FsspecClient:
     def children(self, operation: str, path: str) -> list[FileInfo]:
         """Return the entries of a directory; an empty list if it does not exist."""
         try:
-            return self.call(operation, path, lambda store, name: _children(path, name, _anew(store)))
+            return self.call(operation, path, functools.partial(_children, path))
         except NotFound:
             return []
 
     def read(self, operation: str, path: str, offset: int, length: int) -> bytes:
         """Return the bytes of a range, which must be within the file."""
-        end = offset + length
-        starts = range(offset, end, READ_BYTES)
-        pieces = [self._piece(operation, path, start, min(start + READ_BYTES, end)) for start in starts]
-        if len(pieces) == 1:
-            return pieces[0]
-        return b"".join(pieces)
+        if length <= READ_BYTES:
+            return self._piece(operation, path, offset, offset + length)
+        content = bytearray()
+        for start in range(offset, offset + length, READ_BYTES):
+            content += self._piece(operation, path, start, min(start + READ_BYTES, offset + length))
+        return bytes(content)
 
     def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
-        content = bytes(self.call(operation, path, lambda store, name: store.cat_file(name, start=start, end=end)))
+        def read(store: Any, name: str) -> bytes:  # noqa: ANN401 - fsspec ships no types
+            return bytes(store.cat_file(name, start=start, end=end))
+
+        content = self.call(operation, path, read)
         if len(content) != end - start:
             detail = (
                 f"{len(content)} bytes were received from position {start} instead of {end - start}, below {self.where}"
@@ -293,10 +310,27 @@ class FsspecClient:
 
     def delete(self, operation: str, path: str) -> None:
         """Delete a file."""
-        self.call(operation, path, lambda store, name: store.rm_file(name))
+
+        def delete(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            store.rm_file(name)
+
+        self.call(operation, path, delete)
+
+    def put(self, operation: str, path: str, content: bytes) -> None:
+        """Write a file, and replace an existing one."""
+
+        def put(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            store.pipe_file(name, content)
+
+        self.call(operation, path, put)
 
 
-clients: PerProcess[tuple[str, FsspecSettings], FsspecClient] = PerProcess(lambda key: FsspecClient(*key))
+def _open_client(key: tuple[str, FsspecSettings]) -> FsspecClient:
+    url, settings = key
+    return FsspecClient(url, settings)
+
+
+clients = PerProcess(_open_client)
 
 
 class NewFile:
@@ -311,14 +345,14 @@ class NewFile:
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part."""
-        self._call(lambda store, name: self._send(store, name, content))
+        self._call(functools.partial(self._send, content))
 
     def finish(self, content: bytes | bytearray) -> None:
         """Send the last part and create the file, or raise `AlreadyExists`; never `NotFound`."""
 
         def finish(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
             try:
-                self._send(store, name, content)
+                self._send(content, store, name)
                 self._file.close()
             except BaseException:
                 _give_up(self._file)
@@ -329,12 +363,15 @@ class NewFile:
     def give_up(self) -> None:
         """Discard the file, if the implementation can."""
         with contextlib.suppress(StorageError):
-            self._client.call("abort", self._path, lambda *_: _give_up(self._file))
+            self._client.call("abort", self._path, self._discard)
+
+    def _discard(self, *_: object) -> None:
+        _give_up(self._file)
 
     def _call(self, do: Callable[[Any, str], None]) -> None:
         self._client.call(self._operation, self._path, do, is_upload=True)
 
-    def _send(self, store: Any, name: str, content: bytes | bytearray) -> None:  # noqa: ANN401 - fsspec ships no types
+    def _send(self, content: bytes | bytearray, store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
         if self._file is None:
             self._file = store.open(name, "xb", block_size=BLOCK_BYTES)
         written = self._file.write(content)
@@ -357,13 +394,15 @@ def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
     return store
 
 
-def _children(path: str, name: str, store: Any) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
-    # An entry with the name of the directory is the marker of an empty directory, or a file.
-    own_name, entries = name.strip("/"), store.ls(name, detail=True)
-    children = {
-        entry["name"].rstrip("/").rpartition("/")[2]: entry for entry in entries if entry["name"].strip("/") != own_name
-    }
-    return [_file_info(join(path, child), entry) for child, entry in children.items()]
+def _children(path: str, store: Any, name: str) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
+    directory_name = name.strip("/")
+    children: dict[str, FileInfo] = {}
+    for entry in _anew(store).ls(name, detail=True):
+        # An entry with the name of the directory is the marker of an empty directory, or a file.
+        if entry["name"].strip("/") != directory_name:
+            child = entry["name"].rstrip("/").rpartition("/")[2]
+            children[child] = _file_info(join(path, child), entry)
+    return list(children.values())
 
 
 def _file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
@@ -375,11 +414,19 @@ def _file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
 
 def _milliseconds(entry: Mapping[str, Any]) -> int:
     """Return the modification time in whole seconds, since only listings can contain fractions; 0 if unknown."""
-    value = next((entry[name] for name in _TIMES if entry.get(name) is not None), 0)
+    value: Any = 0
+    for name in _TIMES:
+        if entry.get(name) is not None:
+            value = entry[name]
+            break
     if isinstance(value, str):
-        value = datetime.fromisoformat(f"{value[:-1]}+00:00" if value.endswith("Z") else value)
+        if value.endswith("Z"):
+            value = f"{value[:-1]}+00:00"
+        value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        value = (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
+        if not value.tzinfo:
+            value = value.replace(tzinfo=timezone.utc)
+        value = value.timestamp()
     return int(value) * 1000
 
 

@@ -243,13 +243,21 @@ def rename_in_one_step(source: Name, target: Name) -> bool:
     library = _libc()
     if library is None:
         return False
-    old, new = (_AT_FDCWD if name.directory is None else name.directory for name in (source, target))
-    if library.renameat2(old, os.fsencode(source.text), new, os.fsencode(target.text), _RENAME_NOREPLACE) == 0:
+    arguments = (*_place_of(source), *_place_of(target), _RENAME_NOREPLACE)
+    if library.renameat2(*arguments) == 0:
         return True
     code = ctypes.get_errno()
     if code in {errno.ENOSYS, errno.EINVAL}:
         return False
     raise OSError(code, os.strerror(code), source.text, None, target.text)
+
+
+def _place_of(name: Name) -> tuple[int, bytes]:
+    """Return the descriptor of the directory, and the name in it, as system calls take them."""
+    directory = name.directory
+    if directory is None:
+        directory = _AT_FDCWD
+    return directory, os.fsencode(name.text)
 
 
 def rename_in_two_steps(source: Name, target: Name) -> None:
@@ -272,12 +280,15 @@ def rename_in_two_steps(source: Name, target: Name) -> None:
         raise OSError(errno.EIO, text, source.text, None, target.text) from error
 
 
-def _is_same_file(*names: Name) -> bool:
+def _is_same_file(one: Name, other: Name) -> bool:
     try:
-        one, other = (os.stat(name.text, dir_fd=name.directory, follow_symlinks=False) for name in names)
+        return os.path.samestat(_status_of(one), _status_of(other))
     except OSError:
         return False
-    return os.path.samestat(one, other)
+
+
+def _status_of(name: Name) -> os.stat_result:
+    return os.stat(name.text, dir_fd=name.directory, follow_symlinks=False)
 
 
 _log = get_logger(__name__)
@@ -310,9 +321,16 @@ _NUMBERS = (
     (Unavailable, "this machine has too many open files; close some or raise fs.file-max", (errno.ENFILE,)),
     (Unavailable, _BUSY, (errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOMEM, errno.ENOBUFS)),
 )
-_MEANINGS: dict[int, tuple[type[StorageError], str]] = {
-    number: (kind, advice) for kind, advice, numbers in _NUMBERS for number in numbers
-}
+
+
+def _meanings_by_number() -> dict[int, tuple[type[StorageError], str]]:
+    meanings: dict[int, tuple[type[StorageError], str]] = {}
+    for kind, advice, numbers in _NUMBERS:
+        meanings |= dict.fromkeys(numbers, (kind, advice))
+    return meanings
+
+
+_MEANINGS = _meanings_by_number()
 
 
 def storage_error(error: OSError, operation: str, path: str, root: str) -> StorageError:
@@ -341,7 +359,10 @@ def _dangling_link(error: OSError, root: str) -> str:
         places = [error.filename]
     elif error.errno == errno.ENOENT and not os.path.exists(root):
         places = [root, *map(str, PurePosixPath(root).parents)]
-    return next((place for place in places if os.path.islink(place) and not os.path.exists(place)), "")
+    for place in places:
+        if os.path.islink(place) and not os.path.exists(place):
+            return place
+    return ""
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         full = self._full("create", path)
         file = self._create(path, full)
         try:
-            self.do("create", path, lambda: self._check_replicated(full))
+            self.do("create", path, self._check_replicated, full)
         except BaseException:
             self.discard(full)
             raise
@@ -100,7 +100,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         """Start a new file, and again if the response is lost; at most one file is created."""
 
         def create() -> OpenFile:
-            return self.do("create", path, lambda: self.writer(full, overwrite=False))
+            return self.do("create", path, self.writer, full, overwrite=False)
 
         try:
             return create()
@@ -113,20 +113,21 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def open(self, path: str) -> InputFile:
         """Open a file for reads; the library sees synced bytes only after the writer has closed the file."""
         full = self._full("open", path)
-        reader = self.do("open", path, lambda: self._nodes.client().read(full))
+        reader = self.do("open", path, self._reader, full)
 
         def read(offset: int, length: int) -> bytes:
             call = functools.partial(reader.read_range, offset, length)
-            return bytes(self.retry_until_ready(lambda: self.run("read_at", path, call, data_bytes=length)))
+            return bytes(self.retry_until_ready(functools.partial(self.run, "read_at", path, call, data_bytes=length)))
 
         return RangeFile(path, len(reader), read)
 
     def _put(self, path: str, full: str, content: bytes) -> None:
         """Write a hint; other processes see it when it is closed, shortly after."""
-        file = self.do("put", path, lambda: self.writer(full, overwrite=True))
-        self.retry_until_ready(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
+        file = self.do("put", path, self.writer, full, overwrite=True)
+        write = functools.partial(file.writer.write, content)
+        self.retry_until_ready(functools.partial(self.run, "put", path, write, client=file.client))
         with native_errors("put", path, self.where):
-            closing = start(lambda: _close_early(file, full, len(content)))
+            closing = start(functools.partial(_close_early, file, full, len(content)))
         self._hints[os.getpid(), path] = file.client, closing
 
     def run(
@@ -154,6 +155,9 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         if client is not None and closing is not None:
             with contextlib.suppress(StorageError), native_errors("put", path, self.where):
                 self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
+
+    def _reader(self, full: str) -> hdfs_native.FileReader:
+        return self._nodes.client().read(full)
 
     def writer(self, full: str, *, overwrite: bool) -> OpenFile:
         """Start a file."""
@@ -240,11 +244,11 @@ class NativeStream(OutputStream):
 
     def _hsync(self) -> None:
         self._send()
-        self._run("hsync", lambda file: file.writer.hsync())
+        self._run("hsync", _sync)
 
     def _close(self) -> None:
         self._send()
-        self._run("close", lambda file: _close_early(file, self._full, self._position))
+        self._run("close", functools.partial(_close_early, full=self._full, size_bytes=self._position))
 
     def _abort(self) -> bool:
         # Deleting the file revokes the lease of its writer.
@@ -256,7 +260,7 @@ class NativeStream(OutputStream):
             self._send_all(chunk)
 
     def _send_all(self, data: bytes | bytearray) -> None:
-        self._run("write", lambda file: file.writer.write(data), len(data))
+        self._run("write", functools.partial(_write, data=data), len(data))
         if self._sent is not None:
             if len(self._sent) + len(data) > KEPT_BYTES:
                 self._sent = None
@@ -266,9 +270,10 @@ class NativeStream(OutputStream):
     def _run(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int = 0) -> None:
         file = self._file
         if self._sent is None and file is not None:
-            self._fs.run(operation, self.path, lambda: call(file), data_bytes=data_bytes, client=file.client)
+            work = functools.partial(call, file)
+            self._fs.run(operation, self.path, work, data_bytes=data_bytes, client=file.client)
         else:
-            self._fs.retry_until_ready(lambda: self._try(operation, call, data_bytes))
+            self._fs.retry_until_ready(functools.partial(self._try, operation, call, data_bytes))
 
     def _try(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int) -> None:
         file, self._file = self._file, None
@@ -298,6 +303,14 @@ class NativeStream(OutputStream):
                 raise  # a late creation would truncate the file of a later attempt
             # No caller relies on the file yet, so it can be created again.
             raise Unavailable(operation, self.path, error.detail) from error
+
+
+def _write(file: OpenFile, data: bytes | bytearray) -> None:
+    file.writer.write(data)
+
+
+def _sync(file: OpenFile) -> None:
+    file.writer.hsync()
 
 
 def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:

@@ -200,7 +200,7 @@ class NameNodes:
     def _has_pulse(self, client: hdfs_native.Client) -> bool:
         """Return True if a short call of the client gets any answer."""
         if self._pulse is None or self._pulse.done():
-            self._pulse = start(lambda: client.get_file_info("/"))
+            self._pulse = start(functools.partial(client.get_file_info, "/"))
         wait([self._pulse], PULSE_S)
         return self._pulse.done()
 
@@ -219,7 +219,15 @@ class NameNodes:
         return names
 
     def _in_order(self, active: str) -> list[str]:
-        return sorted(self._addresses, key=lambda name: (name != active, self._found.get(name) != STANDBY))
+        standby, silent = [], []
+        for name in self._addresses:
+            if name == active:
+                continue
+            if self._found.get(name) == STANDBY:
+                standby.append(name)
+            else:
+                silent.append(name)
+        return [active, *standby, *silent]
 
     def _find_active(self, timeout_s: float) -> str | None:
         """Test all NameNodes at once, and return the first active one; None after `timeout_s`."""
@@ -231,9 +239,9 @@ class NameNodes:
         while self._asked and SYSTEM.clock.monotonic_s() < deadline_s:
             wait(self._asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
             answered |= self._take_answers()
-            active = next((name for name in self._addresses if name in answered and self._found[name] == ACTIVE), None)
-            if active is not None:
-                return active
+            for name in self._addresses:
+                if name in answered and self._found[name] == ACTIVE:
+                    return name
         for name in self._asked:
             if self._found.get(name) in (ACTIVE, STANDBY, None):
                 self._found[name] = SILENT
@@ -262,10 +270,13 @@ class NameNodes:
         return ACTIVE
 
     def _describe(self) -> str:
-        return ", ".join(
-            f"NameNode {name if name == address else f'{name} ({address})'} is {self._found.get(name, 'not asked')}"
-            for name, address in self._addresses.items()
-        )
+        sentences = []
+        for name, address in self._addresses.items():
+            server = name
+            if name != address:
+                server = f"{name} ({address})"
+            sentences.append(f"NameNode {server} is {self._found.get(name, 'not asked')}")
+        return ", ".join(sentences)
 
 
 def _why_unreachable(address: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 import os
 import pwd
@@ -114,17 +115,17 @@ def check_hdfs_name(operation: str, path: str) -> None:
 def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with the environment of this process, Spark's driver, for executors."""
     configuration = read_configuration({})
-    handed = {
-        name: text
-        for name, text in configuration.items()
-        if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
-    }
+    handed = {name: text for name, text in configuration.items() if _is_handed_over(name)}
     # With Kerberos, the ticket or the token names the user.
     if is_kerberos(configuration):
         user = None
     else:
         user = current_user()
     return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(FILE_VARIABLE))])}
+
+
+def _is_handed_over(name: str) -> bool:
+    return name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
 
 
 def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
@@ -165,17 +166,26 @@ def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
     home = os.environ.get("HADOOP_HOME")
     directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
     properties: dict[str, str] = {}
-    for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
-        path = os.path.join(str(directory), name)
-        if not os.path.exists(path):
-            continue
-        try:
-            root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
-        except (ElementTree.ParseError, OSError) as error:
-            raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
-        pairs = ((element.findtext("name"), element.findtext("value")) for element in root.iter("property"))
-        properties |= {name.strip(): (value or "").strip() for name, value in pairs if name}
+    if directory:
+        properties |= _read_properties(os.path.join(directory, "core-site.xml"))
+        properties |= _read_properties(os.path.join(directory, "hdfs-site.xml"))
     return properties | dict(handed)
+
+
+def _read_properties(path: str) -> dict[str, str]:
+    """Return the properties in a file of Hadoop's configuration; none if there is no such file."""
+    if not os.path.exists(path):
+        return {}
+    try:
+        root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
+    except (ElementTree.ParseError, OSError) as error:
+        raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
+    properties = {}
+    for element in root.iter("property"):
+        name = element.findtext("name")
+        if name:
+            properties[name.strip()] = (element.findtext("value") or "").strip()
+    return properties
 
 
 class NameService:
@@ -206,8 +216,12 @@ class NameService:
             if host and port.isdigit():
                 return {self.name: self.name}
             return {}
-        addresses = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
-        return {name: address for name, address in addresses.items() if address}
+        addresses = {}
+        for name in self.members:
+            address = self._configuration.get(f"{property_name}.{self.name}.{name}", "")
+            if address:
+                addresses[name] = address
+        return addresses
 
 
 def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
@@ -268,21 +282,32 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False, nea
     """
     if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
         return None  # there may be a ticket
-    tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
+    tokens = _own_tokens()
+    services = {*addresses}
     if native:
-        exact = {*addresses}
+        tokens = [token for token in tokens if token.kind == _NATIVE_KIND]
     else:
-        exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
-    exact_token = next((token for token in tokens if token.service in exact), None)
-    if exact_token is not None or not tokens:
-        return exact_token
-    places = {place for address in addresses for place in _places(address)}
-    exact_token = next((token for token in tokens if places & _places(token.service)), None)
-    if exact_token is not None or not near:
-        return exact_token
+        services.update(f"{kind}:{name}" for kind in _LOGICAL)
+    for token in tokens:
+        if token.service in services:
+            return token
+    if tokens:
+        return _token_of_place(tokens, addresses, near=near)
+    return None
+
+
+def _token_of_place(tokens: Sequence[Token], addresses: Sequence[str], *, near: bool) -> Token | None:
+    """Return the token for an IP address and port of `addresses`; if `near`, also for another port, if it is unique."""
+    places = set(itertools.chain.from_iterable(map(_places, addresses)))
     hosts = {host for host, _ in places}
-    of_other_ports = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
-    if len({token.service for token in of_other_ports}) == 1:
+    of_other_ports: list[Token] = []
+    for token in tokens:
+        token_places = _places(token.service)
+        if places & token_places:
+            return token
+        if any(host in hosts for host, _ in token_places):
+            of_other_ports.append(token)
+    if near and len({token.service for token in of_other_ports}) == 1:
         return of_other_ports[0]
     return None
 
@@ -300,8 +325,8 @@ def lack_of_tokens() -> str:
     if not os.path.exists(path):
         state = "does not exist"
     else:
-        services = ", ".join(sorted({repr(token.service) for token in _own_tokens()}))
-        state = f"has no valid token for it, only tokens for {services or 'no HDFS'}"
+        services = sorted({repr(token.service) for token in _own_tokens()})
+        state = f"has no valid token for it, only tokens for {', '.join(services) or 'no HDFS'}"
     return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
 
 
@@ -311,11 +336,12 @@ def _own_tokens() -> list[Token]:
         return []
     try:
         with open(path, "rb") as file:
-            return [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
+            tokens = _read_tokens(file.read())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
         ) from error
+    return [token for token in tokens if token.kind in _KINDS]
 
 
 def _places(address: str) -> set[tuple[str, str]]:
@@ -355,14 +381,18 @@ def _tokens_of_java(data: bytes) -> list[Token]:
 def _tokens_of_protobuf(data: bytes) -> list[Token]:
     """Return the tokens in the form that `hadoop dtutil` writes: one message after its length."""
     stream = io.BytesIO(data)
-    tokens = []
+    tokens: list[Token] = []
     # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
-    for token_message in _fields(_read(stream, _read_varint(stream))).get(1, ()):
-        for token in _fields(token_message).get(2, ()):
-            parts = [_fields(token).get(number, [b""])[-1] for number in (1, 2, 3, 4)]
-            content = b"".join(_number(len(part)) + part for part in parts)
-            tokens.append(Token(content, parts[2].decode(), parts[3].decode()))
+    for named_tokens in _fields(_read(stream, _read_varint(stream))).get(1, ()):
+        tokens += map(_token_of_protobuf, _fields(named_tokens).get(2, ()))
     return tokens
+
+
+def _token_of_protobuf(message: bytes) -> Token:
+    fields = _fields(message)
+    parts = [fields.get(number, [b""])[-1] for number in (1, 2, 3, 4)]
+    content = b"".join(_number(len(part)) + part for part in parts)
+    return Token(content, kind=parts[2].decode(), service=parts[3].decode())
 
 
 _FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}

@@ -209,7 +209,11 @@ class WebNodes:
             return place
         parts = urllib.parse.urlsplit(place)
         query = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
-        new_query = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
+        new_query = []
+        for name, text in query:
+            if name.lower() == _ADDRESS:
+                text = address  # noqa: PLW2901
+            new_query.append((name, text))
         return parts._replace(query=urllib.parse.urlencode(new_query)).geturl()
 
     def in_order(self) -> list[str]:
@@ -233,22 +237,28 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     """Return the name of the service, and the RPC address of each NameNode, if known, by the URL of its web server."""
     service = find_service(scheme, authority, configuration)
     tls = scheme == "swebhdfs"
+    if tls:
+        web_scheme, usual_port = "https", 9871
+    else:
+        web_scheme, usual_port = "http", 9870
+    rpc_addresses = {}
     if service.members:
         rpc_addresses = service.rpc_addresses()
-    else:
-        rpc_addresses = {}
-    addresses = {
-        f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
-        for name, address in service.web_addresses(tls=tls).items()
-    }
+    addresses = {}
+    for name, address in service.web_addresses(tls=tls).items():
+        addresses[f"{web_scheme}://{address}"] = rpc_addresses.get(name, "")
     if not addresses or not authority:
         raise ConfigError(
             f"{scheme}://{authority} has no port, and Hadoop's configuration has no name service {authority!r} with "
-            f"addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or set HADOOP_CONF_DIR to the "
-            "directory of hdfs-site.xml"
+            f"addresses for it: write {scheme}://namenode:{usual_port}/path, or set HADOOP_CONF_DIR to the directory "
+            "of hdfs-site.xml"
         )
     return service.name, addresses
 
 
-# Sorted, for `WebNodes`.
-web_nodes: PerProcess[Settings, WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))
+def _open_nodes(rpc_addresses: Settings) -> WebNodes:
+    return WebNodes(dict(rpc_addresses))
+
+
+# By the RPC addresses of `find_nodes`.
+web_nodes = PerProcess(_open_nodes)

@@ -63,7 +63,6 @@ _ANSWERS = (
     (AlreadyExists, "it already exists, and files are never overwritten", "PreconditionFailed 412"),
     (Unavailable, "another request for the same name is under way", "ConditionalRequestConflict OperationAborted 409"),
     (PermissionDenied, _DENIED, "AccessDenied AllAccessDisabled AccountProblem 403"),
-    (PermissionDenied, _UNKNOWN_USER, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken"),
     (PermissionDenied, "the clock of this machine is wrong: correct it", "RequestTimeTooSkewed"),
     (OutOfSpace, "the store is full or a quota is exceeded", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
     (Unavailable, "the store asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
@@ -77,12 +76,21 @@ _ANSWERS = (
     (StorageError, _OTHER_REGION, "PermanentRedirect AuthorizationHeaderMalformed 301"),
     (StorageError, _OTHER_REGION, "IllegalLocationConstraintException"),
 )
-_MEANINGS = {code: (kind, advice) for kind, advice, codes in _ANSWERS for code in codes.split()}
-UNKNOWN_USER = frozenset(code for code, (_, advice) in _MEANINGS.items() if advice is _UNKNOWN_USER)
+UNKNOWN_USER = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
 # The error can be inside a 200 response.
 _FAILURES = frozenset({"InternalError", "ServiceUnavailable"})
 _CONFLICTING = 409
 _SERVER_FAILED = 500
+
+
+def _meanings_by_code() -> dict[str, tuple[type[StorageError], str]]:
+    meanings: dict[str, tuple[type[StorageError], str]] = {}
+    for kind, advice, codes in _ANSWERS:
+        meanings |= dict.fromkeys(codes.split(), (kind, advice))
+    return meanings | dict.fromkeys(UNKNOWN_USER, (PermissionDenied, _UNKNOWN_USER))
+
+
+_MEANINGS = _meanings_by_code()
 
 
 def meaning_of_answer(
@@ -274,7 +282,7 @@ class S3Client:
         timeout_s = limit_s(self._timeout_s, size_bytes if amount is None else amount)
         try:
             # No `with` block: it bypasses the checks of the library, and waits for a read that hangs.
-            content: bytes = run_within(timeout_s, lambda: answer["Body"].read(amount), cut=line.cut)
+            content: bytes = run_within(timeout_s, functools.partial(answer["Body"].read, amount), cut=line.cut)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error, reads=True) from error
         if amount is not None:
@@ -296,7 +304,7 @@ class S3Client:
         call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
         timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
         try:
-            answer = run_within(timeout_s, lambda: line.carry(call), _close, line.cut)
+            answer = run_within(timeout_s, functools.partial(line.carry, call), _close, line.cut)
             self._check_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):
