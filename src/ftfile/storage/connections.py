@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+_PROBE_TIMEOUT_S = 3.0
+# OpenSSL's reasons for an answer that is not TLS; they depend on the version and on the bytes of the answer.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
+# The size of the pieces that a socket sends; each must be sent within the connection timeout.
+_PIECE_BYTES = 128 << 10
+
 Result = TypeVar("Result")
 
 _this_thread = threading.local()
@@ -138,11 +144,6 @@ def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
     return classes
 
 
-_PROBE_TIMEOUT_S = 3.0
-# OpenSSL's reasons for an answer that is not TLS; they depend on the version and on the bytes of the answer.
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
-
-
 def causes_of(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all errors in its cause, context, arguments and attributes."""
     waiting, seen = [error], set[int]()
@@ -214,10 +215,6 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
             return None
     except (OSError, ValueError) as error:
         return error
-
-
-# The size of the pieces that a socket sends; each must be sent within the connection timeout.
-_PIECE_BYTES = 128 << 10
 
 
 def send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types

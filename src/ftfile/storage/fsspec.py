@@ -18,9 +18,11 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
-from ftfile.storage.calls import digest_of_variables, parallel
-from ftfile.storage.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, FsspecSettings, NewFile, clients
+from ftfile.storage.calls import parallel
+from ftfile.storage.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, clients
+from ftfile.storage.fsspec_settings import FsspecSettings
 from ftfile.storage.paths import join, room_below
+from ftfile.storage.per_process import digest_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

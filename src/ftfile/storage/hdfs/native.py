@@ -18,7 +18,8 @@ from ftfile.core.errors import AlreadyExists, OutcomeUnknown, StorageError, Unav
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.calls import limit_s, start
 from ftfile.storage.hdfs.base import HadoopFileSystem
-from ftfile.storage.hdfs.native_nodes import CODED, name_nodes, native_errors
+from ftfile.storage.hdfs.native_errors import CODED, native_errors
+from ftfile.storage.hdfs.native_nodes import name_nodes
 from ftfile.storage.hdfs.settings import HadoopSettings
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The driver `webhdfs://`: HDFS over HTTP, without a JVM and without compiled code.
+"""The driver for HDFS over HTTP, without a JVM or compiled code.
 
 An upload whose connection breaks leaves a short file that looks complete, so a file only counts after the DataNode has
 confirmed that it is closed. Checksums that the DataNode computes are compared with the checksums of the sent content.
@@ -24,15 +24,9 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.hdfs.base import HadoopFileSystem
-from ftfile.storage.hdfs.settings import (
-    HadoopSettings,
-    current_user,
-    find_token,
-    has_tokens,
-    is_kerberos,
-    lack_of_tokens,
-    read_configuration,
-)
+from ftfile.storage.hdfs.configuration import current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.settings import HadoopSettings
+from ftfile.storage.hdfs.tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.storage.hdfs.webhdfs_client import connect, web_errors
 from ftfile.storage.hdfs.webhdfs_files import checksum_for, digest_of
 from ftfile.storage.hdfs.webhdfs_nodes import find_nodes, web_nodes

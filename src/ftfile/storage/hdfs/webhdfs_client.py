@@ -1,4 +1,4 @@
-"""The client of WebHDFS: its requests to the active NameNode, and the meaning of their answers.
+"""The requests of WebHDFS to the active NameNode.
 
 A change whose response was lost is never sent to another NameNode.
 """
@@ -21,15 +21,10 @@ from ftfile.core.logs import redacted
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
-from ftfile.storage.hdfs.base import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.web_security import NoTicketError, check_tls, kerberos_auth
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
-from ftfile.storage.hdfs.webhdfs_nodes import (
-    UNHEARD_MAX,
-    NoTicketError,
-    SilentNodeError,
-    check_tls,
-    kerberos_auth,
-)
+from ftfile.storage.hdfs.webhdfs_nodes import UNHEARD_MAX, SilentNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,7 +22,7 @@ from hdfs.util import HdfsError
 
 from ftfile.core.logs import redacted
 from ftfile.storage.calls import DATA_BYTES, run_within
-from ftfile.storage.hdfs.webhdfs_nodes import check_tls, tls_context
+from ftfile.storage.hdfs.web_security import check_tls, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

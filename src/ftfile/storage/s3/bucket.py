@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.context import retry_until
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
-from ftfile.storage.calls import digest_of_variables
 from ftfile.storage.paths import check_path, join
-from ftfile.storage.s3.client import TooLargeToCopy, clients
+from ftfile.storage.per_process import digest_of_variables
+from ftfile.storage.s3.answers import TooLargeToCopy
+from ftfile.storage.s3.client import clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.storage.s3.client import S3Client, S3Settings
+    from ftfile.storage.s3.client import S3Client
+    from ftfile.storage.s3.settings import S3Settings
 
 
 ID = "ftfile-id"

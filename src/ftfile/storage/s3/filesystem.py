@@ -20,8 +20,10 @@ from ftfile.core.errors import (
 from ftfile.storage.api import Capabilities, CopyingStream, FileInfo, FileSystem, OutputStream, RangeFile
 from ftfile.storage.calls import NoThreadError, start
 from ftfile.storage.paths import join, parent_of, room_below
+from ftfile.storage.s3.answers import TooLargeToCopy, UploadGone
 from ftfile.storage.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket, byte_range, metadata_of
-from ftfile.storage.s3.client import CONCURRENCY, PART_BYTES_MIN, S3Settings, TooLargeToCopy, UploadGone
+from ftfile.storage.s3.client import CONCURRENCY
+from ftfile.storage.s3.settings import PART_BYTES_MIN, S3Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
