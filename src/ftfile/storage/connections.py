@@ -50,7 +50,7 @@ class CancellableConnection:
                 self.socket.shutdown(socket.SHUT_RDWR)
 
 
-class _Reader:
+class _HeaderReader:
     """Reads lines of a file, and stores the last one."""
 
     def __init__(self, file: Any) -> None:  # noqa: ANN401
@@ -73,7 +73,7 @@ class _Answer(http.client.HTTPResponse):
         if headers_read is not None:
             return
         file = self.fp
-        reader: Any = _Reader(file)
+        reader: Any = _HeaderReader(file)
         self.fp = reader
         try:
             super().begin()
@@ -220,10 +220,10 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
 def send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
     """Send the body of a request in pieces, if it is larger than one piece."""
     if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
-        request.body = _Pieces(request.body)
+        request.body = _PiecedBody(request.body)
 
 
-class _Pieces:
+class _PiecedBody:
     """The body of a request in pieces."""
 
     def __init__(self, content: bytes | bytearray) -> None:

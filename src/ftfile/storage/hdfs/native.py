@@ -58,7 +58,7 @@ os.register_at_fork(after_in_child=_left_behind.clear)
 Result = TypeVar("Result")
 
 
-class OpenFile(NamedTuple):
+class HdfsFile(NamedTuple):
     """A file that is being written, and its client."""
 
     client: hdfs_native.Client
@@ -97,10 +97,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             raise
         return NativeStream(path, full, file, self)
 
-    def _create(self, path: str, full: str) -> OpenFile:
+    def _create(self, path: str, full: str) -> HdfsFile:
         """Start a new file, and again if the response is lost; at most one file is created."""
 
-        def create() -> OpenFile:
+        def create() -> HdfsFile:
             return self.do("create", path, self.writer, full, overwrite=False)
 
         try:
@@ -160,7 +160,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def _reader(self, full: str) -> hdfs_native.FileReader:
         return self._nodes.client().read(full)
 
-    def writer(self, full: str, *, overwrite: bool) -> OpenFile:
+    def writer(self, full: str, *, overwrite: bool) -> HdfsFile:
         """Start a file."""
         import hdfs_native  # noqa: PLC0415 - optional
 
@@ -170,7 +170,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         )
         client = self._nodes.client()
         # The file object of the library is not kept: garbage collection would close it and complete a failed file.
-        return OpenFile(client, client.inner.create(full, options))
+        return HdfsFile(client, client.inner.create(full, options))
 
     def _check_replicated(self, full: str) -> None:
         """Raise `Unsupported` if a new file would be erasure-coded; checked once for each directory.
@@ -225,11 +225,11 @@ class NativeStream(OutputStream):
     The library does not choose another DataNode.
     """
 
-    def __init__(self, path: str, full: str, file: OpenFile, fs: NativeHdfsFileSystem) -> None:
+    def __init__(self, path: str, full: str, file: HdfsFile, fs: NativeHdfsFileSystem) -> None:
         super().__init__(path, fs.stream_capabilities)
         self._full = full
         self._fs = fs
-        self._file: OpenFile | None = file
+        self._file: HdfsFile | None = file
         self._chunk = bytearray()
         self._sent: bytearray | None = bytearray()
 
@@ -268,7 +268,7 @@ class NativeStream(OutputStream):
             else:
                 self._sent = self._sent + data
 
-    def _run(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int = 0) -> None:
+    def _run(self, operation: str, call: Callable[[HdfsFile], object], data_bytes: int = 0) -> None:
         file = self._file
         if self._sent is None and file is not None:
             work = functools.partial(call, file)
@@ -276,12 +276,12 @@ class NativeStream(OutputStream):
         else:
             self._fs.retry_until_ready(functools.partial(self._try, operation, call, data_bytes))
 
-    def _try(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int) -> None:
+    def _try(self, operation: str, call: Callable[[HdfsFile], object], data_bytes: int) -> None:
         file, self._file = self._file, None
         again = self._sent if file is None and self._sent else b""
         begun = threading.Event()
 
-        def work() -> OpenFile:
+        def work() -> HdfsFile:
             current = self._fs.writer(self._full, overwrite=True) if file is None else file
             begun.set()
             if again:
@@ -306,15 +306,15 @@ class NativeStream(OutputStream):
             raise Unavailable(operation, self.path, error.detail) from error
 
 
-def _write(file: OpenFile, data: bytes | bytearray) -> None:
+def _write(file: HdfsFile, data: bytes | bytearray) -> None:
     file.writer.write(data)
 
 
-def _sync(file: OpenFile) -> None:
+def _sync(file: HdfsFile) -> None:
     file.writer.hsync()
 
 
-def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:
+def _close_early(file: HdfsFile, full: str, size_bytes: int) -> None:
     """Close a file of `size_bytes` without the half second that the library waits.
 
     The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode has

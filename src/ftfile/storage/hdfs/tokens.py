@@ -30,7 +30,7 @@ _POSITIVE_MIN = -120
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Token:
+class DelegationToken:
     """One delegation token; its bytes are secret."""
 
     content: bytes
@@ -42,7 +42,9 @@ class Token:
         return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
 
 
-def find_token(name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False) -> Token | None:
+def find_token(
+    name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False
+) -> DelegationToken | None:
     """Return the token of this process for a name service, or for `host:port`, whose servers have these addresses.
 
     Returns None if there is no such token, and raises `ConfigError` for a malformed token file.
@@ -69,11 +71,13 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False, nea
     return None
 
 
-def _token_of_place(tokens: Sequence[Token], addresses: Sequence[str], *, near: bool) -> Token | None:
+def _token_of_place(
+    tokens: Sequence[DelegationToken], addresses: Sequence[str], *, near: bool
+) -> DelegationToken | None:
     """Return the token for an IP address and port of `addresses`; if `near`, also for another port, if it is unique."""
     places = set(itertools.chain.from_iterable(map(_places, addresses)))
     hosts = {host for host, _ in places}
-    of_other_ports: list[Token] = []
+    of_other_ports: list[DelegationToken] = []
     for token in tokens:
         token_places = _places(token.service)
         if places & token_places:
@@ -103,7 +107,7 @@ def lack_of_tokens() -> str:
     return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
 
 
-def _own_tokens() -> list[Token]:
+def _own_tokens() -> list[DelegationToken]:
     path = os.environ.get(FILE_VARIABLE)
     if not path:
         return []
@@ -129,7 +133,7 @@ def _places(address: str) -> set[tuple[str, str]]:
     return {(str(place[4][0]), port) for place in addresses}
 
 
-def _read_tokens(data: bytes) -> list[Token]:
+def _read_tokens(data: bytes) -> list[DelegationToken]:
     """Return the tokens of Hadoop's `Credentials`, in either form; raises `ValueError`."""
     form = _FORMS.get(data[4:5])
     if data[:4] != _MAGIC or form is None:
@@ -137,7 +141,7 @@ def _read_tokens(data: bytes) -> list[Token]:
     return form(data[5:])
 
 
-def _tokens_of_java(data: bytes) -> list[Token]:
+def _tokens_of_java(data: bytes) -> list[DelegationToken]:
     """Return the tokens in the form that Spark and YARN write: a count, then name and token of each."""
     stream = io.BytesIO(data)
     tokens = []
@@ -147,25 +151,25 @@ def _tokens_of_java(data: bytes) -> list[Token]:
         _read_bytes(stream)  # identifier
         _read_bytes(stream)  # password
         kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
-        tokens.append(Token(stream.getvalue()[start : stream.tell()], kind, service))
+        tokens.append(DelegationToken(stream.getvalue()[start : stream.tell()], kind, service))
     return tokens
 
 
-def _tokens_of_protobuf(data: bytes) -> list[Token]:
+def _tokens_of_protobuf(data: bytes) -> list[DelegationToken]:
     """Return the tokens in the form that `hadoop dtutil` writes: one message after its length."""
     stream = io.BytesIO(data)
-    tokens: list[Token] = []
+    tokens: list[DelegationToken] = []
     # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
     for named_tokens in _fields(_read(stream, _read_varint(stream))).get(1, ()):
         tokens += map(_token_of_protobuf, _fields(named_tokens).get(2, ()))
     return tokens
 
 
-def _token_of_protobuf(message: bytes) -> Token:
+def _token_of_protobuf(message: bytes) -> DelegationToken:
     fields = _fields(message)
     parts = [fields.get(number, [b""])[-1] for number in (1, 2, 3, 4)]
     content = b"".join(_number(len(part)) + part for part in parts)
-    return Token(content, kind=parts[2].decode(), service=parts[3].decode())
+    return DelegationToken(content, kind=parts[2].decode(), service=parts[3].decode())
 
 
 _FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}
