@@ -167,8 +167,16 @@ def _number(text: str) -> bytes:
             if -(1 << 8 * size - 1) <= unscaled < 1 << 8 * size - 1:
                 return bytes([kind << 2]) + unscaled.to_bytes(size, "little", signed=True)
     digits_most = max(len(digits), -exponent)
-    size, kind = next((size, kind) for digits_max, size, kind in _DECIMALS if digits_most <= digits_max)
+    size, kind = _decimal_of(digits_most)
     return bytes([kind << 2, -exponent]) + unscaled.to_bytes(size, "little", signed=True)
+
+
+def _decimal_of(digits: int) -> tuple[int, int]:
+    """Return size and kind of the smallest decimal with this number of digits."""
+    for digits_max, size, kind in _DECIMALS:
+        if digits <= digits_max:
+            return size, kind
+    raise ValueError(f"a decimal with {digits} digits")
 
 
 def _double(text: str) -> bytes:
