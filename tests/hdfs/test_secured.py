@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
-from ftfile.storage.hdfs import settings as hadoop_settings
-from ftfile.storage.hdfs.settings import FILE_VARIABLE, read_configuration
+from ftfile.storage.hdfs import tokens as hadoop_tokens
+from ftfile.storage.hdfs.configuration import read_configuration
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
@@ -166,7 +167,7 @@ def written(fs: FileSystem) -> Iterator[str]:
 
 def secrets_of(path: Path) -> Iterator[str]:
     """Yield parts of each token of a file, in the encodings of URLs and HTTP headers."""
-    for token in hadoop_settings._read_tokens(path.read_bytes()):  # noqa: SLF001
+    for token in hadoop_tokens._read_tokens(path.read_bytes()):  # noqa: SLF001
         yield token.text()[20:44]
         yield base64.b64encode(token.content).decode()[20:44]
         yield repr(token.content)[20:44]
@@ -176,7 +177,7 @@ def test_each_name_service_has_its_own_token(
     url: str, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first token of the file is for another service and is refused."""
-    [token] = hadoop_settings._read_tokens(tokens.read_bytes())  # noqa: SLF001
+    [token] = hadoop_tokens._read_tokens(tokens.read_bytes())  # noqa: SLF001
     right = bytearray(token.content.removesuffix(bytes([len(token.service)]) + token.service.encode()))
     wrong = bytearray(right)
     wrong[wrong.index(SECRET_KIND) - 8] ^= 1

@@ -28,9 +28,10 @@ from ftfile.core.errors import (
 )
 from ftfile.storage.api import copy_range
 from ftfile.storage.s3 import filesystem as s3
+from ftfile.storage.s3.answers import meaning_of_answer
 from ftfile.storage.s3.bucket import S3Bucket
-from ftfile.storage.s3.client import S3Settings, meaning_of_answer
 from ftfile.storage.s3.filesystem import S3Upload
+from ftfile.storage.s3.settings import S3Settings
 from ftfile.testing.context import ManualClock, SeededIds, open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
 from tests.guarded import free_ports

@@ -1,4 +1,4 @@
-"""Arguments of public functions: shared groups of them, and checks of their types."""
+"""The arguments of public functions, and checks of their types."""
 
 from __future__ import annotations
 
@@ -18,6 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.core.context import Context, OnProgress
+
+
+_Function = TypeVar("_Function", bound="Callable[..., object]")
+
+_PATH = "str | os.PathLike[str]"
+_NONE = " | None"
+# The accepted forms of a condition by argument. They are here, so that the command needs no import of Arrow.
+_CONDITION_TEXT = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
+CONDITION_TAKEN = {
+    "where": Wording(
+        'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
+        "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may contain functions and fields of "
+        "structs, as in pyarrow.compute.field('a', 'b') > 7",
+        _CONDITION_TEXT,
+    ),
+    "replaceWhere": Wording(_CONDITION_TEXT, _CONDITION_TEXT),
+}
 
 
 class DirectoryArguments(TypedDict, total=False):
@@ -69,29 +86,16 @@ class Access(NamedTuple):
         return self.storage or {}
 
 
-_SHARED = {
-    f"Unpack[{kind.__name__}]": kind for kind in (DirectoryArguments, AccessArguments, OperationArguments, JobArguments)
-}
-_Function = TypeVar("_Function", bound="Callable[..., object]")
+class _ArgumentKind(NamedTuple):
+    """The values that a parameter accepts: instances of some types, and others that pass a check."""
 
-_PATH = "str | os.PathLike[str]"
-_NONE = " | None"
-# The accepted forms of a condition by argument. They are here, so that the command needs no import of Arrow.
-_CONDITION_TEXT = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
-CONDITION_TAKEN = {
-    "where": Wording(
-        'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
-        "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may contain functions and fields of "
-        "structs, as in pyarrow.compute.field('a', 'b') > 7",
-        _CONDITION_TEXT,
-    ),
-    "replaceWhere": Wording(_CONDITION_TEXT, _CONDITION_TEXT),
-}
-
-
-class _Kind(NamedTuple):
     taken: str  # for error messages
-    has: Callable[[Any], bool]
+    types: tuple[type, ...] = ()
+    check: Callable[[Any], bool] | None = None
+
+    def has(self, value: object) -> bool:
+        """Return True if the parameter accepts a value."""
+        return isinstance(value, self.types) or (self.check is not None and self.check(value))
 
 
 def _is_int(value: Any) -> bool:  # noqa: ANN401 - of the user
@@ -119,35 +123,40 @@ def _has_ints(value: Any) -> bool:  # noqa: ANN401 - of the user
     return isinstance(value, Collection) and all(map(_is_int, value))
 
 
-_TEXTS = _Kind("a list of texts, such as ['a', 'b']", _has_texts)
-_KINDS = {
-    "bool": _Kind("True or False", lambda value: isinstance(value, bool)),
-    "int": _Kind("an int", _is_int),
-    "str": _Kind("a text", lambda value: isinstance(value, str)),
-    _PATH: _Kind("a path or URL, as a text or an os.PathLike", lambda value: isinstance(value, str | os.PathLike)),
+def _has_names(value: object) -> bool:
+    return isinstance(value, Mapping) and _has_texts(value)
+
+
+def _is_session(value: object) -> bool:
     # There are sessions of classic Spark, of Spark Connect, and of vendors.
-    "SparkSession": _Kind("a SparkSession", lambda value: hasattr(value, "range")),
-    "OnProgress": _Kind("a function of a Progress", callable),
-    "str | datetime": _Kind("a datetime, or a text in ISO 8601", lambda value: isinstance(value, str | date)),
-    "int | str | datetime": _Kind(
-        "a version, or its time as a datetime, or as a text in ISO 8601",
-        lambda value: _is_int(value) or isinstance(value, str | date),
+    return hasattr(value, "range")
+
+
+_GROUPS = (DirectoryArguments, AccessArguments, OperationArguments, JobArguments)
+_SHARED = {f"Unpack[{group.__name__}]": group for group in _GROUPS}
+_TEXTS = _ArgumentKind("a list of texts, such as ['a', 'b']", check=_has_texts)
+_KINDS = {
+    "bool": _ArgumentKind("True or False", (bool,)),
+    "int": _ArgumentKind("an int", check=_is_int),
+    "str": _ArgumentKind("a text", (str,)),
+    _PATH: _ArgumentKind("a path or URL, as a text or an os.PathLike", (str, os.PathLike)),
+    "SparkSession": _ArgumentKind("a SparkSession", check=_is_session),
+    "OnProgress": _ArgumentKind("a function of a Progress", check=callable),
+    "str | datetime": _ArgumentKind("a datetime, or a text in ISO 8601", (str, date)),
+    "int | str | datetime": _ArgumentKind(
+        "a version, or its time as a datetime, or as a text in ISO 8601", (str, date), _is_int
     ),
-    "str | timedelta": _Kind("a timedelta, or a text such as '7d'", lambda value: isinstance(value, str | timedelta)),
-    "str | Sequence[str]": _Kind(
-        "a text, or a list of texts", lambda value: isinstance(value, str) or _has_texts(value)
-    ),
-    "Sequence[str]": _TEXTS._replace(has=_has_texts_in_order),
+    "str | timedelta": _ArgumentKind("a timedelta, or a text such as '7d'", (str, timedelta)),
+    "str | Sequence[str]": _ArgumentKind("a text, or a list of texts", (str,), _has_texts),
+    "Sequence[str]": _TEXTS._replace(check=_has_texts_in_order),
     "Collection[str]": _TEXTS,
-    "Collection[int]": _Kind("a list of ints, such as [0, 1]", _has_ints),
-    "Mapping[str, str]": _Kind("a dictionary of texts, such as {'name': 'text'}", _has_settings),
-    "str | Mapping[str, str]": _Kind(
-        "a text, or a dictionary of texts, such as {'name': 'text'}",
-        lambda value: isinstance(value, str) or _has_settings(value),
+    "Collection[int]": _ArgumentKind("a list of ints, such as [0, 1]", check=_has_ints),
+    "Mapping[str, str]": _ArgumentKind("a dictionary of texts, such as {'name': 'text'}", check=_has_settings),
+    "str | Mapping[str, str]": _ArgumentKind(
+        "a text, or a dictionary of texts, such as {'name': 'text'}", (str,), _has_settings
     ),
-    "Mapping[str, str | pa.DataType]": _Kind(
-        "a dictionary of types by name, such as {'a': 'string'}",
-        lambda value: isinstance(value, Mapping) and _has_texts(value),
+    "Mapping[str, str | pa.DataType]": _ArgumentKind(
+        "a dictionary of types by name, such as {'a': 'string'}", check=_has_names
     ),
 }
 

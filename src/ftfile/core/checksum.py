@@ -1,4 +1,4 @@
-"""Checksums as text `kind:hex`, and the errors that damaged content causes."""
+"""Checksums as text `kind:hex`, with the errors that damaged content causes."""
 
 from __future__ import annotations
 

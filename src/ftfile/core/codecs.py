@@ -25,6 +25,9 @@ _TABLE = (
     LineCodec("bzip2", ".bz2", "codecs:Bzip2"),
     LineCodec("xz", ".xz", "codecs:Xz"),
 )
+# The ending of files that `encryption=aes-gcm` has encrypted; it follows the ending of the codec.
+ENCRYPTED_ENDING = ".enc"
+ENCRYPTION_FILTER = "aes-gcm"
 CODECS = {codec.name: codec for codec in _TABLE}
 
 # Other readers decompress files with these endings. For a file that is not compressed, some of them fail, and Hadoop's
@@ -34,12 +37,10 @@ READERS_ENDINGS = frozenset({".deflate", *(codec.ending for codec in _TABLE if c
 
 def codec_of(path: str) -> str:
     """Return the codec for the ending of a path; empty for no codec."""
-    return next((codec.name for codec in _TABLE if path.endswith(codec.ending)), "")
-
-
-# The ending of files that `encryption=aes-gcm` has encrypted; it follows the ending of the codec.
-ENCRYPTED_ENDING = ".enc"
-ENCRYPTION_FILTER = "aes-gcm"
+    for codec in _TABLE:
+        if path.endswith(codec.ending):
+            return codec.name
+    return ""
 
 
 def is_encrypted(path: str) -> bool:
@@ -49,5 +50,10 @@ def is_encrypted(path: str) -> bool:
 
 def filters_of_name(path: str) -> tuple[str, ...]:
     """Return the filters for the endings of a file name, in the order in which they were applied."""
+    filters = []
     codec = codec_of(path.removesuffix(ENCRYPTED_ENDING))
-    return (*([codec] if codec else []), *([ENCRYPTION_FILTER] if is_encrypted(path) else []))
+    if codec:
+        filters.append(codec)
+    if is_encrypted(path):
+        filters.append(ENCRYPTION_FILTER)
+    return tuple(filters)

@@ -1,4 +1,4 @@
-"""The environment of a process: clock, random names, retries, threads, paths, and the progress of operations.
+"""The environment of a process, such as its clock, random names, retries and progress.
 
 No other module reads the clock or draws random names, so tests can replace all of them.
 """
@@ -45,6 +45,16 @@ __all__ = (
     "random_bytes",
     "retry_until",
 )
+
+
+# An error after a wait of at least this time means that the store is down.
+AWAY_S = 10.0
+# The time between two log lines of a running operation.
+LOG_EVERY_S = 10.0
+
+Result = TypeVar("Result")
+
+_log = get_logger(__name__)
 
 
 class Clock(Protocol):
@@ -94,14 +104,6 @@ class SystemIds:
 def random_bytes(count: int) -> bytes:
     """Return unpredictable bytes from the operating system; forked processes draw different ones."""
     return os.urandom(count)
-
-
-# An error after a wait of at least this time means that the store is down.
-AWAY_S = 10.0
-
-Result = TypeVar("Result")
-
-_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +244,6 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     if is_relative:
         return os.path.abspath(text)
     return text
-
-
-# The time between two log lines of a running operation.
-LOG_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)

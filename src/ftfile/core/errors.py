@@ -116,7 +116,11 @@ class FtfileError(Exception):
 def _without_secrets(text: str) -> str:
     """Return a text without credentials; an `Advice` keeps its remedies."""
     if isinstance(text, Advice):
-        return Advice(*(redacted(part) if isinstance(part, str) else part for part in text.parts))
+        parts = list(text.parts)
+        for place, part in enumerate(parts):
+            if isinstance(part, str):
+                parts[place] = redacted(part)
+        return Advice(*parts)
     return redacted(text)
 
 

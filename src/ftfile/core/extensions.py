@@ -1,4 +1,4 @@
-"""Objects by name: built-in ones, entry points of other packages, code of the user, and lazily imported names."""
+"""Objects that are loaded by name, such as entry points of other packages."""
 
 from __future__ import annotations
 

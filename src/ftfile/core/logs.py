@@ -117,8 +117,14 @@ def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  #
 @contextlib.contextmanager
 def log_context(*, query: str | None = None, batch: int | None = None, job: str | None = None) -> Iterator[None]:
     """Name the query and batch, or the batch write, in the lines that are logged inside the block, if known."""
-    fields_given = {"job": job, "query": query, "batch": batch}
-    token = _CONTEXT.set(" ".join(f"{kind} {name}" for kind, name in fields_given.items() if name is not None))
+    names = []
+    if job is not None:
+        names.append(f"job {job}")
+    if query is not None:
+        names.append(f"query {query}")
+    if batch is not None:
+        names.append(f"batch {batch}")
+    token = _CONTEXT.set(" ".join(names))
     try:
         yield
     finally:

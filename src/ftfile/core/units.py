@@ -1,4 +1,4 @@
-"""Sizes, durations, times and numbers: parsing, and formatting for people."""
+"""Sizes, durations, times and numbers as text."""
 
 from __future__ import annotations
 
@@ -44,11 +44,15 @@ def parse_duration_s(text: str) -> float:
     return min(float(match[1]) * seconds, LONGEST_S)
 
 
+def _six_digits(fraction: re.Match[str]) -> str:
+    return f".{fraction[1][:6]:0<6}"
+
+
 def parse_time(text: str) -> datetime:
     """Return a time in ISO 8601, such as `2024-07-01T12:00:00.5+02:00`; without a zone it is in UTC."""
     # Python 3.10 accepts neither a Z nor fractions of other lengths.
     text = re.sub("[zZ]$", "+00:00", text.strip())
-    text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)
+    text = _FRACTION.sub(_six_digits, text)
     time = datetime.fromisoformat(text)
     if time.tzinfo is not None:
         return time

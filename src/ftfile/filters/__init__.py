@@ -1,1 +1,1 @@
-"""Byte filters between the format of a file and storage; they do no I/O."""
+"""Byte filters between the format of a file and storage, without I/O."""

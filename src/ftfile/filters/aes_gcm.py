@@ -1,7 +1,8 @@
-"""`encryption=aes-gcm`: an envelope of encrypted, authenticated chunks; see docs/internals/encrypted-files.md.
+"""The filter `aes-gcm`, an envelope of encrypted, authenticated chunks.
 
-Chunks are numbered, the last one is marked, and all are bound to the header and to the identity of the file. A chunk
-that is truncated, moved, repeated, or taken from another file causes an error before a byte of it is returned.
+docs/internals/encrypted-files.md describes the format. Chunks are numbered, the last one is marked, and all are bound
+to the header and to the identity of the file. A chunk that is truncated, moved, repeated, or taken from another file
+causes an error before a byte of it is returned.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class AesGcm(Filter):
         return AesGcmEncoder(self._keys(), self.key_id, identity, self.chunk_bytes)
 
     def decoder(self, identity: str) -> Stream:
-        return _Decoder(self._keys(), identity)
+        return _ChunkDecoder(self._keys(), identity)
 
     def _keys(self) -> Keys:
         if self.keys is None:
@@ -80,7 +81,7 @@ def header_bytes(start: bytes) -> int:
     return _FIXED_BYTES + start[5] + wrapped_bytes + _WRAPPED_KEY_BYTES + _PREFIX_BYTES
 
 
-class Opened:
+class OpenedEnvelope:
     """An envelope with its unwrapped data key: decrypts any chunk."""
 
     def __init__(self, keys: Keys, header: bytes, identity: str) -> None:
@@ -174,11 +175,11 @@ class AesGcmEncoder:
         return self._cipher.encrypt(nonce, chunk, self._bound)
 
 
-class _Decoder:
+class _ChunkDecoder:
     def __init__(self, keys: Keys, identity: str) -> None:
         self._keys = keys
         self._identity = identity
-        self._opened: Opened | None = None
+        self._opened: OpenedEnvelope | None = None
         self._rest = b""
         self._number = 0
 
@@ -194,7 +195,7 @@ class _Decoder:
             if len(view) < end:
                 self._rest = bytes(view)
                 return b""
-            self._opened, start = Opened(self._keys, bytes(view[:end]), self._identity), end
+            self._opened, start = OpenedEnvelope(self._keys, bytes(view[:end]), self._identity), end
         pieces, step = [], self._opened.chunk_bytes + TAG_BYTES
         while len(view) - start > step:  # more follow, so it is not the last one
             pieces.append(self._opened.decrypt(view[start : start + step], self._number, is_last=False))

@@ -1,10 +1,12 @@
-"""Sequences of filters: the first one processes written bytes first, and read bytes last.
+"""Sequences of filters, of which the first one processes written bytes first.
 
 The module of a filter is imported at first use.
 """
 
 from __future__ import annotations
 
+import itertools
+import operator
 import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -71,8 +73,11 @@ class Chain:
     @classmethod
     def from_definition(cls, definition: Iterable[Mapping[str, Any]], keys: Keys | None = None) -> Chain:
         """Return the chain of a definition; `ConfigError` if a filter is not installed."""
-        filters = (filter_class(entry["name"]).from_definition(entry) for entry in definition)
-        return cls(tuple(entry.with_keys(keys) for entry in filters))
+        filters = []
+        for entry in definition:
+            filter_ = filter_class(entry["name"]).from_definition(entry)
+            filters.append(filter_.with_keys(keys))
+        return cls(tuple(filters))
 
     @classmethod
     def for_reading(cls, names: Sequence[str], keys: Keys | None = None) -> Chain:
@@ -97,8 +102,7 @@ class Chain:
     @property
     def framing(self) -> tuple[Filter, ...]:
         """Return the filters that make frames."""
-        count = next((place for place, filter_ in enumerate(self.filters) if not filter_.joins), len(self.filters))
-        return self.filters[:count]
+        return tuple(itertools.takewhile(operator.attrgetter("joins"), self.filters))
 
     @property
     def frame_bytes(self) -> int:
@@ -114,7 +118,7 @@ class Chain:
 
     def open_frames(self, frames: bytes) -> bytes:
         """Return the data of frames; `BadStream` if one is damaged or incomplete."""
-        return _all_of(Composed([filter_.decoder("") for filter_ in reversed(self.framing)]), frames)
+        return _all_of(Composed(_decoders(self.framing, "")), frames)
 
     def sealer(self, identity: str) -> Composed:
         """Start an envelope."""
@@ -122,12 +126,11 @@ class Chain:
 
     def unseal(self, data: bytes, identity: str) -> bytes:
         """Return the frames in an envelope; `BadStream` if it is damaged, incomplete, or of another file."""
-        return _all_of(Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)]), data)
+        return _all_of(Composed(_decoders(self._envelope, identity)), data)
 
     def decoder(self, identity: str) -> Composed:
         """Start to decode a file or segment."""
-        frames = [filter_.decoder("") for filter_ in reversed(self.framing)]
-        return Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)] + frames)
+        return Composed(_decoders(self._envelope, identity) + _decoders(self.framing, ""))
 
     def decode(self, data: bytes, identity: str) -> bytes:
         """Return decoded `data`; `BadStream` if it is damaged, incomplete, or of another file."""
@@ -136,6 +139,10 @@ class Chain:
     @property
     def _envelope(self) -> tuple[Filter, ...]:
         return self.filters[len(self.framing) :]
+
+
+def _decoders(filters: Sequence[Filter], identity: str) -> list[Stream]:
+    return [filter_.decoder(identity) for filter_ in reversed(filters)]
 
 
 class Composed:
@@ -350,6 +357,10 @@ def chain_from_options(
             raise ConfigError(f"filters={name} is a codec: set compression={name}")
         if name in ENCRYPTION:
             raise ConfigError(f"filters={name} encrypts: set encryption={name}, which comes after all filters")
-    chain: list[Filter] = [] if compression == "none" else [codec(compression, level)]
+    chain: list[Filter] = []
+    if compression != "none":
+        chain.append(codec(compression, level))
     chain += [filter_class(name).from_definition({}) for name in names]
-    return Chain((*chain, encryption) if encryption is not None else tuple(chain))
+    if encryption is not None:
+        chain.append(encryption)
+    return Chain(tuple(chain))

@@ -1,4 +1,4 @@
-"""Compression codecs whose frames contain their own end: gzip, bzip2, xz, zstd and LZ4 frames."""
+"""Compression codecs whose frames contain their own end, such as gzip and zstd."""
 
 from __future__ import annotations
 
@@ -160,8 +160,12 @@ class Zstd(Codec):
     def decompressor(self) -> Stream:
         import zstandard
 
-        start = zstandard.ZstdDecompressor().decompressobj
-        return FrameDecoder(self.name, lambda: _ZstdFrame(start()), zstandard.ZstdError)
+        decompressor = zstandard.ZstdDecompressor()
+
+        def start() -> _ZstdFrame:
+            return _ZstdFrame(decompressor.decompressobj())
+
+        return FrameDecoder(self.name, start, zstandard.ZstdError)
 
 
 class Lz4Frame(Codec):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_bytes
+from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, OpenedEnvelope, header_bytes
 from ftfile.filters.api import BadStream
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class DecryptedRanges:
             self._start = header_bytes(start) if len(start) >= 8 else file_bytes + 1  # noqa: PLR2004
             if file_bytes < self._start:
                 raise BadStream("the header of an encrypted file", f"{file_bytes} bytes")
-            self._opened = Opened(keys, start[: self._start], identity)
+            self._opened = OpenedEnvelope(keys, start[: self._start], identity)
         self.chunk_bytes = self._opened.chunk_bytes  # of plain content; the last chunk can have fewer
         self._chunks = max(1, -(-plain_bytes // self.chunk_bytes))
         expected = self._start + plain_bytes + TAG_BYTES * self._chunks
@@ -205,12 +205,11 @@ class DecryptedRanges:
         start, end = self._start + first * step, min(self._start + behind * step, self._file_bytes)
         data = memoryview(self._read(start, end - start))
         with stream_errors(self._name):
-            plain = [
-                self._opened.decrypt(
-                    data[place * step : (place + 1) * step], first + place, is_last=first + place == self._chunks - 1
-                )
-                for place in range(behind - first)
-            ]
+            plain = []
+            for number in range(first, behind):
+                place = (number - first) * step
+                chunk = data[place : place + step]
+                plain.append(self._opened.decrypt(chunk, number, is_last=number == self._chunks - 1))
         if len(plain) != 1:
             return b"".join(plain)
         return plain[0]

@@ -1,4 +1,4 @@
-"""Compression codecs in Hadoop's block format, which Spark reads and writes: `.lz4` and `.snappy`.
+"""The compression codecs `lz4` and `snappy` in Hadoop's block format, which Spark reads and writes.
 
 A block is the length of its data, then chunks: the length of the compressed chunk, and the chunk. Lengths are four
 bytes, big endian. A file has no end mark and no checksum: only the log shows a missing end, or damage that still

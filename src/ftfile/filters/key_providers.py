@@ -1,7 +1,8 @@
-"""Key providers: key rings (lines of text from a file, a variable or a command), and AWS KMS.
+"""Key providers, such as key files and AWS KMS.
 
-Credentials and endpoint of KMS are from boto3's environment and files. KMS is called once an hour for a key to encrypt
-with, and once for each of its keys when files are read.
+A key ring is lines of text from a file, a variable or a command. Credentials and endpoint of KMS are from boto3's
+environment and files. KMS is called once an hour for a key to encrypt with, and once for each of its keys when files
+are read.
 """
 
 from __future__ import annotations
@@ -202,7 +203,10 @@ class AwsKms:
 
     def __init__(self, arns: str) -> None:
         self._regions: dict[str, str] = {}
-        for arn in filter(None, (text.strip() for text in arns.split(","))):
+        for text in arns.split(","):
+            arn = text.strip()
+            if not arn:
+                continue
             match = _ARN.fullmatch(arn)
             if match is None:
                 raise ConfigError(

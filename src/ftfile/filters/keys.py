@@ -1,4 +1,7 @@
-"""References to key providers, and the keys that they return; references travel to tasks without any key."""
+"""References to key providers, and the keys that they return.
+
+References travel to tasks without any key.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,28 @@ __all__ = (
 KEY_BYTES = 32
 KEY_ID_BYTES_MAX = 200
 WRAPPED_BYTES_MAX = 8 << 10
+ENTRY_POINT_GROUP = "ftfile.key_providers"
+
+_BUILT_IN = {
+    "file": "ftfile.filters.key_providers:FileRing",
+    "env": "ftfile.filters.key_providers:EnvironmentRing",
+    "command": "ftfile.filters.key_providers:CommandRing",
+    "aws-kms": "ftfile.filters.key_providers:AwsKms",
+}
+_ISSUED_S = 3600.0  # the time for which a key is used to encrypt: a provider can create another one at each call
+_KEPT = 1000  # cached keys
+
+# Paths that can lead to other files than their names show, such as `/proc/self/root`, or are not files.
+_NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
+# Files in memory.
+_FILES_IN_MEMORY = "/dev/shm/"  # noqa: S108 - a path is compared with it
+
+_WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
+
+_NEVER_INLINE = (
+    "Keys are never set in options: Spark shows options in plans, in its web interface and in logs. Write the key "
+    "into a file that only you can read, and name this file, as in keyProvider=file:/etc/ftfile/keys"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +103,6 @@ class KeyProvider(Protocol):
 def is_key_id(text: str) -> bool:
     """Return True if a text can be the id of a key: up to 200 visible ASCII characters without spaces."""
     return 0 < len(text) <= KEY_ID_BYTES_MAX and all("!" <= character <= "~" for character in text)
-
-
-ENTRY_POINT_GROUP = "ftfile.key_providers"
-
-_BUILT_IN = {
-    "file": "ftfile.filters.key_providers:FileRing",
-    "env": "ftfile.filters.key_providers:EnvironmentRing",
-    "command": "ftfile.filters.key_providers:CommandRing",
-    "aws-kms": "ftfile.filters.key_providers:AwsKms",
-}
-_ISSUED_S = 3600.0  # the time for which a key is used to encrypt: a provider can create another one at each call
-_KEPT = 1000  # cached keys
-
-# Paths that can lead to other files than their names show, such as `/proc/self/root`, or are not files.
-_NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
-# Files in memory.
-_FILES_IN_MEMORY = "/dev/shm/"  # noqa: S108 - a path is compared with it
-
-_WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +220,6 @@ def holds_key(text: str) -> bool:
     return _KEY_TEXT.search(text) is not None
 
 
-_NEVER_INLINE = (
-    "Keys are never set in options: Spark shows options in plans, in its web interface and in logs. Write the key "
-    "into a file that only you can read, and name this file, as in keyProvider=file:/etc/ftfile/keys"
-)
-
-
 @cache
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
@@ -245,13 +245,14 @@ def _means_no_file(path: str) -> bool:
 
 def _is_within(path: str, directory: str) -> bool:
     """Return True if a resolved path is a directory or below it, under any of its names."""
-    parents = [str(parent) for parent in PurePosixPath(path).parents]
-    if os.path.realpath(directory) in parents:
+    if PurePosixPath(os.path.realpath(directory)) in PurePosixPath(path).parents:
         return True
     with contextlib.suppress(OSError):
         status = os.stat(directory)
-        return any(os.path.samestat(os.stat(parent), status) for parent in parents)
-    return False  # one of them does not exist on this machine
+        for parent in PurePosixPath(path).parents:
+            if os.path.samestat(os.stat(parent), status):
+                return True
+    return False  # one of them can be missing on this machine
 
 
 def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
@@ -261,8 +262,12 @@ def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
             f"{len(issued.wrapped)} bytes: the key must have {KEY_BYTES}, and the wrapped key at most "
             f"{WRAPPED_BYTES_MAX}"
         )
+    wrapping, records = _derived(issued.key, _WRAPPING), _derived(issued.key, _RECORDS)
+    return UsableKey(key_id, issued.wrapped, wrapping=wrapping, records=records, key=issued.key)
+
+
+def _derived(key: bytes, use: bytes) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    wrapping, records = (HKDF(SHA256(), KEY_BYTES, None, use).derive(issued.key) for use in (_WRAPPING, _RECORDS))
-    return UsableKey(key_id, issued.wrapped, wrapping=wrapping, records=records, key=issued.key)
+    return HKDF(SHA256(), KEY_BYTES, None, use).derive(key)

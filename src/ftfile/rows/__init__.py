@@ -1,1 +1,1 @@
-"""Helpers for columns of Arrow: buffers, types, conversions to text and back, conditions, time zones."""
+"""Helpers for columns of Arrow, such as buffers, types, conversions and conditions."""

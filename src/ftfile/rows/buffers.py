@@ -23,6 +23,7 @@ _BYTE_LIKE = {kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), 
 _LIST_LIKE = {kind.id for kind in (pa.list_(pa.null()), pa.large_list(pa.null()), pa.list_(pa.null(), 1))}
 _NAN_BITS = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}
 _LIMB = np.uint64(0x9E37_79B9_7F4A_7C15)
+_BYTES_MAX = 10  # of a variable-length number
 
 
 def values_of(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
@@ -91,9 +92,15 @@ def strings_from(
 
 def from_texts(texts: Sequence[str | bytes], arrow: pa.DataType) -> pa.Array:
     """Return a column of a few strings or binary values."""
-    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    encoded = [_encoded(text) for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)])
     return strings_from(offsets, np.frombuffer(b"".join(encoded), np.uint8), arrow)
+
+
+def _encoded(text: str | bytes) -> bytes:
+    if isinstance(text, str):
+        return text.encode()
+    return text
 
 
 def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
@@ -194,9 +201,13 @@ def list_lengths(array: pa.Array) -> NDArray[np.int64]:
     return np.where(is_valid(array), counts, 0).astype(np.int64, copy=False)
 
 
-_BYTES_MAX = 10
-# The continuation bits of all bytes of a number but the last, by the number of its bytes, for the first eight bytes.
-_MORE = np.array([0x8080808080808080 & ((1 << 8 * max(0, size - 1)) - 1) for size in range(_BYTES_MAX + 1)], np.uint64)
+def _continuation_bits(size: int) -> int:
+    """Return the continuation bits of all bytes but the last of a number of `size` bytes, for the first eight bytes."""
+    return 0x8080808080808080 & ((1 << 8 * max(0, size - 1)) - 1)
+
+
+# By the number of bytes.
+_MORE = np.array([*map(_continuation_bits, range(_BYTES_MAX + 1))], np.uint64)
 
 
 def zigzag(values: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -325,22 +336,29 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return from_numpy(offsets, pa.int32(), np.append(valid, True) if array.null_count else None), lists.flatten()
 
 
+def _nesting(arrow: pa.DataType) -> str:
+    if pa.types.is_struct(arrow):
+        return "struct"
+    if pa.types.is_nested(arrow):
+        return "list"
+    return "value"
+
+
 def rebuild(array: pa.Array, target: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
     """Return `array` as `target`: struct fields are matched by name, missing ones are null, `leaf` converts leaves.
 
     It raises pyarrow.ArrowTypeError if one type has lists where the other has structs or values.
     """
-    of_array, of_target = ((pa.types.is_nested(kind), pa.types.is_struct(kind)) for kind in (array.type, target))
-    if of_target[0] and of_array != of_target:
+    if pa.types.is_nested(target) and _nesting(array.type) != _nesting(target):
         raise pa.ArrowTypeError(f"{array.type} is no {target}")
     if pa.types.is_struct(target):
         children = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}
-        rebuilt = [
-            rebuild(children[field.name], field.type, leaf)
-            if field.name in children
-            else pa.nulls(len(array), field.type)
-            for field in target
-        ]
+        rebuilt = []
+        for field in target:
+            if field.name in children:
+                rebuilt.append(rebuild(children[field.name], field.type, leaf))
+            else:
+                rebuilt.append(pa.nulls(len(array), field.type))
         return pa.StructArray.from_arrays(rebuilt, fields=list(target), mask=array.is_null())
     if pa.types.is_list(target):
         offsets, values = list_parts(array)

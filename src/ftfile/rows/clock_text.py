@@ -1,4 +1,4 @@
-"""Times of day and their text, such as `23:59:59.123456`."""
+"""The text of times of day, such as `23:59:59.123456`."""
 
 from __future__ import annotations
 

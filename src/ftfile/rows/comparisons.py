@@ -155,15 +155,20 @@ class Columns:
 
     def fields(self, names: Iterable[str]) -> list[pa.Field]:
         """Return the columns with these names, ignoring case; `ConfigError` names all unknown ones."""
-        fields = {field.name.lower(): field for field in self.schema} | {field.name: field for field in self.schema}
-        names = list(names)
-        matches = [fields.get(name, fields.get(name.lower())) for name in names]
-        unknown = ", ".join(repr(name) for name, field in zip(names, matches, strict=True) if field is None)
+        fields = {field.name.lower(): field for field in self.schema}
+        fields |= {field.name: field for field in self.schema}
+        matches, unknown = [], []
+        for name in names:
+            field = fields.get(name, fields.get(name.lower()))
+            if field is None:
+                unknown.append(repr(name))
+            else:
+                matches.append(field)
         if unknown:
             which = "and this directory has none"
             if fields:
                 which = f"which are {', '.join(self.schema.names)}"
-            raise ConfigError(f"{self.argument}: {unknown} is not one of the {self.called}, {which}")
+            raise ConfigError(f"{self.argument}: {', '.join(unknown)} is not one of the {self.called}, {which}")
         return matches
 
     def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:

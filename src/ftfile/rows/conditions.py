@@ -1,6 +1,6 @@
-"""Conditions on rows: mappings, SQL-like text and Arrow expressions, compiled to Arrow expressions.
+"""Conditions on rows, compiled to Arrow expressions.
 
-The grammar of a text, which is not case-sensitive::
+A condition is a mapping, an SQL-like text or an Arrow expression. The grammar of a text, which is not case-sensitive::
 
     condition  = both {OR both}          both = negated {AND negated}
     negated    = {NOT} (( condition ) | TRUE | FALSE | column | comparison)
@@ -92,9 +92,8 @@ def predicate(
     fields = bound_columns.fields(where)
     if not fields:
         return None
-    return _all(
-        [bound_columns.is_in(field, _as_list(values)) for field, values in zip(fields, where.values(), strict=True)]
-    )
+    value_lists = [_as_list(values) for values in where.values()]
+    return _all(list(map(bound_columns.is_in, fields, value_lists)))
 
 
 def _as_list(values: object) -> list[Any]:

@@ -54,8 +54,9 @@ def _check_present(values: pa.Array) -> None:
 def _texts(array: pa.StructArray, time_zone: str) -> pa.Array:
     texts: list[str | None] = []
     size = 0
-    values, keys = (child.to_pylist() for child in array.flatten())
-    for value, metadata, is_present in zip(values, keys, array.is_valid().to_pylist(), strict=True):
+    values, keys = array.flatten()
+    rows = zip(values.to_pylist(), keys.to_pylist(), array.is_valid().to_pylist(), strict=True)
+    for value, metadata, is_present in rows:
         if not is_present:
             texts.append(None)
             continue
@@ -80,6 +81,10 @@ def with_binary_variants(lines: bytes, schema: pa.Schema) -> bytes:
     for line in lines.decode().removesuffix("\n").split("\n"):
         pieces.extend(_Scan(line).pieces(kinds))
     return "".join(pieces).encode()
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 class _Scan:
@@ -126,9 +131,9 @@ class _Scan:
         return self._object(start, {field.name: field.type for field in kind}, None)
 
     def _variant(self, start: int) -> int:
-        value, end = json_value(self._line, start)
-        parts = [binascii.b2a_base64(part, newline=False).decode() for part in variant_of(value)]
-        self._found.append((start, end, f'{{"value":"{parts[0]}","metadata":"{parts[1]}"}}'))
+        json, end = json_value(self._line, start)
+        value, metadata = map(_base64, variant_of(json))
+        self._found.append((start, end, f'{{"value":"{value}","metadata":"{metadata}"}}'))
         return self._space(end)
 
     def _object(self, start: int, kinds: dict[str, pa.DataType], other: pa.DataType | None) -> int:

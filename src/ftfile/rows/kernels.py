@@ -1,4 +1,7 @@
-"""The functions of `pyarrow.compute`, imported at first use: it takes 25 ms, and most writers need none."""
+"""The functions of `pyarrow.compute`, imported at first use.
+
+The import takes 25 ms, and most writers need no function.
+"""
 
 from __future__ import annotations
 

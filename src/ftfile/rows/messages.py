@@ -49,7 +49,10 @@ def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 # does not return whether it is compressed. So the declaration is read here, not a flag that ftfile could write beside.
 # A message is a mark, the length of its metadata, these, and a body. A table in metadata begins with how far before it
 # these numbers are: their bytes, its bytes, and where its fields are in it, 0 for those without value.
-_HEAD, _FIELDS, _BACK, _NEXT = (struct.Struct(form) for form in ("<III", "<6H", "<i", "<I"))
+_HEAD = struct.Struct("<III")
+_FIELDS = struct.Struct("<6H")
+_BACK = struct.Struct("<i")
+_NEXT = struct.Struct("<I")
 _LENGTH = struct.Struct("<q")
 _LAST = _FIELDS.size - 2  # without a value if the numbers end here
 _MARK, _METADATA, _VERSION, _ROWS = 0xFFFFFFFF, 8, 4, 3

@@ -67,7 +67,7 @@ def with_clock_values(where: _Where, now_ms: int, time_zone: str, argument: str 
     return _Settling(where, argument, now_ms * 1000, time_zone).text()
 
 
-class _Moment(NamedTuple):
+class _ConditionTime(NamedTuple):
     kind: str  # a value of `_LITERALS`
     value: int  # days or microseconds since 1970 UTC
 
@@ -113,7 +113,7 @@ class _Settling(Cursor):
         self._expect(")")
         return "'" + str(pattern.format(clock, UTC)[0].as_py()).replace("'", "''") + "'"
 
-    def _moment(self) -> _Moment:
+    def _moment(self) -> _ConditionTime:
         self._nested += 1
         if self._nested > _NESTED_MAX:
             raise ConfigError(f"{self._argument}: functions nested more than {_NESTED_MAX} levels")
@@ -130,7 +130,7 @@ class _Settling(Cursor):
         self._nested -= 1
         return moment
 
-    def _first(self) -> _Moment:
+    def _first(self) -> _ConditionTime:
         word = self._peek().word
         if word == "DATE_FORMAT" or not (word in _LITERALS or self._is_moment()):
             raise self._error("current_date(), now() or DATE '2024-12-31'")
@@ -138,7 +138,7 @@ class _Settling(Cursor):
         if word in _LITERALS:
             return self._literal(word)
         self._expect("(")
-        moment = _Moment("TIMESTAMP", self._now_us)
+        moment = _ConditionTime("TIMESTAMP", self._now_us)
         if word == "CURRENT_DATE":
             moment = self._date(moment)
         elif word in ("DATE_ADD", "DATE_SUB"):
@@ -149,7 +149,7 @@ class _Settling(Cursor):
         self._expect(")")
         return moment
 
-    def _literal(self, kind: str) -> _Moment:
+    def _literal(self, kind: str) -> _ConditionTime:
         text = TimeText(self._quoted("a text, such as '2024-12-31'"), kind)
         is_clock = kind == "TIMESTAMP" and not _OFFSET.search(text.text)
         if kind == "DATE":
@@ -164,10 +164,10 @@ class _Settling(Cursor):
             raise ConfigError(f"{self._argument}: {text!r}: {error}") from error
         checked = self._checked(kind, scalar.value)
         if is_clock:
-            return _Moment(kind, self._shown(checked.value))
+            return _ConditionTime(kind, self._shown(checked.value))
         return checked
 
-    def _moved(self, moment: _Moment, sign: int) -> _Moment:
+    def _moved(self, moment: _ConditionTime, sign: int) -> _ConditionTime:
         """Return a moment plus the following interval, as in Spark: days and months are added to the local time."""
         months = micros = 0
         while True:
@@ -208,12 +208,12 @@ class _Settling(Cursor):
             return unit
         return ""
 
-    def _date(self, moment: _Moment) -> _Moment:
+    def _date(self, moment: _ConditionTime) -> _ConditionTime:
         if moment.kind == "DATE":
             return moment
-        return _Moment("DATE", self._clock(moment.value) // _DAY_US)
+        return _ConditionTime("DATE", self._clock(moment.value) // _DAY_US)
 
-    def _instant(self, moment: _Moment) -> int:
+    def _instant(self, moment: _ConditionTime) -> int:
         if moment.kind == "TIMESTAMP":
             return moment.value
         return self._shown(moment.value * _DAY_US)
@@ -223,25 +223,28 @@ class _Settling(Cursor):
         clock_us: int = clocks_of(pa.array([instant], _INSTANT), self._zone)[0].value
         return clock_us
 
+    def _offset_at(self, instant: int) -> int:
+        return self._clock(instant) - instant
+
     def _shown(self, clock: int, offset: int | None = None) -> int:
         """Return the instant of a local time; of two instants, the one with this offset."""
-        before, after = (self._clock(clock + away) - clock - away for away in (-_DAY_US, _DAY_US))
+        before, after = self._offset_at(clock - _DAY_US), self._offset_at(clock + _DAY_US)
         for candidate_us in (before if offset is None else offset, before, after):
             if self._clock(clock - candidate_us) == clock:
                 return clock - candidate_us
         return clock - before
 
-    def _text(self, moment: _Moment) -> str:
+    def _text(self, moment: _ConditionTime) -> str:
         if moment.kind == "DATE":
             return value_texts(pa.array([moment.value], pa.date32()), UTC)[0]
         clock = self._clock(moment.value)
         return value_texts(pa.array([clock], _CLOCK), UTC)[0] + offset_text(clock - moment.value)
 
-    def _checked(self, kind: str, value: int) -> _Moment:
+    def _checked(self, kind: str, value: int) -> _ConditionTime:
         # A day is kept at both ends, so that the time exists in all time zones.
         if not _FIRST_DAY < (value if kind == "DATE" else value // _DAY_US) < _LAST_DAY:
             raise ConfigError(f"{self._argument}={self._where!r}: a time is outside the years 1 to 9999")
-        return _Moment(kind, value)
+        return _ConditionTime(kind, value)
 
     def _number(self) -> int:
         negative = self._take("-")

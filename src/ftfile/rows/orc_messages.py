@@ -86,5 +86,9 @@ def _whole(data: bytes) -> bytes:
 
 def chunks(data: bytes, size_max: int) -> bytes:
     """Return data in uncompressed chunks."""
-    pieces = [data[start : start + size_max] for start in range(0, len(data), size_max)]
-    return b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little") + piece for piece in pieces)
+    output = bytearray()
+    for start in range(0, len(data), size_max):
+        piece = data[start : start + size_max]
+        output += (len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little")
+        output += piece
+    return bytes(output)

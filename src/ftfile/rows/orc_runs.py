@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ReadRun: TypeAlias = Callable[[bytes, int], tuple[Numbers, int]]
 
 
-_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  # in bits, by code
+_WIDTHS: tuple[int, ...] = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  # in bits, by code
 _BITS_64 = 64
 _MASK_64 = 2**64 - 1
 _LEAST_REPEATED = 3
@@ -79,6 +79,14 @@ def _direct(data: bytes, position: int) -> tuple[Numbers, int]:
     return _packed(data, position + 2, _WIDTHS[code], count)
 
 
+def _width_for(bits: int) -> int:
+    """Return the smallest width of numbers that have this number of bits."""
+    for width in _WIDTHS:
+        if width >= bits:
+            return width
+    return _BITS_64
+
+
 def _patched(data: bytes, position: int) -> tuple[Numbers, int]:
     """Return numbers of a run with patches of high bits (Patched Base)."""
     code, count = _width_and_count(data, position)
@@ -88,8 +96,7 @@ def _patched(data: bytes, position: int) -> tuple[Numbers, int]:
     gap_width, patches = (fourth >> 5) + 1, fourth & 31
     base = _base(_bytes_at(data, position + 4, base_size))
     numbers, position = _packed(data, position + 4 + base_size, width, count)
-    entry_width = next((fixed for fixed in _WIDTHS if fixed >= gap_width + patch_width), _BITS_64)
-    entries, position = _packed(data, position, entry_width, patches)
+    entries, position = _packed(data, position, _width_for(gap_width + patch_width), patches)
     place = 0
     for entry in entries.tolist():
         place += entry >> patch_width

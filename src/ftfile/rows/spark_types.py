@@ -138,9 +138,15 @@ def _type(spark: str | dict[str, Any], path: str, problems: _Problems) -> pa.Dat
     elif match := _COLLATED.fullmatch(spark):
         problems.add_collation(path, match[1])
     elif not _CHARACTERS.fullmatch(spark):
-        advice = next((text for kind, text in _ADVICE if kind.match(spark)), "cast it to a supported type")
-        problems.add(path, f"type {spark} cannot be stored", advice)
+        problems.add(path, f"type {spark} cannot be stored", _advice(spark))
     return pa.string()
+
+
+def _advice(spark: str) -> str:
+    for kind, text in _ADVICE:
+        if kind.match(spark):
+            return text
+    return "cast it to a supported type"
 
 
 def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
@@ -183,7 +189,10 @@ def has_variant(arrow: pa.DataType) -> bool:
     """Return True for VARIANT, and for a type that contains it."""
     if is_variant(arrow):
         return True
-    return pa.types.is_nested(arrow) and any(has_variant(arrow.field(index).type) for index in range(arrow.num_fields))
+    if not pa.types.is_nested(arrow):
+        return False
+    fields = map(arrow.field, range(arrow.num_fields))
+    return any(has_variant(field.type) for field in fields)
 
 
 def as_nullable(schema_json: str) -> str:
@@ -197,10 +206,13 @@ def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
         return [_as_nullable(item) for item in spark]
     if not isinstance(spark, dict):
         return spark
-    return {
-        key: key in _NULLABLE_KEYS or (value if key == "metadata" else _as_nullable(value))
-        for key, value in spark.items()
-    }
+    nullable = dict(spark)
+    for key, value in spark.items():
+        if key in _NULLABLE_KEYS:
+            nullable[key] = True
+        elif key != "metadata":
+            nullable[key] = _as_nullable(value)
+    return nullable
 
 
 def sql_types(schema_json: str) -> dict[str, str]:
@@ -221,8 +233,11 @@ def sql_type(spark: Any) -> str:  # noqa: ANN401 - JSON
         return f"array<{sql_type(spark['elementType'])}>"
     if spark["type"] == "map":
         return f"map<{sql_type(spark['keyType'])},{sql_type(spark['valueType'])}>"
-    fields = (f"{quoted_name(field['name'])}:{sql_type(field['type'])}" for field in spark["fields"])
-    return f"struct<{','.join(fields)}>"
+    return f"struct<{','.join(map(_sql_field, spark['fields']))}>"
+
+
+def _sql_field(field: dict[str, Any]) -> str:
+    return f"{quoted_name(field['name'])}:{sql_type(field['type'])}"
 
 
 def spark_schema_json(schema: pa.Schema) -> str:
@@ -231,11 +246,12 @@ def spark_schema_json(schema: pa.Schema) -> str:
 
 
 def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
-    described = [
-        {"name": field.name, "type": _spark_type(field.type, field.name), "nullable": field.nullable, "metadata": {}}
-        for field in fields
-    ]
-    return {"type": "struct", "fields": described}
+    return {"type": "struct", "fields": [_spark_field(field) for field in fields]}
+
+
+def _spark_field(field: pa.Field) -> dict[str, Any]:
+    kind = _spark_type(field.type, field.name)
+    return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
 
 
 def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
@@ -312,7 +328,8 @@ def has_nearest(old: pa.DataType, new: pa.DataType) -> bool:
     """Return True if decimal fractions become the nearest floating-point numbers; also in nested types."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         new_types = {field.name: field.type for field in new}
-        return any(has_nearest(field.type, new_types[field.name]) for field in old if field.name in new_types)
+        common = [field for field in old if field.name in new_types]
+        return any(has_nearest(field.type, new_types[field.name]) for field in common)
     if pa.types.is_list(old) and pa.types.is_list(new):
         return has_nearest(old.value_type, new.value_type)
     if pa.types.is_map(old) and pa.types.is_map(new):
@@ -348,4 +365,5 @@ def respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]
         if before.name != field.name:
             yield f"{field.name} is recorded as {before.name}"
         elif pa.types.is_struct(before.type) and pa.types.is_struct(field.type):
-            yield from (f"in {field.name}, {clause}" for clause in respelled(before.type, field.type))
+            for clause in respelled(before.type, field.type):
+                yield f"in {field.name}, {clause}"

@@ -1,4 +1,4 @@
-"""Conversion of values to text and back: Spark's cast to string, by column, and Spark's time patterns.
+"""Conversion of values to text and back, like Spark's casts and time patterns.
 
 Time zones are names, such as `Europe/Berlin`, or offsets, such as `+01:00`.
 """
@@ -261,10 +261,26 @@ class TimePattern:
             elif letters not in "[]":
                 pieces.append("=" + letters)
         pattern = cls(tuple(pieces))
-        fields = [piece for piece in pieces if piece[0] != "="]
-        if not fields or len({piece[0] for piece in fields}) != len(fields):
+        letters_of_fields = pattern._letters()
+        if not letters_of_fields or len(set(letters_of_fields)) != len(letters_of_fields):
             raise ConfigError(f"option {option}={text!r}: it must contain at least one field, and each field only once")
         return pattern
+
+    def _letters(self) -> list[str]:
+        """Return the letters of the fields in order."""
+        return [piece[0] for piece in self.pieces if piece[0] != "="]
+
+    def _regex(self) -> str:
+        """Return the expression for texts of this pattern, with a group for each field."""
+        pieces = []
+        for piece in self.pieces:
+            if piece[0] == "=":
+                pieces.append(re.escape(piece[1:]))
+            elif piece == _ZONE:
+                pieces.append(r"(Z|[+-]\d{2}:\d{2})")
+            else:
+                pieces.append(f"(\\d{{{_WIDTHS[piece]}}})")
+        return f"^{''.join(pieces)}$"
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
         """Return dates or timestamps as text, in the time zone `zone`; `ValueError` like `check_range`."""
@@ -285,12 +301,10 @@ class TimePattern:
 
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
         """Return text of this pattern as `target`, or raise `ValueError`; missing fields are of 1970-01-01 00:00."""
-        fields = [piece for piece in self.pieces if piece[0] != "="]
-        captures = {_ZONE: r"(Z|[+-]\d{2}:\d{2})"} | {name: f"(\\d{{{width}}})" for name, width in _WIDTHS.items()}
-        regex = "".join(re.escape(piece[1:]) if piece[0] == "=" else captures[piece] for piece in self.pieces)
-        if pc.all(pc.match_substring_regex(strings, f"^{regex}$")).as_py() is False:
+        regex = self._regex()
+        if pc.all(pc.match_substring_regex(strings, regex)).as_py() is False:
             raise ValueError(f"a value does not match the pattern {''.join(self.pieces)!r}")
-        place = {piece[0]: f"\\{index}" for index, piece in enumerate(fields, start=1)}
+        place = {letter: f"\\{group}" for group, letter in enumerate(self._letters(), start=1)}
         date = f"{place.get('y', '1970')}-{place.get('M', '01')}-{place.get('d', '01')}"
         clock = f"{place.get('H', '00')}:{place.get('m', '00')}:{place.get('s', '00')}.{place.get('S', '0')}"
         is_date = pa.types.is_date(target)
@@ -298,7 +312,7 @@ class TimePattern:
             iso = date
         else:
             iso = f"{date}T{clock}{place.get('X', '')}"
-        text = pc.replace_substring_regex(strings, f"^{regex}$", iso)
+        text = pc.replace_substring_regex(strings, regex, iso)
         if is_date or target.tz is None or "X" in place:
             return pc.cast(text, target)
         return instants_of(pc.cast(text, pa.timestamp("us")), zone).cast(target)

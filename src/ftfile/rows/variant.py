@@ -45,10 +45,10 @@ def variant_json(value: bytes, metadata: bytes, time_zone: str = UTC) -> str:
     Raises:
         ValueError: the bytes are not a VARIANT, or have no such text.
     """
-    return _Decoder(value, _keys(metadata), time_zone).text()
+    return _VariantDecoder(value, _keys(metadata), time_zone).text()
 
 
-class _Decoder:
+class _VariantDecoder:
     """Decodes one value with bounded time and memory: no byte counts twice, whatever offsets refer to."""
 
     def __init__(self, value: bytes, keys: Sequence[str], time_zone: str) -> None:

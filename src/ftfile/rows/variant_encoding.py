@@ -20,7 +20,7 @@ _VERSION = 1
 _SIGNED_DIGITS = frozenset("-.0123456789")
 
 
-class _Number(str):
+class _NumberText(str):
     """The text of a number."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ def _refused(constant: str) -> NoReturn:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_Fields, parse_int=_Number, parse_float=_Number, parse_constant=_refused, strict=True
+    object_pairs_hook=_Fields, parse_int=_NumberText, parse_float=_NumberText, parse_constant=_refused, strict=True
 )
 
 
@@ -57,7 +57,7 @@ def variant_of(value: Any) -> tuple[bytes, bytes]:  # noqa: ANN401 - JSON
     Raises:
         ValueError: an object has a duplicate name, a text has an unpaired surrogate, or there are too many levels.
     """
-    encoder = _Encoder()
+    encoder = _VariantEncoder()
     try:
         encoded = encoder.encoded(value, 0)
     except RecursionError as error:
@@ -65,14 +65,14 @@ def variant_of(value: Any) -> tuple[bytes, bytes]:  # noqa: ANN401 - JSON
     return encoded, encoder.metadata()
 
 
-class _Encoder:
+class _VariantEncoder:
     """Encodes one value, and collects the names of its fields in the order of their first use."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
 
     def encoded(self, value: Any, level: int) -> bytes:  # noqa: ANN401 - JSON
-        if isinstance(value, _Number):
+        if isinstance(value, _NumberText):
             return _number(value)
         if isinstance(value, str):
             return _string(value)
@@ -167,8 +167,16 @@ def _number(text: str) -> bytes:
             if -(1 << 8 * size - 1) <= unscaled < 1 << 8 * size - 1:
                 return bytes([kind << 2]) + unscaled.to_bytes(size, "little", signed=True)
     digits_most = max(len(digits), -exponent)
-    size, kind = next((size, kind) for digits_max, size, kind in _DECIMALS if digits_most <= digits_max)
+    size, kind = _decimal_of(digits_most)
     return bytes([kind << 2, -exponent]) + unscaled.to_bytes(size, "little", signed=True)
+
+
+def _decimal_of(digits: int) -> tuple[int, int]:
+    """Return size and kind of the smallest decimal with this number of digits."""
+    for digits_max, size, kind in _DECIMALS:
+        if digits <= digits_max:
+            return size, kind
+    raise ValueError(f"a decimal with {digits} digits")
 
 
 def _double(text: str) -> bytes:

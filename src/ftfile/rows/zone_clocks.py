@@ -53,7 +53,11 @@ def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
     if offset := _offset(zone):
         return pc.add(instants.cast(_INSTANT).cast(_CLOCK), offset)
     clocks = pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
-    return _with_far(clocks, instants.cast(_INSTANT), lambda far: far + _offsets_at(far, zone))
+
+    def far_clocks(instants_us: NDArray[np.int64]) -> NDArray[np.int64]:
+        return instants_us + _offsets_at(instants_us, zone)
+
+    return _with_far(clocks, instants.cast(_INSTANT), far_clocks)
 
 
 def instants_of(
@@ -68,7 +72,11 @@ def instants_of(
     instants = pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
     shown = pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
     instants = pc.add(instants, pc.subtract(clocks, shown))  # zero is added, except for skipped times
-    return _with_far(instants, clocks, lambda far: far - _offsets_of_clocks(far, zone, twice))
+
+    def far_instants(clocks_us: NDArray[np.int64]) -> NDArray[np.int64]:
+        return clocks_us - _offsets_of_clocks(clocks_us, zone, twice)
+
+    return _with_far(instants, clocks, far_instants)
 
 
 def instants_shown_once(clocks: pa.TimestampArray, zone: str) -> pa.TimestampArray:

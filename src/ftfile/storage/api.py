@@ -134,7 +134,11 @@ class RangeFile(InputFile):
     @classmethod
     def of_content(cls, path: str, content: bytes) -> RangeFile:
         """Return a file with the given content."""
-        return cls(path, len(content), lambda offset, length: content[offset : offset + length])
+
+        def read(offset: int, length: int) -> bytes:
+            return content[offset : offset + length]
+
+        return cls(path, len(content), read)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`: fewer only at the end of the file."""
@@ -205,8 +209,12 @@ class FileSystem(ABC):
 
         Only for stores that can list such names.
         """
-        names = (info.path.rpartition("/")[2] for info in self.list(path))
-        return [entry for entry in names if entry > name]
+        later_names = []
+        for info in self.list(path):
+            entry = info.path.rpartition("/")[2]
+            if entry > name:
+                later_names.append(entry)
+        return later_names
 
     def watch(self) -> Watch | None:
         """Return a watch without directories; None if only a listing shows changes."""

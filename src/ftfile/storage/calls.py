@@ -1,10 +1,9 @@
-"""Calls of a store: with a deadline, in parallel, and with clients that the threads of a process share."""
+"""Calls of a store with a timeout, and in parallel."""
 
 from __future__ import annotations
 
 import atexit
 import functools
-import hashlib
 import math
 import os
 import threading
@@ -13,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.context import SYSTEM, cores, is_away
 from ftfile.core.errors import FtfileError
@@ -25,46 +24,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-Key = TypeVar("Key")
-Made = TypeVar("Made")
-
-
-class PerProcess(Generic[Key, Made]):
-    """Objects that are created once for each key and process; if `make` raises, nothing is stored."""
-
-    def __init__(self, make: Callable[[Key], Made]) -> None:
-        self._make = make
-        self._begin_anew()
-        os.register_at_fork(after_in_child=self._begin_anew)
-
-    def _begin_anew(self) -> None:
-        # Another thread of the parent process can have held the lock during the fork.
-        self._lock = threading.Lock()
-        self._made: dict[Key, tuple[str | None, Made]] = {}
-
-    def of(self, key: Key, secrets: str | None = None) -> Made:
-        """Return the object of a key in this process. It is created again if the digest of its secrets has changed."""
-        with self._lock:
-            digest, instance = self._made.get(key, (None, None))
-            if instance is None or (secrets is not None and secrets != digest):
-                instance = self._make(key)
-                self._made[key] = secrets, instance
-            return instance
-
-    def forget(self, key: Key) -> None:
-        """Make the next `of` create a new object."""
-        with self._lock:
-            self._made.pop(key, None)
-
-
-def digest_of_variables(names: Iterable[str]) -> str | None:
-    """Return a digest of the values of environment variables; None if one of them is not set."""
-    values = [os.environ.get(name) for name in names]
-    if not all(values):
-        return None
-    return hashlib.sha256("\0".join(map(str, values)).encode("utf-8", "surrogateescape")).hexdigest()
-
-
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Bytes that can take as long as a call without data. This sets the slowest supported connection.
@@ -76,6 +36,7 @@ LOOK_S = 3.0
 EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
 # Seconds after which threads of compiled code have finished their calls of Python.
 QUIET_S = 0.05
+THREADS_MAX = 32
 
 
 class NoThreadError(OSError):
@@ -194,11 +155,16 @@ def run_within(
         _wait_for(future, timeout_s, look)
     except BaseException:
         if forget is not None:
-            future.add_done_callback(lambda late: late.exception() or forget(late.result()))
+            future.add_done_callback(functools.partial(_forget_late, forget))
         if cut is not None:
             cut()
         raise
     return future.result()
+
+
+def _forget_late(forget: Callable[[Result], object], future: Future[Result]) -> None:
+    if future.exception() is None:
+        forget(future.result())
 
 
 def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
@@ -210,23 +176,17 @@ def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] 
             look()
 
 
-THREADS_MAX = 32
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-
 class Pool(ThreadPoolExecutor):
     """Threads for calls. After Python has begun to exit, its threads accept no calls and the caller runs them."""
 
-    def submit(self, call: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:  # noqa: ANN401
+    def submit(self, call: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:  # noqa: ANN401
         """Return the future of a call."""
         try:
             return super().submit(call, *args, **kwargs)
         except RuntimeError:
             if threading.main_thread().is_alive():
                 raise
-        done: Future[_Result] = Future()
+        done: Future[Result] = Future()
         try:
             done.set_result(call(*args, **kwargs))
         except Exception as error:  # handed over to the thread
@@ -239,8 +199,8 @@ _outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=
 
 
 def parallel(
-    fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item], tracker: Tracker | None = None
-) -> list[_Result]:
+    fs: FileSystem, call: Callable[[Item], Result], items: Sequence[Item], tracker: Tracker | None = None
+) -> list[Result]:
     """Call for every item and return the results; raise the first error after the last call.
 
     After an error that the store is down, no further call is started, since each would wait as long. Nested calls share
@@ -253,13 +213,14 @@ def parallel(
 
     given_up: list[FtfileError] = []
 
-    def attempt(item: _Item) -> _Result | FtfileError:
+    def attempt(item: Item) -> Result | FtfileError:
         if given_up:
             return given_up[0]
         try:
             return context.copy().run(call, item)
         except FtfileError as error:
-            given_up.extend([error] if is_away(error) else [])
+            if is_away(error):
+                given_up.append(error)
             return error
 
     if threads <= 1:
@@ -271,19 +232,22 @@ def parallel(
         pool.shutdown(cancel_futures=True)
 
 
-def _results(ended: Iterator[_Result | FtfileError], tracker: Tracker | None) -> list[_Result]:
-    outcomes = []
+def _results(ended: Iterator[Result | FtfileError], tracker: Tracker | None) -> list[Result]:
+    results: list[Result] = []
+    first_error: FtfileError | None = None
     for outcome in ended:
-        outcomes.append(outcome)
+        if not isinstance(outcome, FtfileError):
+            results.append(outcome)
+        elif first_error is None:
+            first_error = outcome
         if tracker is not None:
             tracker.add()
-    for outcome in outcomes:
-        if isinstance(outcome, FtfileError):
-            raise outcome
-    return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
+    if first_error is not None:
+        raise first_error
+    return results
 
 
-def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+def by_threads(fs: FileSystem, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield the results of work that needs processors as well as calls, in order, and run some of it ahead.
 
     The first error is raised in the order of the results; work that was started before is completed.
@@ -292,7 +256,7 @@ def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable
     context = copy_context()
     pool = Pool(threads)
     try:
-        ahead = deque[Future[_Result]]()
+        ahead = deque[Future[Result]]()
         for item in items:
             ahead.append(pool.submit(context.copy().run, work, item))
             if len(ahead) > 2 * threads:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+_PROBE_TIMEOUT_S = 3.0
+# OpenSSL's reasons for an answer that is not TLS; they depend on the version and on the bytes of the answer.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
+# The size of the pieces that a socket sends; each must be sent within the connection timeout.
+_PIECE_BYTES = 128 << 10
+
 Result = TypeVar("Result")
 
 _this_thread = threading.local()
@@ -44,7 +50,7 @@ class CancellableConnection:
                 self.socket.shutdown(socket.SHUT_RDWR)
 
 
-class _Reader:
+class _HeaderReader:
     """Reads lines of a file, and stores the last one."""
 
     def __init__(self, file: Any) -> None:  # noqa: ANN401
@@ -67,7 +73,7 @@ class _Answer(http.client.HTTPResponse):
         if headers_read is not None:
             return
         file = self.fp
-        reader: Any = _Reader(file)
+        reader: Any = _HeaderReader(file)
         self.fp = reader
         try:
             super().begin()
@@ -138,11 +144,6 @@ def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
     return classes
 
 
-_PROBE_TIMEOUT_S = 3.0
-# OpenSSL's reasons for an answer that is not TLS; they depend on the version and on the bytes of the answer.
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
-
-
 def causes_of(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all errors in its cause, context, arguments and attributes."""
     waiting, seen = [error], set[int]()
@@ -152,9 +153,16 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(cause))
         yield cause
-        linked = [cause.__cause__, cause.__context__, *cause.args, *vars(cause).values()]
-        linked += [value for values in linked if isinstance(values, dict) for value in values.values()]
-        waiting += [value for value in linked if isinstance(value, BaseException)]
+        waiting += [value for value in _linked_values(cause) if isinstance(value, BaseException)]
+
+
+def _linked_values(error: BaseException) -> Iterator[object]:
+    """Yield the cause, context, arguments and attributes of an error, and the values of dictionaries among them."""
+    values = [error.__cause__, error.__context__, *error.args, *vars(error).values()]
+    yield from values
+    for value in values:
+        if isinstance(value, dict):
+            yield from value.values()
 
 
 def tls_fault(error: BaseException, bundle: str) -> str | None:
@@ -209,24 +217,21 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
         return error
 
 
-# The size of the pieces that a socket sends; each must be sent within the connection timeout.
-_PIECE_BYTES = 128 << 10
-
-
 def send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
     """Send the body of a request in pieces, if it is larger than one piece."""
     if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
-        request.body = _Pieces(request.body)
+        request.body = _PiecedBody(request.body)
 
 
-class _Pieces:
+class _PiecedBody:
     """The body of a request in pieces."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         self._content = memoryview(content)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
+        for start in range(0, len(self._content), _PIECE_BYTES):
+            yield self._content[start : start + _PIECE_BYTES]
 
     def seek(self, _: int) -> None:
         """Do nothing: a new iteration starts at the beginning."""

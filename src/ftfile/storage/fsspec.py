@@ -18,9 +18,11 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
-from ftfile.storage.calls import digest_of_variables, parallel
-from ftfile.storage.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, FsspecSettings, NewFile, clients
+from ftfile.storage.calls import parallel
+from ftfile.storage.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, clients
+from ftfile.storage.fsspec_settings import FsspecSettings
 from ftfile.storage.paths import join, room_below
+from ftfile.storage.per_process import digest_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,32 +84,31 @@ class Probe:
                 raise self._lacks(what, error, is_unclear=True) from error
             raise self._lacks("does not create new files (mode 'xb')", error, is_unclear=True) from error
         self._holds("one", b"one")
-        if self._is_made(lambda: self._fs.create_exclusive(self._path("one"), b"over")):
+        if self._is_made(partial(self._fs.create_exclusive, self._path("one"), b"over")):
             raise self._lacks(f"overwrites an existing file when it creates one (mode 'xb'), {_SO_THAT}")
         self._holds("one", b"one")
 
     def _check_exclusive_create(self, name: str, size_bytes: int) -> None:
         """Write one file by two clients at once: if an implementation only checks first, both succeed."""
         path = self._path(name)
-        contents = [letter * size_bytes for letter in (b"a", b"b")]
+        contents = [b"a" * size_bytes, b"b" * size_bytes]
         files = [NewFile(client, "create_exclusive", path) for client in self._clients]
+        begun, won = [], []
         try:
-            begun = [
-                self._is_made(partial(file.send, content[:-1])) for file, content in zip(files, contents, strict=True)
-            ]
+            for file, content in zip(files, contents, strict=True):
+                begun.append(self._is_made(partial(file.send, content[:-1])))
             if self._fs.exists(path):
                 raise self._lacks("shows files while they are written, so readers see incomplete files")
-            won = [
-                is_begun and self._is_made(partial(file.finish, content[-1:]))
-                for is_begun, file, content in zip(begun, files, contents, strict=True)
-            ]
+            for is_begun, file, content in zip(begun, files, contents, strict=True):
+                won.append(is_begun and self._is_made(partial(file.finish, content[-1:])))
         finally:
             for file in files:
                 file.give_up()
         self._one_won(name, won, contents)
 
     def _check_concurrent_create(self, name: str) -> None:
-        contents, start = [b"%d" % racer for racer in range(RACERS)], threading.Barrier(RACERS)
+        contents = [b"%d" % racer for racer in range(RACERS)]
+        start = threading.Barrier(RACERS)
 
         def race(racer: int) -> bool:
             file = NewFile(self._clients[racer % 2], "create_exclusive", self._path(name))
@@ -129,7 +130,7 @@ class Probe:
     def _renaming(self) -> None:
         one, other = self._path("one"), self._path("other")
         self._fs.create_exclusive(other, b"other")
-        if self._is_made(lambda: self._fs.rename(one, other)):
+        if self._is_made(partial(self._fs.rename, one, other)):
             raise self._lacks("overwrites an existing file when it moves a file")
         self._holds("one", b"one")
         self._holds("other", b"other")
@@ -177,7 +178,7 @@ class Probe:
                 raise self._lacks("does not return the content that was written last")
             if not info.modified_ms:
                 raise self._lacks("reports no time of modification, which vacuum needs")
-            listed = [child for child in client.children("list", self._directory) if child.path == path]
+            listed = [child for child in self._children(client) if child.path == path]
             if not listed:
                 raise self._lacks("does not list a written file at once")
             if listed != [info]:
@@ -189,8 +190,11 @@ class Probe:
             with contextlib.suppress(NotFound):
                 client.info("stat", path)
                 raise self._lacks("finds a deleted file")
-            if path in {child.path for child in client.children("list", self._directory)}:
+            if any(child.path == path for child in self._children(client)):
                 raise self._lacks("lists a deleted file")
+
+    def _children(self, client: FsspecClient) -> list[FileInfo]:
+        return client.children("list", self._directory)
 
     def _path(self, name: str) -> str:
         return join(self._directory, name)
@@ -211,7 +215,7 @@ class Probe:
     def _clean(self) -> None:
         client = self._clients[0]
         with contextlib.suppress(StorageError):
-            for info in client.children("list", self._directory):
+            for info in self._children(client):
                 with contextlib.suppress(StorageError):
                     client.delete("delete", info.path)
 
@@ -327,7 +331,7 @@ class FsspecFileSystem(FileSystem):
             stream.write(content)
 
     def put(self, path: str, content: bytes) -> None:
-        self.client.call("put", path, lambda store, name: store.pipe_file(name, content))
+        self.client.put("put", path, content)
 
     def delete(self, path: str) -> None:
         self.client.file_info("delete", path)

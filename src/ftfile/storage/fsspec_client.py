@@ -1,15 +1,12 @@
-"""A client of an fsspec file system: settings without secrets, timeouts, and errors of the interface."""
+"""A client of an fsspec file system, with timeouts and the errors of the interface."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import functools
-import json
-import os
 import re
 import threading
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,119 +27,15 @@ from ftfile.core.errors import (
 )
 from ftfile.core.logs import hidden
 from ftfile.storage.api import READING, FileInfo
-from ftfile.storage.calls import NoThreadError, PerProcess, run_within
+from ftfile.storage.calls import NoThreadError, run_within
 from ftfile.storage.connections import causes_of, endpoint_fault, tls_fault
-from ftfile.storage.paths import check_path, fault_of, join, read_seconds
+from ftfile.storage.paths import check_path, fault_of, join
+from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from ftfile.core.options import Settings
-    from ftfile.storage.paths import Location
-
-
-# The timeout of a call, which is not an argument of the constructor.
-TIMEOUT = "callTimeout"
-_REFERENCE = "env:"
-# Values of gcsfs that name the source of credentials.
-_WAYS = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
-_SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
-_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-# A JSON number, word, object, array or string.
-_JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class FsspecSettings:
-    """Checked settings."""
-
-    texts: Settings  # names and texts of the constructor's arguments; secrets are references
-    timeout_s: float  # timeout of a call
-    variables: tuple[str, ...]  # environment variables that the arguments refer to
-
-    @classmethod
-    def of(cls, location: Location) -> FsspecSettings:
-        """Read the settings of a location; raises `ConfigError`, also for a secret in plain text."""
-        texts = dict(location.settings)
-        name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
-        if name:
-            timeout_text = {TIMEOUT: texts.pop(name)}
-        else:
-            timeout_text = {}
-        variables: list[str] = []
-        for name, text in texts.items():
-            _check_no_secrets(name, name, value := _parsed(text))
-            variables += _references(value)
-        return cls(tuple(sorted(texts.items())), read_seconds(timeout_text, TIMEOUT, "60"), tuple(sorted(variables)))
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments with resolved references; raises `ConfigError` for an unset variable."""
-        return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
-
-    def secrets(self) -> tuple[str, ...]:
-        """Return the current values of the variables."""
-        return tuple(os.environ.get(name, "") for name in self.variables)
-
-
-def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    if _JSON.fullmatch(text) is None:
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _check_no_secrets(option: str, name: str, value: object) -> None:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _check_no_secrets(option, key, inner)
-    elif isinstance(value, list):
-        for inner in value:
-            _check_no_secrets(option, name, inner)
-    elif _is_secret(name, value):
-        if option == name:
-            inside = ""
-        else:
-            inside = f" (in it, {name})"
-        raise ConfigError(
-            f"storage.{option}{inside}: explain() and logs show options, so do not put secrets in them. Write "
-            f"{_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, or "
-            "omit the option if the library finds its credentials"
-        )
-
-
-def _is_secret(name: str, value: object) -> bool:
-    if value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith(_REFERENCE)):
-        return False
-    if name == "token" and value in _WAYS:
-        return False
-    return bool(_SECRET.search(name.lower())) or _PASSWORD.search(str(value)) is not None
-
-
-def _references(value: object) -> Iterator[str]:
-    """Yield the names of the variables that a value refers to."""
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _references(inner)
-    elif isinstance(value, str) and value.startswith(_REFERENCE):
-        yield value[len(_REFERENCE) :]
-
-
-def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    if isinstance(value, dict):
-        return {key: _resolved(option, inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_resolved(option, inner) for inner in value]
-    if not (isinstance(value, str) and value.startswith(_REFERENCE)):
-        return value
-    name = value[len(_REFERENCE) :]
-    if not os.environ.get(name):
-        raise ConfigError(
-            f"the environment variable {name!r}, which storage.{option} names, is not set in this process: the driver "
-            "and every executor need it"
-        )
-    return os.environ[name]
+    from ftfile.storage.fsspec_settings import FsspecSettings
 
 
 # A larger file is sent in parts of this length, which all stores with parts accept.
@@ -231,7 +124,7 @@ class FsspecClient:
         """Call `do` with the file system and its name of a path; `is_upload`: only the last call creates the file."""
         name = self.name(operation, path)
         try:
-            result = run_within(self._timeout_s, lambda: do(self._store, name))
+            result = run_within(self._timeout_s, functools.partial(do, self._store, name))
         except Exception as error:
             raise self._translated(operation, path, error, is_upload=is_upload) from self._shown(error)
         self._has_answered = True
@@ -242,22 +135,33 @@ class FsspecClient:
         translated = remote_error(operation, path, where=self.where, error=error, text=text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
         if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
-            faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)
-            fault = next((endpoint_error for endpoint_error in faults if endpoint_error is not None), None)
+            fault = self._endpoint_fault()
         if fault is None:
             return translated
         return WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
+    def _endpoint_fault(self) -> str | None:
+        for endpoint in self._endpoints:
+            fault = endpoint_fault(endpoint, _BUNDLE)
+            if fault is not None:
+                return fault
+        return None
+
     def _shown(self, error: Exception) -> Exception | None:
         """Return the cause to show; None if the error, or an error that caused it, contains a secret."""
-        texts = [str(cause) for cause in causes_of(error)]
-        if all(hidden(text, self._secrets) == text for text in texts):
-            return error
-        return None
+        for cause in causes_of(error):
+            text = str(cause)
+            if hidden(text, self._secrets) != text:
+                return None
+        return error
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a path."""
-        return self.call(operation, path, lambda store, name: _file_info(path, _anew(store).info(name)))
+
+        def stat(store: Any, name: str) -> FileInfo:  # noqa: ANN401 - fsspec ships no types
+            return _file_info(path, _anew(store).info(name))
+
+        return self.call(operation, path, stat)
 
     def file_info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a file; raise `NotFound` for a directory as well."""
@@ -269,21 +173,24 @@ class FsspecClient:
     def children(self, operation: str, path: str) -> list[FileInfo]:
         """Return the entries of a directory; an empty list if it does not exist."""
         try:
-            return self.call(operation, path, lambda store, name: _children(path, name, _anew(store)))
+            return self.call(operation, path, functools.partial(_children, path))
         except NotFound:
             return []
 
     def read(self, operation: str, path: str, offset: int, length: int) -> bytes:
         """Return the bytes of a range, which must be within the file."""
-        end = offset + length
-        starts = range(offset, end, READ_BYTES)
-        pieces = [self._piece(operation, path, start, min(start + READ_BYTES, end)) for start in starts]
-        if len(pieces) == 1:
-            return pieces[0]
-        return b"".join(pieces)
+        if length <= READ_BYTES:
+            return self._piece(operation, path, offset, offset + length)
+        content = bytearray()
+        for start in range(offset, offset + length, READ_BYTES):
+            content += self._piece(operation, path, start, min(start + READ_BYTES, offset + length))
+        return bytes(content)
 
     def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
-        content = bytes(self.call(operation, path, lambda store, name: store.cat_file(name, start=start, end=end)))
+        def read(store: Any, name: str) -> bytes:  # noqa: ANN401 - fsspec ships no types
+            return bytes(store.cat_file(name, start=start, end=end))
+
+        content = self.call(operation, path, read)
         if len(content) != end - start:
             detail = (
                 f"{len(content)} bytes were received from position {start} instead of {end - start}, below {self.where}"
@@ -293,10 +200,27 @@ class FsspecClient:
 
     def delete(self, operation: str, path: str) -> None:
         """Delete a file."""
-        self.call(operation, path, lambda store, name: store.rm_file(name))
+
+        def delete(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            store.rm_file(name)
+
+        self.call(operation, path, delete)
+
+    def put(self, operation: str, path: str, content: bytes) -> None:
+        """Write a file, and replace an existing one."""
+
+        def put(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            store.pipe_file(name, content)
+
+        self.call(operation, path, put)
 
 
-clients: PerProcess[tuple[str, FsspecSettings], FsspecClient] = PerProcess(lambda key: FsspecClient(*key))
+def _open_client(key: tuple[str, FsspecSettings]) -> FsspecClient:
+    url, settings = key
+    return FsspecClient(url, settings)
+
+
+clients = PerProcess(_open_client)
 
 
 class NewFile:
@@ -311,14 +235,14 @@ class NewFile:
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part."""
-        self._call(lambda store, name: self._send(store, name, content))
+        self._call(functools.partial(self._send, content))
 
     def finish(self, content: bytes | bytearray) -> None:
         """Send the last part and create the file, or raise `AlreadyExists`; never `NotFound`."""
 
         def finish(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
             try:
-                self._send(store, name, content)
+                self._send(content, store, name)
                 self._file.close()
             except BaseException:
                 _give_up(self._file)
@@ -329,12 +253,15 @@ class NewFile:
     def give_up(self) -> None:
         """Discard the file, if the implementation can."""
         with contextlib.suppress(StorageError):
-            self._client.call("abort", self._path, lambda *_: _give_up(self._file))
+            self._client.call("abort", self._path, self._discard)
+
+    def _discard(self, *_: object) -> None:
+        _give_up(self._file)
 
     def _call(self, do: Callable[[Any, str], None]) -> None:
         self._client.call(self._operation, self._path, do, is_upload=True)
 
-    def _send(self, store: Any, name: str, content: bytes | bytearray) -> None:  # noqa: ANN401 - fsspec ships no types
+    def _send(self, content: bytes | bytearray, store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
         if self._file is None:
             self._file = store.open(name, "xb", block_size=BLOCK_BYTES)
         written = self._file.write(content)
@@ -357,13 +284,15 @@ def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
     return store
 
 
-def _children(path: str, name: str, store: Any) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
-    # An entry with the name of the directory is the marker of an empty directory, or a file.
-    own_name, entries = name.strip("/"), store.ls(name, detail=True)
-    children = {
-        entry["name"].rstrip("/").rpartition("/")[2]: entry for entry in entries if entry["name"].strip("/") != own_name
-    }
-    return [_file_info(join(path, child), entry) for child, entry in children.items()]
+def _children(path: str, store: Any, name: str) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
+    directory_name = name.strip("/")
+    children: dict[str, FileInfo] = {}
+    for entry in _anew(store).ls(name, detail=True):
+        # An entry with the name of the directory is the marker of an empty directory, or a file.
+        if entry["name"].strip("/") != directory_name:
+            child = entry["name"].rstrip("/").rpartition("/")[2]
+            children[child] = _file_info(join(path, child), entry)
+    return list(children.values())
 
 
 def _file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
@@ -375,11 +304,19 @@ def _file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
 
 def _milliseconds(entry: Mapping[str, Any]) -> int:
     """Return the modification time in whole seconds, since only listings can contain fractions; 0 if unknown."""
-    value = next((entry[name] for name in _TIMES if entry.get(name) is not None), 0)
+    value: Any = 0
+    for name in _TIMES:
+        if entry.get(name) is not None:
+            value = entry[name]
+            break
     if isinstance(value, str):
-        value = datetime.fromisoformat(f"{value[:-1]}+00:00" if value.endswith("Z") else value)
+        if value.endswith("Z"):
+            value = f"{value[:-1]}+00:00"
+        value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        value = (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
+        if not value.tzinfo:
+            value = value.replace(tzinfo=timezone.utc)
+        value = value.timestamp()
     return int(value) * 1000
 
 

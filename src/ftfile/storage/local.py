@@ -23,6 +23,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.storage.local_errors import storage_error, translated
 from ftfile.storage.local_system import (
     LEADS_NOWHERE,
     Name,
@@ -35,15 +36,13 @@ from ftfile.storage.local_system import (
     make_directory,
     not_a_file,
     open_file,
-    open_watch,
     opened_directory,
     rename_in_one_step,
     rename_in_two_steps,
     resolved,
-    storage_error,
     sync_directory,
-    translated,
 )
+from ftfile.storage.local_watch import open_watch
 from ftfile.storage.paths import check_path, parent_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""System calls of the local driver: names below a root, translation of errors, and watches of directories.
+"""System calls of the local driver, by names below a root.
 
 The path of the root can contain links. Below it, each directory is opened relative to its parent and never through a
 link, so replacing a directory by a link has no effect.
@@ -10,33 +10,18 @@ import contextlib
 import ctypes
 import errno
 import functools
-import math
 import os
 import stat
-import sys
-import weakref
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import (
-    AlreadyExists,
     NotADirectory,
     NotAFile,
-    NotFound,
-    OutcomeUnknown,
-    OutOfSpace,
-    PermissionDenied,
-    StorageError,
-    Unavailable,
-    Unsupported,
 )
-from ftfile.core.logs import get_logger
-from ftfile.storage.api import READING, FileInfo, Watch
+from ftfile.storage.api import FileInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from inotify_simple import INotify
 
 
 # The number of missing parents while directories are created: more than a path has. Below /proc a parent exists, but no
@@ -243,13 +228,21 @@ def rename_in_one_step(source: Name, target: Name) -> bool:
     library = _libc()
     if library is None:
         return False
-    old, new = (_AT_FDCWD if name.directory is None else name.directory for name in (source, target))
-    if library.renameat2(old, os.fsencode(source.text), new, os.fsencode(target.text), _RENAME_NOREPLACE) == 0:
+    arguments = (*_place_of(source), *_place_of(target), _RENAME_NOREPLACE)
+    if library.renameat2(*arguments) == 0:
         return True
     code = ctypes.get_errno()
     if code in {errno.ENOSYS, errno.EINVAL}:
         return False
     raise OSError(code, os.strerror(code), source.text, None, target.text)
+
+
+def _place_of(name: Name) -> tuple[int, bytes]:
+    """Return the descriptor of the directory, and the name in it, as system calls take them."""
+    directory = name.directory
+    if directory is None:
+        directory = _AT_FDCWD
+    return directory, os.fsencode(name.text)
 
 
 def rename_in_two_steps(source: Name, target: Name) -> None:
@@ -272,132 +265,12 @@ def rename_in_two_steps(source: Name, target: Name) -> None:
         raise OSError(errno.EIO, text, source.text, None, target.text) from error
 
 
-def _is_same_file(*names: Name) -> bool:
+def _is_same_file(one: Name, other: Name) -> bool:
     try:
-        one, other = (os.stat(name.text, dir_fd=name.directory, follow_symlinks=False) for name in names)
+        return os.path.samestat(_status_of(one), _status_of(other))
     except OSError:
         return False
-    return os.path.samestat(one, other)
 
 
-_log = get_logger(__name__)
-
-_DENIED = "user id {user} may not do this below {root}; grant it the permission, or run as a user who has it"
-_READ_ONLY = "{root} is mounted read-only; mount it for writing, or choose another path"
-_NEEDED = "a file is below {root} where a directory is needed; move it or choose another path"
-_FULL = "no space is left on the disk of {root}; free space or inodes, or choose another path"
-_QUOTA = "the disk quota of user id {user} on {root} is exceeded; free space or raise the quota"
-_TOO_LARGE = "the file is larger than the file system of {root} or this process (`ulimit -f`) allows"
-_UNABLE = "the file system of {root} cannot do this; choose another path or driver"
-_BUSY = "the system lacks a resource for {root}; retry later"
-
-_NUMBERS = (
-    (NotFound, "it does not exist below {root}", (errno.ENOENT,)),
-    (NotFound, "it is a directory below {root}, not a file", (errno.EISDIR,)),
-    (AlreadyExists, "it already exists below {root}, and files are never overwritten", (errno.EEXIST,)),
-    (NotADirectory, _NEEDED, (errno.ENOTDIR,)),
-    (PermissionDenied, _DENIED, (errno.EACCES, errno.EPERM)),
-    (PermissionDenied, _READ_ONLY, (errno.EROFS,)),
-    (OutOfSpace, _FULL, (errno.ENOSPC,)),
-    (OutOfSpace, _QUOTA, (errno.EDQUOT,)),
-    (OutOfSpace, _TOO_LARGE, (errno.EFBIG,)),
-    (Unsupported, "a name or the whole path below {root} is too long; shorten it", (errno.ENAMETOOLONG,)),
-    (Unsupported, "source and target below {root} are on different devices; keep both on one device", (errno.EXDEV,)),
-    (Unsupported, "the file system of {root} does not allow this name; choose another name", (errno.EILSEQ,)),
-    (Unsupported, "too many symbolic links below {root}; use the real path", (errno.ELOOP,)),
-    (Unsupported, _UNABLE, (errno.EINVAL, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)),
-    (Unavailable, "this process has too many open files; close some or raise `ulimit -n`", (errno.EMFILE,)),
-    (Unavailable, "this machine has too many open files; close some or raise fs.file-max", (errno.ENFILE,)),
-    (Unavailable, _BUSY, (errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOMEM, errno.ENOBUFS)),
-)
-_MEANINGS: dict[int, tuple[type[StorageError], str]] = {
-    number: (kind, advice) for kind, advice, numbers in _NUMBERS for number in numbers
-}
-
-
-def storage_error(error: OSError, operation: str, path: str, root: str) -> StorageError:
-    """Return the error of the interface for an error of the operating system."""
-    kind, advice = _MEANINGS.get(error.errno or 0, (None, ""))
-    if kind is None:
-        # EIO, ESTALE, ETIMEDOUT …: a read changed nothing; a change may have happened.
-        kind = OutcomeUnknown
-        if operation in READING:
-            kind = Unavailable
-        advice = "the device or server of {root} failed; see the kernel log and check it"
-    if link := _dangling_link(error, root):
-        detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which does not exist"
-        return NotADirectory(operation, path, f"{detail}: create that directory, or correct the link")
-    if error.errno:
-        reason = os.strerror(error.errno)
-    else:
-        reason = str(error)
-    return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
-
-
-def _dangling_link(error: OSError, root: str) -> str:
-    """Return the link without a target that prevents creating a directory, at the root or above; else empty."""
-    places: list[str] = []
-    if error.errno == errno.ENOTDIR and isinstance(error.filename, str):
-        places = [error.filename]
-    elif error.errno == errno.ENOENT and not os.path.exists(root):
-        places = [root, *map(str, PurePosixPath(root).parents)]
-    return next((place for place in places if os.path.islink(place) and not os.path.exists(place)), "")
-
-
-@contextlib.contextmanager
-def translated(operation: str, path: str, root: str, full: str = "") -> Iterator[str]:
-    """Translate errors of the operating system within the block; the block gets `full`."""
-    try:
-        yield full
-    except OSError as error:
-        raise storage_error(error, operation, path, root) from error
-
-
-# MODIFY, MOVED_TO, CREATE and MOVE_SELF, only of directories, and not through links. Deletions are not urgent.
-_WRITTEN = 0x2 | 0x80 | 0x100 | 0x800 | 0x01000000 | 0x02000000
-_MOVE_SELF = 0x800
-
-
-def open_watch(root: str) -> Watch | None:
-    """Return a watch of directories below a root by Linux's inotify; None if no watch is available."""
-    if sys.platform != "linux":
-        return None
-    from inotify_simple import INotify  # noqa: PLC0415 - streams of files alone need it, on Linux alone
-
-    try:
-        notifier = INotify(nonblocking=True)
-    except OSError as error:
-        _log.info("%r is only listed at intervals, without inotify (fs.inotify.max_user_instances): %s", root, error)
-        return None
-    return _InotifyWatch(notifier, root)
-
-
-class _InotifyWatch(Watch):
-    def __init__(self, notifier: INotify, root: str) -> None:
-        self._notifier = notifier
-        self._root = root
-        self._is_full = False
-        weakref.finalize(self, notifier.close)
-
-    def add(self, directory: str) -> None:
-        try:
-            self._notifier.add_watch(f"{self._root}/{directory}", _WRITTEN)
-        except OSError as error:
-            if error.errno == errno.ENOSPC and not self._is_full:
-                self._is_full = True
-                _log.info(
-                    "%r and other directories below %r are only listed at intervals, because the inotify limit is "
-                    "reached (fs.inotify.max_user_watches)", directory, self._root
-                )  # fmt: skip
-
-    def changed(self, wait_s: float = 0.0) -> bool:
-        try:
-            events = self._notifier.read(timeout=math.ceil(wait_s * 1000))
-        except OSError:
-            return False
-        for event in events:
-            if event.mask & _MOVE_SELF:
-                # No caller may ask for its new place; otherwise the next listing adds it again.
-                with contextlib.suppress(OSError):
-                    self._notifier.rm_watch(event.wd)
-        return bool(events)
+def _status_of(name: Name) -> os.stat_result:
+    return os.stat(name.text, dir_fd=name.directory, follow_symlinks=False)

@@ -27,13 +27,16 @@ class OutputStream(ABC):
 
     def __init__(self, path: str, capabilities: frozenset[str]) -> None:
         for name in sorted(capabilities & {"hflush", "hsync"}):
-            if all(getattr(type(self), method) is getattr(OutputStream, method) for method in ("_hsync", f"_{name}")):
+            if not self._implements("_hsync") and not self._implements(f"_{name}"):
                 raise TypeError(f"{type(self).__name__} has the capability {name}, but no method _{name}")
         self.path = path
         self._capabilities = capabilities
         self._position = 0
         self._state: Literal["open", "closed", "aborted", "failed"] = "open"
         self._lock = threading.RLock()
+
+    def _implements(self, method: str) -> bool:
+        return getattr(type(self), method) is not getattr(OutputStream, method)
 
     @property
     def position(self) -> int:

@@ -120,11 +120,11 @@ class WrapperStream(CopyingStream):
         return self._inner.has_capability(name)
 
     def _write(self, data: memoryview) -> None:
-        self._owner.around("write", self.path, lambda: self._inner.write(data))
+        self._owner.around("write", self.path, partial(self._inner.write, data))
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         source = self._owner.inner_path(path)
-        self._owner.around("copy_from", self.path, lambda: copy_range(self._inner, source, offset, length))
+        self._owner.around("copy_from", self.path, partial(copy_range, self._inner, source, offset, length))
 
     def _hflush(self) -> None:
         self._owner.around("hflush", self.path, self._inner.hflush)
@@ -149,7 +149,7 @@ class WrapperFile(InputFile):
         self._owner = owner
 
     def read_at(self, offset: int, length: int) -> bytes:
-        return self._owner.around("read_at", self.path, lambda: self._inner.read_at(offset, length))
+        return self._owner.around("read_at", self.path, partial(self._inner.read_at, offset, length))
 
     def mapped(self) -> memoryview | None:
         return self._owner.around("read_at", self.path, self._inner.mapped)
@@ -270,8 +270,10 @@ def open_filesystem(
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for processes on other hosts, with the environment of this process and without secrets."""
     scheme = parse(url).scheme
-    name = _HANDING_OVER.get(scheme) if scheme not in _registered else None
-    return dict(settings) if name is None else pkgutil.resolve_name(name)(settings)
+    if scheme in _registered or scheme not in _HANDING_OVER:
+        return dict(settings)
+    hand_over: Callable[[Mapping[str, str]], dict[str, str]] = pkgutil.resolve_name(_HANDING_OVER[scheme])
+    return hand_over(settings)
 
 
 # Loaded drivers by scheme, since a lookup of entry points takes as long as a small commit.

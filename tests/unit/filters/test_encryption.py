@@ -237,13 +237,13 @@ class TestRandomAccess:
 
     def test_only_what_is_asked_for_is_decrypted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
-        decrypt = aes_gcm.Opened.decrypt
+        decrypt = aes_gcm.OpenedEnvelope.decrypt
 
-        def noted(self: aes_gcm.Opened, chunk: bytes, number: int, *, is_last: bool) -> bytes:
+        def noted(self: aes_gcm.OpenedEnvelope, chunk: bytes, number: int, *, is_last: bool) -> bytes:
             asked.append(number)
             return decrypt(self, chunk, number, is_last=is_last)
 
-        monkeypatch.setattr(aes_gcm.Opened, "decrypt", noted)
+        monkeypatch.setattr(aes_gcm.OpenedEnvelope, "decrypt", noted)
         file = io.BytesIO(sealed(noise(100 * SMALL)))
         with decrypted_file(file, KEYS, "a@0", 100 * SMALL) as found:
             found.seek(40 * SMALL + 1)

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.storage.calls import PerProcess
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum
+from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     from pathlib import Path

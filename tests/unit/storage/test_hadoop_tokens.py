@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.storage.hdfs import settings as hadoop_settings
-from ftfile.storage.hdfs.settings import find_token, lack_of_tokens
+from ftfile.storage.hdfs import tokens as hadoop_tokens
+from ftfile.storage.hdfs.tokens import find_token, lack_of_tokens
 from ftfile.testing.context import open_filesystem
 from tests.hdfs.servers import write_site
 
@@ -180,8 +180,8 @@ def test_both_forms_say_the_same(file: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, 111, 112, 127, 128, 255, 256, 70_000])
 def test_lengths_are_read_as_they_are_written(length: int) -> None:
-    written = hadoop_settings._number(length)  # noqa: SLF001
-    assert hadoop_settings._read_number(io.BytesIO(written)) == length  # noqa: SLF001
+    written = hadoop_tokens._number(length)  # noqa: SLF001
+    assert hadoop_tokens._read_number(io.BytesIO(written)) == length  # noqa: SLF001
     assert (len(written) == 1) == (length < 128), "Hadoop itself writes it so"
 
 

@@ -28,7 +28,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.local import LocalFileSystem
-from ftfile.storage.local_system import storage_error
+from ftfile.storage.local_errors import storage_error
 from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.testing.contracts.exclusive import ExclusiveContract
 from ftfile.testing.contracts.filesystem import FileSystemContract

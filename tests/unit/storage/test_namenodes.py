@@ -13,8 +13,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.storage import calls as deadline
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs import webhdfs_nodes
+from ftfile.storage.hdfs.configuration import NameService, find_service
 from ftfile.storage.hdfs.native_nodes import NameNodes, NoNameNodeError, SilentError
-from ftfile.storage.hdfs.settings import NameService, find_service
 from ftfile.storage.hdfs.webhdfs_nodes import SilentNodeError, WebNodes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ftfile.storage.calls import PerProcess, digest_of_variables
+from ftfile.storage.per_process import PerProcess, digest_of_variables
 
 
 @pytest.mark.slow

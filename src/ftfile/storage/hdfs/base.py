@@ -1,9 +1,10 @@
-"""The rules of HDFS that both drivers share, and the translation of Hadoop's exceptions."""
+"""The rules of HDFS that both drivers share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
 
 from ftfile.core.context import retry_until
 from ftfile.core.errors import (
@@ -12,16 +13,13 @@ from ftfile.core.errors import (
     NotADirectory,
     NotFound,
     OutcomeUnknown,
-    OutOfSpace,
-    PermissionDenied,
     StorageError,
     Unavailable,
-    Unsupported,
-    WrongConnection,
 )
 from ftfile.core.logs import get_logger
-from ftfile.storage.api import READING, Capabilities, FileInfo, FileSystem
-from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name, lack_of_tokens
+from ftfile.storage.api import Capabilities, FileInfo, FileSystem
+from ftfile.storage.hdfs.java_errors import NotEmpty
+from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
 from ftfile.storage.paths import join, room_below
 
 if TYPE_CHECKING:
@@ -31,106 +29,11 @@ if TYPE_CHECKING:
     from ftfile.storage.hdfs.settings import HadoopSettings
 
 
-class NotEmpty(StorageError):
-    """A directory is not empty; only drivers raise it."""
-
-
-_IN_THE_WAY = "a file is where a directory is needed; move it"
-_NO_PERMISSION = "HDFS denies this to the user; grant the permission, or run as a user who has it"
-_NOT_BELIEVED = "HDFS does not accept the identity of this process; get a ticket or a token"
-_BAD_NAME = "HDFS does not accept this name; choose another name"
-_DATANODES = "check that they run and have space (hdfs dfsadmin -report)"
-_UNREPORTED = (
-    "no DataNode has reported the last block in time; the write can be retried, or set a longer wait for HDFS clients "
-    "(dfs.client.block.write.locateFollowingBlock.retries, with WebHDFS on the DataNodes)"
-)
-_FULL = (
-    "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items): use more directories"
-)
-_NO_QUOTA = "a quota is exceeded; free space or raise the quota (hdfs dfsadmin -setSpaceQuota, -setQuota)"
-_NOT_NOW = "the NameNode does not accept changes yet; retry later"
-_RPC_PORT = (
-    "this is the port for hdfs://, and webhdfs:// needs the port of the NameNode's web server; write "
-    "webhdfs://host:9870 (dfs.namenode.http-address)"
-)
-_SAFE_MODE = f"{_NOT_NOW}: it is in safe mode (hdfs dfsadmin -safemode get)"
-
-_CLASSES = (
-    (NotFound, "it does not exist", "FileNotFoundException"),
-    (NotFound, "it is a directory, not a file", "PathIsNotFileException"),
-    (NotFound, "the file was deleted or taken over by another writer while it was written", "LeaseExpiredException"),
-    (AlreadyExists, "it already exists, and files are never overwritten", "FileAlreadyExistsException"),
-    (AlreadyExists, "another client is writing it, and files are never overwritten", "AlreadyBeingCreatedException"),
-    (AlreadyExists, "it exists and its writer has died; files are never overwritten", "RecoveryInProgressException"),
-    (NotADirectory, _IN_THE_WAY, "ParentNotDirectoryException PathIsNotDirectoryException"),
-    (NotEmpty, "the directory is not empty", "PathIsNotEmptyDirectoryException"),
-    (PermissionDenied, _NO_PERMISSION, "AccessControlException AuthorizationException"),
-    (PermissionDenied, _NOT_BELIEVED, "AuthenticationException SecurityException"),
-    (PermissionDenied, "HDFS does not accept the delegation token or the ticket; get a new one", "SaslException"),
-    (PermissionDenied, "the delegation token is invalid or has expired; get a new one", "InvalidToken"),
-    (OutOfSpace, _NO_QUOTA, "DSQuotaExceededException NSQuotaExceededException QuotaByStorageTypeExceededException"),
-    (OutOfSpace, _FULL, "MaxDirectoryItemsExceededException"),
-    (Unavailable, _SAFE_MODE, "SafeModeException"),
-    (Unavailable, _NOT_NOW, "RetriableException"),
-    (Unavailable, "the NameNode is in standby, and no active one was found", "StandbyException"),
-    (Unsupported, "a name is too long for HDFS; shorten it", "PathComponentTooLongException"),
-    (Unsupported, _BAD_NAME, "InvalidPathException HadoopIllegalArgumentException"),
-    (Unsupported, "HDFS refuses a parameter", "IllegalArgumentException"),
-    (Unsupported, "HDFS cannot do this", "UnsupportedOperationException"),
-)
-_MEANINGS: dict[str, tuple[type[StorageError], str]] = {
-    name: (kind, advice) for kind, advice, names in _CLASSES for name in names.split()
-}
-
-# In the answer of an RPC port to a GET.
-IPC_PORT = "Hadoop IPC port"
-
-# By parts of the messages of plain IOExceptions.
-_TEXTS: list[tuple[str, type[StorageError], str]] = [
-    (IPC_PORT, WrongConnection, _RPC_PORT),
-    ("must both be directories", AlreadyExists, "a directory of this name already exists, and nothing is overwritten"),
-    ("could only be written to", Unavailable, f"no DataNode accepted the block: {_DATANODES}"),
-    ("not have enough number of replicas", Unavailable, _UNREPORTED),
-    ("Failed to find datanode", Unavailable, f"no DataNode accepts data: {_DATANODES}"),
-    ("Authentication failure", PermissionDenied, _NOT_BELIEVED),
-    ("block size", Unsupported, "set another blockSize, or omit it for the default of HDFS"),
-    ("replication", Unsupported, "set another replication, or omit it for the default of HDFS"),
-]
-
-
-def expired(where: str, text: str) -> str:
-    """Return the error text for an expired Kerberos ticket; `text` is the message of the library."""
-    return (
-        f"the Kerberos ticket of this process has expired, and {where} requires one: renew it (kinit -R) or get a new "
-        f"one: {text}"
-    )
-
-
-def no_ticket(where: str, text: str) -> str:
-    """Return the error text for a process without ticket and token; `text` is the message of the library."""
-    return (
-        f"{where} requires Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The "
-        f"driver needs a ticket (kinit) or a token, and executors need tokens: {text}"
-    )
-
-
-def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:
-    """Return the error of the interface for an exception of a server, without the stack trace in its message."""
-    name = java_class.rpartition(".")[2].rpartition("$")[2]
-    reason = message.partition("\n")[0].partition("\\n")[0].strip()
-    kind, advice = _MEANINGS.get(name, (None, ""))
-    if kind is None:
-        matches = ((error, text) for part, error, text in _TEXTS if part in reason)
-        kind, advice = next(
-            matches, (Unavailable if operation in READING else OutcomeUnknown, "see the NameNode's log")
-        )
-    return kind(operation, path, f"{name} below {where}: {reason}: {advice}")
-
-
 # The NameNode counts characters; a path has at most as many characters as bytes.
 _PATH_MAX = 8_000
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 _log = get_logger(__name__)
 
@@ -183,10 +86,8 @@ class HadoopFileSystem(FileSystem):
         path = join(directory, f".{self.context.ids.unique()}.tmp")
         full = self._full("create_exclusive", path)
         try:
-            self.retry_until_ready(
-                lambda: self._run_repeatable("create_exclusive", path, lambda: self._write_whole(full, b""))
-            )
-            mode = self.do("stat", path, lambda: self._mode(full))
+            self._do_repeatable("create_exclusive", path, self._write_whole, full, b"")
+            mode = self.do("stat", path, self._mode, full)
         finally:
             self.discard(full)
         if mode != self._settings.file_mode:
@@ -201,23 +102,21 @@ class HadoopFileSystem(FileSystem):
 
     def stat(self, path: str) -> FileInfo:
         full = self._full("stat", path)
-        return self.do("stat", path, lambda: self._status(full))._replace(path=path)
+        return self.do("stat", path, self._status, full)._replace(path=path)
 
     def list(self, path: str) -> list[FileInfo]:
         full = self._full("list", path)
-        children = self.do("list", path, lambda: self._children(full))
+        children = self.do("list", path, self._children, full)
         if len(children) == 1 and not children[0].path:
             raise NotADirectory("list", path, f"it is a file below {self.where}, not a directory")
         return [child._replace(path=join(path, child.path)) for child in children]
 
     def make_directories(self, path: str) -> None:
-        full, mode = self._full("make_directories", path), self._settings.directory_mode
-
-        def make() -> bool:
-            return self._run_repeatable("make_directories", path, lambda: self._make(full, mode))
-
+        full = self._full("make_directories", path)
         try:
-            is_made = self.retry_until_ready(make)
+            is_made = self._do_repeatable(
+                "make_directories", path, self._make, full, mode=self._settings.directory_mode
+            )
         except AlreadyExists as error:
             raise NotADirectory("make_directories", path, error.detail) from error
         if not is_made:
@@ -231,7 +130,7 @@ class HadoopFileSystem(FileSystem):
     def rename(self, source: str, target: str) -> None:
         full_source, full_target = self._full("rename", source), self._full("rename", target)
         try:
-            self.do("rename", source, lambda: self._move(full_source, full_target))
+            self.do("rename", source, self._move, full_source, full_target=full_target)
         except NotFound as error:
             # The answer of the server names neither source nor target. If the source is missing, this raises NotFound.
             self._status_for("rename", source, full_source)
@@ -246,13 +145,13 @@ class HadoopFileSystem(FileSystem):
             # An abandoned call can take effect later, and would truncate the file of a later attempt.
             temporary = self.temporary_name(full)
             tried.append(temporary)
-            self._run_repeatable("create_exclusive", path, lambda: self._write_whole(temporary, content))
+            self._run_repeatable("create_exclusive", path, partial(self._write_whole, temporary, content))
 
         try:
             self.retry_until_ready(write)
             temporary = tried[-1]
             self._compare(path, temporary, content)
-            self.do("create_exclusive", path, lambda: self._move(temporary, full))
+            self.do("create_exclusive", path, self._move, temporary, full_target=full)
             tried.pop()
         except OutcomeUnknown:
             # The file can have its name already.
@@ -272,9 +171,8 @@ class HadoopFileSystem(FileSystem):
     def delete(self, path: str) -> None:
         full = self._full("delete", path)
         # The server would also delete an empty directory.
-        if self._status_for("delete", path, full).is_directory or not self.do(
-            "delete", path, lambda: self._remove(full)
-        ):
+        is_directory = self._status_for("delete", path, full).is_directory
+        if is_directory or not self.do("delete", path, self._remove, full):
             raise NotFound("delete", path, f"the file does not exist below {self.where}")
 
     def remove_directory(self, path: str) -> bool:
@@ -286,7 +184,7 @@ class HadoopFileSystem(FileSystem):
         if not directory:
             raise NotADirectory("remove_directory", path, f"a file already exists below {self.where}")
         try:
-            self.do("remove_directory", path, lambda: self._remove(full))
+            self.do("remove_directory", path, self._remove, full)
         except NotEmpty:
             return False
         return True
@@ -298,16 +196,23 @@ class HadoopFileSystem(FileSystem):
     def discard(self, full: str) -> bool:
         """Delete a file or an empty directory, and return True if it does not exist afterwards."""
         try:
-            self.run("delete", full, lambda: self._remove(full))
+            self.run("delete", full, partial(self._remove, full))
         except NotFound:
             return True
         except StorageError:
             return False
         return True
 
-    def do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run a call of the library, and repeat it while the store is unavailable."""
-        return self.retry_until_ready(lambda: self.run(operation, path, call))
+    def do(
+        self,
+        operation: str,
+        path: str,
+        call: Callable[Arguments, Result],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Run a call of the library with arguments, and repeat it while the store is unavailable."""
+        return self.retry_until_ready(partial(self.run, operation, path, partial(call, *arguments, **named)))
 
     def retry_until_ready(self, call: Callable[[], Result]) -> Result:
         """Repeat a call while the store is unavailable, for `storage.patience` seconds."""
@@ -345,6 +250,19 @@ class HadoopFileSystem(FileSystem):
     def _write_whole(self, full: str, content: bytes) -> None:
         """Write a durable file, and replace an existing one."""
 
+    def _do_repeatable(
+        self,
+        operation: str,
+        path: str,
+        call: Callable[Arguments, Result],
+        *arguments: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Do the same as `do` for a call that can be repeated after an unknown outcome."""
+        return self.retry_until_ready(
+            partial(self._run_repeatable, operation, path, partial(call, *arguments, **named))
+        )
+
     def _run_repeatable(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run a call that can be repeated: an unknown outcome becomes `Unavailable`."""
         try:
@@ -355,7 +273,7 @@ class HadoopFileSystem(FileSystem):
     def _status_for(self, operation: str, path: str, full: str) -> FileInfo:
         """Return the status for an operation that its errors name; they have changed nothing."""
         try:
-            return self.do("stat", path, lambda: self._status(full))
+            return self.do("stat", path, self._status, full)
         except StorageError as error:
             raise type(error)(operation, path, error.detail) from error
 

@@ -18,7 +18,8 @@ from ftfile.core.errors import AlreadyExists, OutcomeUnknown, StorageError, Unav
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.calls import limit_s, start
 from ftfile.storage.hdfs.base import HadoopFileSystem
-from ftfile.storage.hdfs.native_nodes import CODED, name_nodes, native_errors
+from ftfile.storage.hdfs.native_errors import CODED, native_errors
+from ftfile.storage.hdfs.native_nodes import name_nodes
 from ftfile.storage.hdfs.settings import HadoopSettings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ os.register_at_fork(after_in_child=_left_behind.clear)
 Result = TypeVar("Result")
 
 
-class OpenFile(NamedTuple):
+class HdfsFile(NamedTuple):
     """A file that is being written, and its client."""
 
     client: hdfs_native.Client
@@ -90,17 +91,17 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         full = self._full("create", path)
         file = self._create(path, full)
         try:
-            self.do("create", path, lambda: self._check_replicated(full))
+            self.do("create", path, self._check_replicated, full)
         except BaseException:
             self.discard(full)
             raise
         return NativeStream(path, full, file, self)
 
-    def _create(self, path: str, full: str) -> OpenFile:
+    def _create(self, path: str, full: str) -> HdfsFile:
         """Start a new file, and again if the response is lost; at most one file is created."""
 
-        def create() -> OpenFile:
-            return self.do("create", path, lambda: self.writer(full, overwrite=False))
+        def create() -> HdfsFile:
+            return self.do("create", path, self.writer, full, overwrite=False)
 
         try:
             return create()
@@ -113,20 +114,21 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def open(self, path: str) -> InputFile:
         """Open a file for reads; the library sees synced bytes only after the writer has closed the file."""
         full = self._full("open", path)
-        reader = self.do("open", path, lambda: self._nodes.client().read(full))
+        reader = self.do("open", path, self._reader, full)
 
         def read(offset: int, length: int) -> bytes:
             call = functools.partial(reader.read_range, offset, length)
-            return bytes(self.retry_until_ready(lambda: self.run("read_at", path, call, data_bytes=length)))
+            return bytes(self.retry_until_ready(functools.partial(self.run, "read_at", path, call, data_bytes=length)))
 
         return RangeFile(path, len(reader), read)
 
     def _put(self, path: str, full: str, content: bytes) -> None:
         """Write a hint; other processes see it when it is closed, shortly after."""
-        file = self.do("put", path, lambda: self.writer(full, overwrite=True))
-        self.retry_until_ready(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
+        file = self.do("put", path, self.writer, full, overwrite=True)
+        write = functools.partial(file.writer.write, content)
+        self.retry_until_ready(functools.partial(self.run, "put", path, write, client=file.client))
         with native_errors("put", path, self.where):
-            closing = start(lambda: _close_early(file, full, len(content)))
+            closing = start(functools.partial(_close_early, file, full, len(content)))
         self._hints[os.getpid(), path] = file.client, closing
 
     def run(
@@ -155,7 +157,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             with contextlib.suppress(StorageError), native_errors("put", path, self.where):
                 self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
 
-    def writer(self, full: str, *, overwrite: bool) -> OpenFile:
+    def _reader(self, full: str) -> hdfs_native.FileReader:
+        return self._nodes.client().read(full)
+
+    def writer(self, full: str, *, overwrite: bool) -> HdfsFile:
         """Start a file."""
         import hdfs_native  # noqa: PLC0415 - optional
 
@@ -165,7 +170,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         )
         client = self._nodes.client()
         # The file object of the library is not kept: garbage collection would close it and complete a failed file.
-        return OpenFile(client, client.inner.create(full, options))
+        return HdfsFile(client, client.inner.create(full, options))
 
     def _check_replicated(self, full: str) -> None:
         """Raise `Unsupported` if a new file would be erasure-coded; checked once for each directory.
@@ -220,11 +225,11 @@ class NativeStream(OutputStream):
     The library does not choose another DataNode.
     """
 
-    def __init__(self, path: str, full: str, file: OpenFile, fs: NativeHdfsFileSystem) -> None:
+    def __init__(self, path: str, full: str, file: HdfsFile, fs: NativeHdfsFileSystem) -> None:
         super().__init__(path, fs.stream_capabilities)
         self._full = full
         self._fs = fs
-        self._file: OpenFile | None = file
+        self._file: HdfsFile | None = file
         self._chunk = bytearray()
         self._sent: bytearray | None = bytearray()
 
@@ -240,11 +245,11 @@ class NativeStream(OutputStream):
 
     def _hsync(self) -> None:
         self._send()
-        self._run("hsync", lambda file: file.writer.hsync())
+        self._run("hsync", _sync)
 
     def _close(self) -> None:
         self._send()
-        self._run("close", lambda file: _close_early(file, self._full, self._position))
+        self._run("close", functools.partial(_close_early, full=self._full, size_bytes=self._position))
 
     def _abort(self) -> bool:
         # Deleting the file revokes the lease of its writer.
@@ -256,26 +261,27 @@ class NativeStream(OutputStream):
             self._send_all(chunk)
 
     def _send_all(self, data: bytes | bytearray) -> None:
-        self._run("write", lambda file: file.writer.write(data), len(data))
+        self._run("write", functools.partial(_write, data=data), len(data))
         if self._sent is not None:
             if len(self._sent) + len(data) > KEPT_BYTES:
                 self._sent = None
             else:
                 self._sent = self._sent + data
 
-    def _run(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int = 0) -> None:
+    def _run(self, operation: str, call: Callable[[HdfsFile], object], data_bytes: int = 0) -> None:
         file = self._file
         if self._sent is None and file is not None:
-            self._fs.run(operation, self.path, lambda: call(file), data_bytes=data_bytes, client=file.client)
+            work = functools.partial(call, file)
+            self._fs.run(operation, self.path, work, data_bytes=data_bytes, client=file.client)
         else:
-            self._fs.retry_until_ready(lambda: self._try(operation, call, data_bytes))
+            self._fs.retry_until_ready(functools.partial(self._try, operation, call, data_bytes))
 
-    def _try(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int) -> None:
+    def _try(self, operation: str, call: Callable[[HdfsFile], object], data_bytes: int) -> None:
         file, self._file = self._file, None
         again = self._sent if file is None and self._sent else b""
         begun = threading.Event()
 
-        def work() -> OpenFile:
+        def work() -> HdfsFile:
             current = self._fs.writer(self._full, overwrite=True) if file is None else file
             begun.set()
             if again:
@@ -300,7 +306,15 @@ class NativeStream(OutputStream):
             raise Unavailable(operation, self.path, error.detail) from error
 
 
-def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:
+def _write(file: HdfsFile, data: bytes | bytearray) -> None:
+    file.writer.write(data)
+
+
+def _sync(file: HdfsFile) -> None:
+    file.writer.hsync()
+
+
+def _close_early(file: HdfsFile, full: str, size_bytes: int) -> None:
     """Close a file of `size_bytes` without the half second that the library waits.
 
     The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode has

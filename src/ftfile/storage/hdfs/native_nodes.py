@@ -1,4 +1,4 @@
-"""The NameNodes of an `hdfs://` URL, the client of the active one, and the translation of the library's errors.
+"""The NameNodes of one URL, with the client of the active one.
 
 The library has no timeout for connections and answers: if the host of a NameNode is down, all calls of a client hang
 for minutes. So a short call tests the client during a long call. Without an answer, each NameNode is tested by a
@@ -7,7 +7,6 @@ separate connection, and the active one gets a new client.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import os
@@ -18,25 +17,16 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import (
-    AlreadyExists,
-    ConfigError,
-    NotFound,
-    OutcomeUnknown,
-    PermissionDenied,
-    StorageError,
-    Unavailable,
-    Unsupported,
-    WrongConnection,
-)
+from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.storage.api import READING
-from ftfile.storage.calls import NoThreadError, PerProcess, run_within, start
-from ftfile.storage.hdfs.base import IPC_PORT, expired, no_ticket, remote_error
-from ftfile.storage.hdfs.settings import FILE_VARIABLE, USER, current_user, find_service, find_token, read_configuration
+from ftfile.storage.calls import NoThreadError, run_within, start
+from ftfile.storage.hdfs.configuration import USER, current_user, find_service, read_configuration
+from ftfile.storage.hdfs.java_errors import IPC_PORT
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token
+from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
     from typing import TypeAlias
 
@@ -200,7 +190,7 @@ class NameNodes:
     def _has_pulse(self, client: hdfs_native.Client) -> bool:
         """Return True if a short call of the client gets any answer."""
         if self._pulse is None or self._pulse.done():
-            self._pulse = start(lambda: client.get_file_info("/"))
+            self._pulse = start(functools.partial(client.get_file_info, "/"))
         wait([self._pulse], PULSE_S)
         return self._pulse.done()
 
@@ -219,7 +209,15 @@ class NameNodes:
         return names
 
     def _in_order(self, active: str) -> list[str]:
-        return sorted(self._addresses, key=lambda name: (name != active, self._found.get(name) != STANDBY))
+        standby, silent = [], []
+        for name in self._addresses:
+            if name == active:
+                continue
+            if self._found.get(name) == STANDBY:
+                standby.append(name)
+            else:
+                silent.append(name)
+        return [active, *standby, *silent]
 
     def _find_active(self, timeout_s: float) -> str | None:
         """Test all NameNodes at once, and return the first active one; None after `timeout_s`."""
@@ -231,9 +229,9 @@ class NameNodes:
         while self._asked and SYSTEM.clock.monotonic_s() < deadline_s:
             wait(self._asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
             answered |= self._take_answers()
-            active = next((name for name in self._addresses if name in answered and self._found[name] == ACTIVE), None)
-            if active is not None:
-                return active
+            for name in self._addresses:
+                if name in answered and self._found[name] == ACTIVE:
+                    return name
         for name in self._asked:
             if self._found.get(name) in (ACTIVE, STANDBY, None):
                 self._found[name] = SILENT
@@ -262,10 +260,13 @@ class NameNodes:
         return ACTIVE
 
     def _describe(self) -> str:
-        return ", ".join(
-            f"NameNode {name if name == address else f'{name} ({address})'} is {self._found.get(name, 'not asked')}"
-            for name, address in self._addresses.items()
-        )
+        sentences = []
+        for name, address in self._addresses.items():
+            server = name
+            if name != address:
+                server = f"{name} ({address})"
+            sentences.append(f"NameNode {server} is {self._found.get(name, 'not asked')}")
+        return ", ".join(sentences)
 
 
 def _why_unreachable(address: str) -> str:
@@ -346,62 +347,3 @@ def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
 
 
 _nodes = PerProcess(_open_nodes)
-
-
-CODED = (
-    "the directory is erasure-coded, and hdfs:// cannot write such files safely; write with webhdfs://, or to a "
-    "replicated directory (hdfs ec -setPolicy -replicate -path …)"
-)
-
-# Errors of the library without a class are the text of Rust's debug form.
-_REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
-# Messages of errors that are raised before a request is sent.
-_EXPIRED = re.compile("GSS_S_CREDENTIALS_EXPIRED|[Tt]icket expired|TKT_EXPIRED")
-_NO_TICKET = re.compile("GSS_S_NO_CRED|NoSASLMechanism|No Kerberos credentials|GSS_S_")
-_NO_SYNC = "hsync is not supported for erasure-coded files"
-_NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
-
-
-@contextlib.contextmanager
-def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
-    """Translate errors of the library within the block, and panics of its Rust code."""
-    try:
-        yield
-    except (OSError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise _translated(operation, path, where, error) from error
-    except BaseException as error:
-        # This class is not exported, and is not derived from `Exception`.
-        if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
-            raise
-        raise _translated(operation, path, where, RuntimeError(str(error))) from error
-
-
-def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
-    text = str(error)
-    line = text.partition("\n")[0]
-    if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
-        return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
-    if isinstance(error, FileNotFoundError | IsADirectoryError):
-        return NotFound(operation, path, f"it does not exist or is not a file below {where}: {line}")
-    if isinstance(error, FileExistsError):
-        return AlreadyExists(operation, path, f"it already exists below {where}: {line}")
-    if isinstance(error, NotImplementedError):
-        return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
-    remote = _REMOTE.search(text)
-    if remote is not None:
-        return remote_error(operation, path, where=where, java_class=remote[1], message=remote[2])
-    kind, detail = _library_error(operation, where, line)
-    return kind(operation, path, detail)
-
-
-def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageError], str]:
-    """Return class and detail of the interface's error for an error of the library."""
-    if _EXPIRED.search(text):
-        return PermissionDenied, expired(where, text)
-    if _NO_TICKET.search(text):
-        return PermissionDenied, no_ticket(where, text)
-    if _NO_SYNC in text:
-        return Unsupported, CODED
-    if operation in READING or _NEVER_SENT.search(text):
-        return Unavailable, f"{where} does not respond: {text}; check that NameNode and DataNodes run"
-    return OutcomeUnknown, f"the reply of {where} was lost: {text}"

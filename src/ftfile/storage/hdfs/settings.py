@@ -1,27 +1,24 @@
-"""Settings of both HDFS drivers, and the environment of Hadoop's clients: configuration, NameNodes, user, tokens.
+"""Settings of both HDFS drivers.
 
 Spark's driver sends its environment to executors, whose hosts can have another one. Spark does the same for Hadoop.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import os
-import pwd
 import re
 import socket
-import urllib.parse
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
 
 from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.storage.hdfs.configuration import DEFAULT_FS, current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.storage.paths import check_path, read_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ftfile.storage.paths import Location
 
@@ -29,15 +26,9 @@ if TYPE_CHECKING:
 _SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
 # The setting that contains the environment of Spark's driver.
 FROM_DRIVER = "handedOver"
-USER = "HADOOP_USER_NAME"
-_DEFAULT = "fs.defaultFS"
 # Properties for the location of a cluster and its connections. All of them are sent, except for secrets.
-_HANDED_PREFIXES = ("dfs.", _DEFAULT, "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
+_HANDED_PREFIXES = ("dfs.", DEFAULT_FS, "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
 _SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
-_AUTHENTICATION = "hadoop.security.authentication"
-_RPC, _HTTP, _HTTPS = "dfs.namenode.rpc-address", "dfs.namenode.http-address", "dfs.namenode.https-address"
-_MEMBERS = "dfs.ha.namenodes"
-_RESOLVED = "dfs.client.failover.resolve-needed"
 # HDFS cannot store a name with a colon.
 FORBIDDEN = ":"
 _RESERVED = ".snapshot"
@@ -114,17 +105,17 @@ def check_hdfs_name(operation: str, path: str) -> None:
 def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with the environment of this process, Spark's driver, for executors."""
     configuration = read_configuration({})
-    handed = {
-        name: text
-        for name, text in configuration.items()
-        if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
-    }
+    handed = {name: text for name, text in configuration.items() if _is_handed_over(name)}
     # With Kerberos, the ticket or the token names the user.
     if is_kerberos(configuration):
         user = None
     else:
         user = current_user()
     return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(FILE_VARIABLE))])}
+
+
+def _is_handed_over(name: str) -> bool:
+    return name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
 
 
 def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
@@ -143,273 +134,3 @@ def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
             f"and set spark.executorEnv.{FILE_VARIABLE}=./tokens"
         )
     return handed, user
-
-
-def is_kerberos(configuration: Mapping[str, str]) -> bool:
-    """Return True if the cluster requires Kerberos."""
-    return configuration.get(_AUTHENTICATION, "simple").lower() == "kerberos"
-
-
-def current_user() -> str | None:
-    """Return the user that Hadoop's clients would use; None for a user id without a name."""
-    if named := os.environ.get(USER):
-        return named
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return None
-
-
-def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of core-site.xml and hdfs-site.xml here, overridden by properties that were sent."""
-    home = os.environ.get("HADOOP_HOME")
-    directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
-    properties: dict[str, str] = {}
-    for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
-        path = os.path.join(str(directory), name)
-        if not os.path.exists(path):
-            continue
-        try:
-            root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
-        except (ElementTree.ParseError, OSError) as error:
-            raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
-        pairs = ((element.findtext("name"), element.findtext("value")) for element in root.iter("property"))
-        properties |= {name.strip(): (value or "").strip() for name, value in pairs if name}
-    return properties | dict(handed)
-
-
-class NameService:
-    """One NameNode, or the NameNodes of one name; an empty authority is the default file system."""
-
-    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
-        # Of the service, or `host:port`; empty if unknown.
-        self.name = authority or urllib.parse.urlsplit(configuration.get(_DEFAULT, "")).netloc
-        self._configuration = configuration
-        listed = configuration.get(f"{_MEMBERS}.{self.name}", "").split(",") if self.name else ()
-        # Names of the NameNodes of the service; empty for a single NameNode.
-        self.members = [name.strip() for name in listed if name.strip()]
-        self.members_property = f"{_MEMBERS}.{self.name}"
-
-    def rpc_addresses(self) -> dict[str, str]:
-        """Return the `host:port` of each NameNode's RPC server, by name; empty if only Hadoop's client knows."""
-        if self._configuration.get(f"{_RESOLVED}.{self.name}", "").lower() == "true" and self.members:
-            return {}  # one DNS name for several hosts
-        return self._addresses(_RPC)
-
-    def web_addresses(self, *, tls: bool) -> dict[str, str]:
-        """Return the `host:port` of the web server of each NameNode, by name."""
-        return self._addresses(_HTTPS if tls else _HTTP)
-
-    def _addresses(self, property_name: str) -> dict[str, str]:
-        if not self.members:
-            host, _, port = self.name.rpartition(":")
-            if host and port.isdigit():
-                return {self.name: self.name}
-            return {}
-        addresses = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
-        return {name: address for name, address in addresses.items() if address}
-
-
-def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
-    """Return the name service of a URL's authority; raises `ConfigError` for several hosts, or a name with a port."""
-    service = NameService(authority, configuration)
-    if authority:
-        written = f"{scheme}://{authority}"
-    else:
-        written = f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
-    host, _, port = service.name.rpartition(":")
-    if "," in service.name:
-        raise ConfigError(
-            f"{written} names several NameNodes: write the name of their service, {scheme}://NAME/path, and set "
-            "HADOOP_CONF_DIR to the directory of the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
-        )
-    if port.isdigit() and f"{_MEMBERS}.{host}" in configuration:
-        raise ConfigError(
-            f"{written}: {host!r} is a name service in Hadoop's configuration, and takes no port: write "
-            f"{scheme}://{host}/path"
-        )
-    return service
-
-
-FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
-_MAGIC = b"HDTS"
-_NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
-_KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
-_LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
-# The only kind of field in the protobuf form.
-_LENGTH_DELIMITED = 2
-# Hadoop's `VInt`: these numbers are one byte. In other numbers, the first byte has the sign and the number of bytes.
-_ONE_BYTE_MIN, _ONE_BYTE_MAX, _POSITIVE_MIN = -112, 127, -120
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Token:
-    """One delegation token; its bytes are secret."""
-
-    content: bytes
-    kind: str
-    service: str
-
-    def text(self) -> str:
-        """Return the text of the token for URLs."""
-        return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
-
-
-def find_token(name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False) -> Token | None:
-    """Return the token of this process for a name service, or for `host:port`, whose servers have these addresses.
-
-    Returns None if there is no such token, and raises `ConfigError` for a malformed token file.
-
-    Args:
-        name: the name service, or `host:port`.
-        addresses: of the servers.
-        native: the token is for the RPC protocol of a single NameNode.
-        near: a token for another port of the same host is accepted if there is only one.
-    """
-    if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
-        return None  # there may be a ticket
-    tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
-    if native:
-        exact = {*addresses}
-    else:
-        exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
-    exact_token = next((token for token in tokens if token.service in exact), None)
-    if exact_token is not None or not tokens:
-        return exact_token
-    places = {place for address in addresses for place in _places(address)}
-    exact_token = next((token for token in tokens if places & _places(token.service)), None)
-    if exact_token is not None or not near:
-        return exact_token
-    hosts = {host for host, _ in places}
-    of_other_ports = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
-    if len({token.service for token in of_other_ports}) == 1:
-        return of_other_ports[0]
-    return None
-
-
-def has_tokens() -> bool:
-    """Return True if this process has tokens for any HDFS; raises like `find_token`."""
-    return bool(_own_tokens())
-
-
-def lack_of_tokens() -> str:
-    """Return why this process has no token for an HDFS that requires one."""
-    path = os.environ.get(FILE_VARIABLE)
-    if not path:
-        return f"{FILE_VARIABLE} is not set"
-    if not os.path.exists(path):
-        state = "does not exist"
-    else:
-        services = ", ".join(sorted({repr(token.service) for token in _own_tokens()}))
-        state = f"has no valid token for it, only tokens for {services or 'no HDFS'}"
-    return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
-
-
-def _own_tokens() -> list[Token]:
-    path = os.environ.get(FILE_VARIABLE)
-    if not path:
-        return []
-    try:
-        with open(path, "rb") as file:
-            return [token for token in _read_tokens(file.read()) if token.kind in _KINDS]
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
-        ) from error
-
-
-def _places(address: str) -> set[tuple[str, str]]:
-    """Return the IP addresses of `host:port` with the port; none for other texts, such as a name service."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or host in _LOGICAL:
-        return set()
-    try:
-        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except (OSError, OverflowError):
-        return {(host, port)}
-    return {(str(place[4][0]), port) for place in addresses}
-
-
-def _read_tokens(data: bytes) -> list[Token]:
-    """Return the tokens of Hadoop's `Credentials`, in either form; raises `ValueError`."""
-    form = _FORMS.get(data[4:5])
-    if data[:4] != _MAGIC or form is None:
-        raise ValueError("it is not a token file of Hadoop")
-    return form(data[5:])
-
-
-def _tokens_of_java(data: bytes) -> list[Token]:
-    """Return the tokens in the form that Spark and YARN write: a count, then name and token of each."""
-    stream = io.BytesIO(data)
-    tokens = []
-    for _ in range(_read_number(stream)):
-        _read_bytes(stream)  # the alias
-        start = stream.tell()
-        _read_bytes(stream)  # identifier
-        _read_bytes(stream)  # password
-        kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
-        tokens.append(Token(stream.getvalue()[start : stream.tell()], kind, service))
-    return tokens
-
-
-def _tokens_of_protobuf(data: bytes) -> list[Token]:
-    """Return the tokens in the form that `hadoop dtutil` writes: one message after its length."""
-    stream = io.BytesIO(data)
-    tokens = []
-    # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
-    for token_message in _fields(_read(stream, _read_varint(stream))).get(1, ()):
-        for token in _fields(token_message).get(2, ()):
-            parts = [_fields(token).get(number, [b""])[-1] for number in (1, 2, 3, 4)]
-            content = b"".join(_number(len(part)) + part for part in parts)
-            tokens.append(Token(content, parts[2].decode(), parts[3].decode()))
-    return tokens
-
-
-_FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}
-
-
-def _fields(message: bytes) -> dict[int, list[bytes]]:
-    """Return the fields of a protobuf message of strings, bytes and messages, by number."""
-    stream, fields = io.BytesIO(message), dict[int, list[bytes]]()
-    while stream.tell() < len(message):
-        key = _read_varint(stream)
-        if key & 7 != _LENGTH_DELIMITED:
-            raise ValueError("it has unknown fields")
-        fields.setdefault(key >> 3, []).append(_read(stream, _read_varint(stream)))
-    return fields
-
-
-def _read_varint(stream: io.BytesIO) -> int:
-    value = shift = 0
-    while (byte := _read(stream, 1)[0]) & 0x80:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return value | byte << shift
-
-
-def _read_bytes(stream: io.BytesIO) -> bytes:
-    return _read(stream, _read_number(stream))
-
-
-def _read(stream: io.BytesIO, length: int) -> bytes:
-    data = stream.read(length)
-    if len(data) != length:
-        raise ValueError("it is truncated")
-    return data
-
-
-def _read_number(stream: io.BytesIO) -> int:
-    first = int.from_bytes(_read(stream, 1), "big", signed=True)
-    if first >= _ONE_BYTE_MIN:
-        return first
-    if first < _POSITIVE_MIN:
-        raise ValueError("a length is negative")
-    return int.from_bytes(_read(stream, _ONE_BYTE_MIN - first), "big")
-
-
-def _number(value: int) -> bytes:
-    """Return the bytes that `_read_number` reads."""
-    if value <= _ONE_BYTE_MAX:
-        return bytes([value])
-    size = (value.bit_length() + 7) // 8
-    return bytes([(_ONE_BYTE_MIN - size) & 0xFF]) + value.to_bytes(size, "big")

@@ -1,4 +1,4 @@
-"""The driver `webhdfs://`: HDFS over HTTP, without a JVM and without compiled code.
+"""The driver for HDFS over HTTP, without a JVM or compiled code.
 
 An upload whose connection breaks leaves a short file that looks complete, so a file only counts after the DataNode has
 confirmed that it is closed. Checksums that the DataNode computes are compared with the checksums of the sent content.
@@ -24,15 +24,9 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.hdfs.base import HadoopFileSystem
-from ftfile.storage.hdfs.settings import (
-    HadoopSettings,
-    current_user,
-    find_token,
-    has_tokens,
-    is_kerberos,
-    lack_of_tokens,
-    read_configuration,
-)
+from ftfile.storage.hdfs.configuration import current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.settings import HadoopSettings
+from ftfile.storage.hdfs.tokens import find_token, has_tokens, lack_of_tokens
 from ftfile.storage.hdfs.webhdfs_client import connect, web_errors
 from ftfile.storage.hdfs.webhdfs_files import checksum_for, digest_of
 from ftfile.storage.hdfs.webhdfs_nodes import find_nodes, web_nodes
@@ -81,7 +75,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def create(self, path: str) -> OutputStream:
         full = self._full("create", path)
-        self.do("create", path, lambda: self._create_empty(path, full))
+        self.do("create", path, self._create_empty, path, full=full)
         return WebStream(path, full, self)
 
     def _create_empty(self, path: str, full: str) -> None:
@@ -93,14 +87,14 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def open(self, path: str) -> InputFile:
         full = self._full("open", path)
-        status = self.do("open", path, lambda: self._status(full))
+        status = self.do("open", path, self._status, full)
         if status.is_directory:
             raise NotFound("open", path, f"it is a directory below {self.where}, not a file")
         return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
         full = self._full("read", path)
-        return self.do("read", path, lambda: self._client.content(full, 0, None, bytes_max))
+        return self.do("read", path, self._client.content, full, offset=0, length=None, bytes_max=bytes_max)
 
     def _put(self, path: str, full: str, content: bytes) -> None:
         def write() -> None:
@@ -120,7 +114,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
             return call()
 
     def _read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
-        return self.do("read_at", path, lambda: self._client.content(full, offset, length))
+        return self.do("read_at", path, self._client.content, full, offset=offset, length=length)
 
     def file_number(self, full: str) -> int:
         """Return the id of a file, which a rename does not change."""
@@ -132,7 +126,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         A DataNode that cannot be reached has not changed the file, so the NameNode is asked for another one. An
         abandoned DataNode can still start, so each upload then has a separate temporary file.
         """
-        status = self.do("stat", path, lambda: self._client.status(full))
+        status = self.do("stat", path, self._client.status, full)
 
         def upload() -> tuple[Upload, str]:
             first_word_s = self._client.nodes.first_word_s()
@@ -145,13 +139,13 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def replace(self, operation: str, path: str, temporary: str, full: str) -> None:
         """Move a complete file of this process to the name of an empty file of this process."""
-        self.do(operation, path, lambda: self._remove(full))
-        self.do(operation, path, lambda: self._move(temporary, full))
+        self.do(operation, path, self._remove, full)
+        self.do(operation, path, self._move, temporary, full_target=full)
 
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
         """Raise `StorageError` if a closed file, which is not empty, has other content than was sent."""
         try:
-            digest = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
+            digest = digest_of(self.do("stat", path, self._client.checksum, full))
         except (Unsupported, PermissionDenied):
             digest = None
         if digest is None:
@@ -169,7 +163,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Wait at most `ABORT_WAIT_S` until the name belongs to another file, or to none."""
         deadline_s = self.context.clock.monotonic_s() + ABORT_WAIT_S
         with contextlib.suppress(StorageError):
-            while self.run("stat", full, lambda: self.file_number(full)) == file_number:
+            while self.run("stat", full, functools.partial(self.file_number, full)) == file_number:
                 if self.context.clock.monotonic_s() > deadline_s:
                     break
                 self.context.clock.sleep(0.005)
@@ -227,7 +221,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         self._upload_all(full, content, overwrite=True, first_word_s=self._client.nodes.first_word_s())
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
-        status = self.do("stat", path, lambda: self._client.status(full))
+        status = self.do("stat", path, self._client.status, full)
         self._check_length(path, int(status["length"]), len(content))
         checksum = checksum_for(status)
         if content and checksum is not None:

@@ -1,4 +1,4 @@
-"""The client of WebHDFS: its requests to the active NameNode, and the meaning of their answers.
+"""The requests of WebHDFS to the active NameNode.
 
 A change whose response was lost is never sent to another NameNode.
 """
@@ -21,15 +21,10 @@ from ftfile.core.logs import redacted
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
-from ftfile.storage.hdfs.base import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.web_security import NoTicketError, check_tls, kerberos_auth
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
-from ftfile.storage.hdfs.webhdfs_nodes import (
-    UNHEARD_MAX,
-    NoTicketError,
-    SilentNodeError,
-    check_tls,
-    kerberos_auth,
-)
+from ftfile.storage.hdfs.webhdfs_nodes import UNHEARD_MAX, SilentNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,18 +137,17 @@ class _Session(requests.Session):
         ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", **more)
         line = CancellableConnection(PULSE_S)
         try:
-            return run_within(PULSE_S, lambda: line.carry(ask), cut=line.cut)
+            return run_within(PULSE_S, functools.partial(line.carry, ask), cut=line.cut)
         except (requests.RequestException, OSError):
             return None
 
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
         """Return a complete answer, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
+        carry = functools.partial(line.carry, send)
         look = functools.partial(self.check_answers, node)
         try:
-            response = run_within(
-                self._timeout_s, lambda: line.carry(send), forget=requests.Response.close, cut=line.cut, look=look
-            )
+            response = run_within(self._timeout_s, carry, forget=requests.Response.close, cut=line.cut, look=look)
         except SilentNodeError as error:
             raise (requests.ConnectTimeout if line.socket is None else requests.ReadTimeout)(str(error)) from error
         except NoThreadError as error:
@@ -177,10 +171,15 @@ class _Session(requests.Session):
 
     def _content(self, response: requests.Response, line: CancellableConnection, promised: str | None) -> bytes:
         if promised is not None:
-            return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
+
+            def read_content() -> bytes:
+                return response.content
+
+            return run_within(limit_s(self._timeout_s, int(promised)), read_content, cut=line.cut)
         # Each portion of this number of bytes has a separate timeout.
         pieces, content = response.iter_content(PIECE_BYTES), bytearray()
-        while more := run_within(limit_s(self._timeout_s, DATA_BYTES), lambda: _join(pieces, DATA_BYTES), cut=line.cut):
+        read_portion = functools.partial(_join, pieces, DATA_BYTES)
+        while more := run_within(limit_s(self._timeout_s, DATA_BYTES), read_portion, cut=line.cut):
             content += more
         response._content = bytes(content)  # noqa: SLF001 - what it says from now on
         return response.content

@@ -22,10 +22,10 @@ from hdfs.util import HdfsError
 
 from ftfile.core.logs import redacted
 from ftfile.storage.calls import DATA_BYTES, run_within
-from ftfile.storage.hdfs.webhdfs_nodes import check_tls, tls_context
+from ftfile.storage.hdfs.web_security import check_tls, tls_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 CHUNK_BYTES = 512
@@ -159,10 +159,7 @@ class Upload:
     def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""
         if data:
-            view = memoryview(data)
-            # The timeout of a socket is for all data of one call.
-            pieces = (view[start : start + DATA_BYTES] for start in range(0, len(data), DATA_BYTES))
-            self._send(b"%x\r\n" % len(data), *pieces, b"\r\n")
+            self._send(b"%x\r\n" % len(data), *_pieces(memoryview(data)), b"\r\n")
 
     def finish(self) -> None:
         """Finish the content, and wait until the file is closed; raises like `send`."""
@@ -197,6 +194,12 @@ class Upload:
     def _reply(self) -> tuple[int, bytes]:
         response = self._connection.getresponse()
         return response.status, response.read()
+
+
+def _pieces(view: memoryview) -> Iterator[memoryview]:
+    """Yield the parts of a chunk that are sent by separate calls, since the timeout of a socket is for one call."""
+    for start in range(0, len(view), DATA_BYTES):
+        yield view[start : start + DATA_BYTES]
 
 
 def refusal(server: str, status: int, text: bytes) -> HdfsError:

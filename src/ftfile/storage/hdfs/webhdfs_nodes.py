@@ -1,94 +1,21 @@
-"""The web servers of NameNodes: which of them is active, Kerberos and TLS. No log line contains a ticket or a token."""
+"""The web servers of NameNodes, and which of them is active."""
 
 from __future__ import annotations
 
-import logging
-import os
-import re
-import ssl
 import threading
 import urllib.parse
 from collections import deque
-from typing import TYPE_CHECKING, Any
-
-import requests
+from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import Redacting
-from ftfile.storage.calls import PerProcess
-from ftfile.storage.connections import speaks_tls, tls_fault
-from ftfile.storage.hdfs.settings import find_service
+from ftfile.storage.hdfs.configuration import find_service
+from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ftfile.core.options import Settings
-
-
-# Loggers of libraries, whose messages contain requests and headers.
-_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
-# Messages about errors that are also raised.
-_NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual")
-_BUNDLE = "REQUESTS_CA_BUNDLE"
-
-
-class NoTicketError(Exception):
-    """There is no ticket for a request; no request was sent."""
-
-
-class _Scrubbing(Redacting):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not _NOISE.match(record.getMessage()) and super().filter(record)
-
-
-for _name in _LOGGERS:
-    logging.getLogger(_name).addFilter(_Scrubbing())
-
-
-def kerberos_auth() -> requests.auth.AuthBase:
-    """Return the authentication by the ticket of this process, or raise `ConfigError` if its package is missing."""
-    try:
-        import requests_kerberos  # noqa: PLC0415 - needs another package
-    except ImportError as error:
-        raise ConfigError(
-            f"HDFS requires Kerberos, and the Kerberos client cannot be loaded ({error}): pip install "
-            "'ftfile[kerberos]'"
-        ) from error
-
-    class Auth(requests_kerberos.HTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
-        making = threading.Lock()
-
-        def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
-            try:
-                # One thread at a time: a server rejects two authenticators of the same moment as a replay.
-                with self.making:
-                    return str(super().generate_request_header(response, *more, **named))
-            except requests_kerberos.exceptions.KerberosExchangeError as error:
-                response.close()
-                raise NoTicketError(str(error)) from None
-
-    auth: requests.auth.AuthBase = Auth(mutual_authentication=requests_kerberos.OPTIONAL)
-    return auth
-
-
-def tls_context() -> ssl.SSLContext:
-    """Return the TLS context for DataNodes, with the certificates that `requests` trusts for NameNodes."""
-    bundle = os.environ.get(_BUNDLE) or os.environ.get("CURL_CA_BUNDLE") or requests.utils.DEFAULT_CA_BUNDLE_PATH
-    return ssl.create_default_context(
-        cafile=None if os.path.isdir(bundle) else bundle, capath=bundle if os.path.isdir(bundle) else None
-    )
-
-
-def check_tls(url: str, error: BaseException) -> None:
-    """Raise `ConfigError` if a request was not sent because only one side uses TLS; `url` is the URL of the server."""
-    place = "://".join(urllib.parse.urlsplit(url)[:2])
-    fault = tls_fault(error, _BUNDLE)
-    # A server that does not answer is not tested.
-    if fault is None and not isinstance(error, requests.Timeout | TimeoutError) and speaks_tls(place):
-        fault = "the server speaks TLS at this port"
-    if fault is not None:
-        raise ConfigError(f"{place}: {fault}; webhdfs:// is for ports with plain HTTP, swebhdfs:// for ports with TLS")
 
 
 # The seconds for which a test result is valid.
@@ -209,7 +136,11 @@ class WebNodes:
             return place
         parts = urllib.parse.urlsplit(place)
         query = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
-        new_query = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
+        new_query = []
+        for name, text in query:
+            if name.lower() == _ADDRESS:
+                text = address  # noqa: PLW2901
+            new_query.append((name, text))
         return parts._replace(query=urllib.parse.urlencode(new_query)).geturl()
 
     def in_order(self) -> list[str]:
@@ -233,22 +164,28 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     """Return the name of the service, and the RPC address of each NameNode, if known, by the URL of its web server."""
     service = find_service(scheme, authority, configuration)
     tls = scheme == "swebhdfs"
+    if tls:
+        web_scheme, usual_port = "https", 9871
+    else:
+        web_scheme, usual_port = "http", 9870
+    rpc_addresses = {}
     if service.members:
         rpc_addresses = service.rpc_addresses()
-    else:
-        rpc_addresses = {}
-    addresses = {
-        f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
-        for name, address in service.web_addresses(tls=tls).items()
-    }
+    addresses = {}
+    for name, address in service.web_addresses(tls=tls).items():
+        addresses[f"{web_scheme}://{address}"] = rpc_addresses.get(name, "")
     if not addresses or not authority:
         raise ConfigError(
             f"{scheme}://{authority} has no port, and Hadoop's configuration has no name service {authority!r} with "
-            f"addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or set HADOOP_CONF_DIR to the "
-            "directory of hdfs-site.xml"
+            f"addresses for it: write {scheme}://namenode:{usual_port}/path, or set HADOOP_CONF_DIR to the directory "
+            "of hdfs-site.xml"
         )
     return service.name, addresses
 
 
-# Sorted, for `WebNodes`.
-web_nodes: PerProcess[Settings, WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))
+def _open_nodes(rpc_addresses: Settings) -> WebNodes:
+    return WebNodes(dict(rpc_addresses))
+
+
+# By the RPC addresses of `find_nodes`.
+web_nodes = PerProcess(_open_nodes)

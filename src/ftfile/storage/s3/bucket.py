@@ -6,19 +6,22 @@ second attempt, the id shows if the first attempt created the object.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.context import retry_until
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
-from ftfile.storage.calls import digest_of_variables
 from ftfile.storage.paths import check_path, join
-from ftfile.storage.s3.client import TooLargeToCopy, clients
+from ftfile.storage.per_process import digest_of_variables
+from ftfile.storage.s3.answers import TooLargeToCopy
+from ftfile.storage.s3.client import clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.storage.s3.client import S3Client, S3Settings
+    from ftfile.storage.s3.client import S3Client
+    from ftfile.storage.s3.settings import S3Settings
 
 
 ID = "ftfile-id"
@@ -34,6 +37,13 @@ Result = TypeVar("Result")
 def byte_range(offset: int, length: int) -> str:
     """Return a range in the form of HTTP, which names the last byte."""
     return f"bytes={offset}-{offset + length - 1}"
+
+
+def metadata_of(identity: str | None) -> dict[str, str]:
+    """Return the metadata of the object of a file with an id."""
+    if identity is None:
+        return {}
+    return {ID: identity}
 
 
 class S3Bucket:
@@ -116,12 +126,15 @@ class S3Bucket:
 
     def put_new(self, operation: str, path: str, content: bytes | bytearray, identity: str | None) -> None:
         """Create an object by one request; see `settle`."""
-        key, metadata = self.key(operation, path), {ID: identity} if identity is not None else {}
+        key, metadata = self.key(operation, path), metadata_of(identity)
 
         def send() -> None:
             self.send(operation, path, "put_object", Key=key, Body=content, Metadata=metadata, **NEW)
 
-        self.resolve_outcome(operation, path, lambda: identity, send)
+        def identity_sent() -> str | None:
+            return identity
+
+        self.resolve_outcome(operation, path, identity_sent, send)
 
     def identity(self, operation: str, path: str) -> str | None:
         """Return the id of the object; None if the object does not exist, or has no id."""
@@ -143,7 +156,7 @@ class S3Bucket:
     def head(self, operation: str, path: str) -> Mapping[str, Any]:
         """Return the headers of an object, or raise `NotFound`."""
         key = self.key(operation, path)
-        return self._retry(lambda: self.send(operation, path, "head_object", Key=key or "/"))
+        return self._retry(partial(self.send, operation, path, "head_object", Key=key or "/"))
 
     def read(
         self,
@@ -179,7 +192,7 @@ class S3Bucket:
     def pages(self, operation: str, path: str, **parameters: object) -> Iterator[Mapping[str, Any]]:
         """Yield all pages of a listing."""
         while True:
-            page = self._retry(lambda: self.send(operation, path, "list_objects_v2", **parameters))
+            page = self._retry(partial(self.send, operation, path, "list_objects_v2", **parameters))
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -199,4 +212,4 @@ class S3Bucket:
     def delete(self, operation: str, path: str) -> None:
         """Delete an object if it exists."""
         key = self.key(operation, path)
-        self.repeat(operation, path, lambda: self.send(operation, path, "delete_object", Key=key))
+        self.repeat(operation, path, partial(self.send, operation, path, "delete_object", Key=key))

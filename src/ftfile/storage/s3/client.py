@@ -1,28 +1,22 @@
-"""Requests to an S3 store by `botocore`: settings, one timeout and one attempt each, and errors."""
+"""Requests to an S3 store by `botocore`, each with one timeout and one attempt."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import (
-    AlreadyExists,
     ConfigError,
-    NotFound,
     OutcomeUnknown,
-    OutOfSpace,
     PermissionDenied,
     StorageError,
     Unavailable,
     Unsupported,
     WrongConnection,
 )
-from ftfile.core.units import parse_size_bytes
-from ftfile.storage.calls import NoThreadError, PerProcess, limit_s, run_within
+from ftfile.storage.calls import NoThreadError, limit_s, run_within
 from ftfile.storage.connections import (
     CancellableConnection,
     cancellable_pools,
@@ -30,158 +24,13 @@ from ftfile.storage.connections import (
     speaks_tls,
     tls_fault,
 )
-from ftfile.storage.paths import read_seconds
+from ftfile.storage.per_process import PerProcess
+from ftfile.storage.s3.answers import UNKNOWN_USER, meaning_of_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ftfile.storage.paths import Location
-
-
-class UploadGone(StorageError):
-    """The upload was completed or aborted; only drivers raise it."""
-
-
-class TooLargeToCopy(StorageError):
-    """The file cannot be copied by one request; only drivers raise it."""
-
-
-_DENIED = "the store denies access to these credentials: check which credentials are used, and the bucket's policy"
-_DAMAGED = "the request was damaged in transit"
-_OTHER_REGION = "the bucket is in another region: set storage.region, or AWS_REGION"
-_UNKNOWN_USER = (
-    "the store does not accept these credentials, or they have expired: docs/object-stores.md describes where to set "
-    "credentials"
-)
-
-# By the error codes of the store, and by the HTTP status: an answer to HEAD, or of a proxy, has no code.
-_ANSWERS = (
-    (NotFound, "it does not exist", "NoSuchKey 404"),
-    (NotFound, "the file is shorter than it was", "416"),
-    (StorageError, "there is no such bucket: create it, or correct the path", "NoSuchBucket"),
-    (UploadGone, "the upload was aborted or has expired", "NoSuchUpload"),
-    (AlreadyExists, "it already exists, and files are never overwritten", "PreconditionFailed 412"),
-    (Unavailable, "another request for the same name is under way", "ConditionalRequestConflict OperationAborted 409"),
-    (PermissionDenied, _DENIED, "AccessDenied AllAccessDisabled AccountProblem 403"),
-    (PermissionDenied, _UNKNOWN_USER, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken"),
-    (PermissionDenied, "the clock of this machine is wrong: correct it", "RequestTimeTooSkewed"),
-    (OutOfSpace, "the store is full or a quota is exceeded", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
-    (Unavailable, "the store asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
-    (Unavailable, "the store asks to slow down", "TooManyRequests"),
-    (Unavailable, "the request did not arrive completely", "RequestTimeout IncompleteBody"),
-    (Unavailable, _DAMAGED, "BadDigest XAmzContentSHA256Mismatch XAmzContentChecksumMismatch"),
-    (Unsupported, "the path is too long for the store; shorten it", "KeyTooLongError"),
-    (Unsupported, "the store cannot do this", "NotImplemented MethodNotAllowed 501"),
-    (TooLargeToCopy, "it is larger than one request allows", "EntityTooLarge"),
-    (Unavailable, "the bucket is new, and its name is not yet known everywhere", "TemporaryRedirect"),
-    (StorageError, _OTHER_REGION, "PermanentRedirect AuthorizationHeaderMalformed 301"),
-    (StorageError, _OTHER_REGION, "IllegalLocationConstraintException"),
-)
-_MEANINGS = {code: (kind, advice) for kind, advice, codes in _ANSWERS for code in codes.split()}
-UNKNOWN_USER = frozenset(code for code, (_, advice) in _MEANINGS.items() if advice is _UNKNOWN_USER)
-# The error can be inside a 200 response.
-_FAILURES = frozenset({"InternalError", "ServiceUnavailable"})
-_CONFLICTING = 409
-_SERVER_FAILED = 500
-
-
-def meaning_of_answer(
-    where: str, *, code: str, status: int, message: str, reads: bool
-) -> tuple[type[StorageError], str]:
-    """Return class and detail of the interface's error for a failed request; `code` can be the status."""
-    named = bool(code) and not code.isdecimal()
-    # A conflict with an unknown name can be permanent, so it is not retried.
-    if status != _CONFLICTING or not named:
-        meaning = _MEANINGS.get(str(status))
-    else:
-        meaning = (StorageError, "")
-    kind, advice = _MEANINGS.get(code) or meaning or (None, "")
-    if code == "InvalidRequest" and "maximum allowable size" in message:
-        kind, advice = TooLargeToCopy, "it is larger than one request allows"
-    if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):
-        # Also a 503 without a code: a proxy may have forwarded the request.
-        kind = Unavailable if reads else OutcomeUnknown
-        advice = "the store failed"
-    text = f"{code or 'an answer'} ({status}) below {where}: {message or 'no text'}"
-    return kind or StorageError, f"{text}: {advice}" if advice else text
-
-
-_SETTINGS = ("endpoint", "region", "addressing", "profile", "timeout", "patience", "partSize")
-_KEYS = ("accessKeyVariable", "secretKeyVariable")
-_VARIABLES = (*_KEYS, "sessionTokenVariable")
-_ADDRESSING = ("auto", "path", "virtual")
-# The minimum size of all parts of a file but the last, on S3.
-PART_BYTES_MIN = 5 << 20
-_VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
-_ELSEWHERE = (
-    "explain() and logs show options, so do not put secrets in them. Omit it to use AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, name a profile with storage.profile, or name other environment variables with "
-    "storage.accessKeyVariable and storage.secretKeyVariable"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """Checked settings; the environment and the profile decide settings that are None."""
-
-    endpoint: str | None = None
-    region: str | None = None
-    addressing: str = "auto"
-    profile: str | None = None
-    variables: tuple[str, ...] = ()  # environment variables of access key, secret key and, optionally, session token
-    timeout_s: float = 60.0  # timeout of a request without data
-    patience_s: float = 30.0  # for a store that is down, or throttles
-    part_bytes: int = 8 << 20  # of large files; a smaller file is sent in one request
-
-    @classmethod
-    def of(cls, location: Location) -> S3Settings:
-        """Read the settings of a location; raises `ConfigError`, also for secrets in plain text."""
-        secrets = sorted(name for name in location.settings if name.lower() in _VALUES)
-        if secrets:
-            names = ", ".join(f"storage.{name}" for name in secrets)
-            raise ConfigError(f"{names}: {_ELSEWHERE}")
-        values = location.known_settings(*_SETTINGS, *_VARIABLES)
-        if "@" in values.get("endpoint", ""):
-            raise ConfigError(f"storage.endpoint has a user before its host: {_ELSEWHERE}")
-        settings = cls(
-            endpoint=values.get("endpoint"),
-            region=values.get("region"),
-            addressing=values.get("addressing", "path" if "endpoint" in values else "auto"),
-            profile=values.get("profile"),
-            variables=tuple(values[name] for name in _VARIABLES if name in values),
-            timeout_s=read_seconds(values, "timeout", "60"),
-            patience_s=read_seconds(values, "patience", "30"),
-            part_bytes=_part_bytes(values),
-        )
-        if settings.variables and not values.keys() >= {*_KEYS}:
-            raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
-        if settings.addressing not in _ADDRESSING:
-            raise ConfigError(f"storage.addressing={settings.addressing!r}: it must be one of {', '.join(_ADDRESSING)}")
-        if settings.variables and settings.profile:
-            raise ConfigError("storage.profile and storage.accessKeyVariable both select credentials: omit one of them")
-        return settings
-
-    def keys(self) -> dict[str, Any]:
-        """Return the credentials in the named variables as arguments of the library, or raise `ConfigError`."""
-        arguments = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-        missing = [name for name in self.variables if not os.environ.get(name)]
-        if missing:
-            raise ConfigError(
-                f"the environment variable {missing[0]}, which an option names for credentials, is not set in this "
-                "process: the driver and every executor need it"
-            )
-        return {argument: os.environ[name] for argument, name in zip(arguments, self.variables, strict=False)}
-
-
-def _part_bytes(values: Mapping[str, str]) -> int:
-    text = values.get("partSize", "8MiB")
-    try:
-        size_bytes = parse_size_bytes(text)
-    except ValueError:
-        size_bytes = 0
-    if size_bytes < PART_BYTES_MIN:
-        raise ConfigError(f"storage.partSize={text!r}: it must be a size of 5MiB or more, such as 16MiB")
-    return size_bytes
+    from ftfile.storage.s3.settings import S3Settings
 
 
 CONCURRENCY = 32
@@ -274,7 +123,7 @@ class S3Client:
         timeout_s = limit_s(self._timeout_s, size_bytes if amount is None else amount)
         try:
             # No `with` block: it bypasses the checks of the library, and waits for a read that hangs.
-            content: bytes = run_within(timeout_s, lambda: answer["Body"].read(amount), cut=line.cut)
+            content: bytes = run_within(timeout_s, functools.partial(answer["Body"].read, amount), cut=line.cut)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error, reads=True) from error
         if amount is not None:
@@ -296,7 +145,7 @@ class S3Client:
         call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
         timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
         try:
-            answer = run_within(timeout_s, lambda: line.carry(call), _close, line.cut)
+            answer = run_within(timeout_s, functools.partial(line.carry, call), _close, line.cut)
             self._check_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):

@@ -20,11 +20,13 @@ from ftfile.core.errors import (
 from ftfile.storage.api import Capabilities, CopyingStream, FileInfo, FileSystem, OutputStream, RangeFile
 from ftfile.storage.calls import NoThreadError, start
 from ftfile.storage.paths import join, parent_of, room_below
-from ftfile.storage.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket, byte_range
-from ftfile.storage.s3.client import CONCURRENCY, PART_BYTES_MIN, S3Settings, TooLargeToCopy, UploadGone
+from ftfile.storage.s3.answers import TooLargeToCopy, UploadGone
+from ftfile.storage.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket, byte_range, metadata_of
+from ftfile.storage.s3.client import CONCURRENCY
+from ftfile.storage.s3.settings import PART_BYTES_MIN, S3Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from ftfile.storage.api import InputFile
@@ -93,21 +95,9 @@ class S3FileSystem(FileSystem):
     def list(self, path: str) -> list[FileInfo]:
         """Return the direct children of a directory; files have no identity in listings."""
         prefix = self._bucket.directory_key("list", path)
-        cut = len(prefix)
         children: list[FileInfo] = []
         for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
-            # No path has a key with two consecutive slashes.
-            children += [
-                FileInfo(join(path, entry["Prefix"][cut:-1]), 0, 0, is_directory=True)
-                for entry in page.get("CommonPrefixes", ())
-                if entry["Prefix"] != f"{prefix}/"
-            ]
-            # An object with the name of the directory marks an empty directory.
-            children += [
-                FileInfo(join(path, entry["Key"][cut:]), int(entry["Size"]), _milliseconds(entry))
-                for entry in page.get("Contents", ())
-                if entry["Key"] != prefix
-            ]
+            children += _children(path, prefix, page)
         if path and not children:
             raise NotFound("list", path, f"it does not exist below {self._bucket.where}")
         return children
@@ -115,7 +105,10 @@ class S3FileSystem(FileSystem):
     def names_after(self, path: str, name: str) -> Sequence[str]:
         prefix = self._bucket.directory_key("list", path)
         pages = self._bucket.pages("list", path, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{name}")
-        return [entry["Key"][len(prefix) :] for page in pages for entry in page.get("Contents", ())]
+        names: list[str] = []
+        for page in pages:
+            names += [entry["Key"].removeprefix(prefix) for entry in page.get("Contents", ())]
+        return names
 
     def make_directories(self, path: str) -> None:
         self._bucket.key("make_directories", path)
@@ -142,7 +135,7 @@ class S3FileSystem(FileSystem):
 
     def put(self, path: str, content: bytes) -> None:
         what = {"Key": self._bucket.key("put", path), "Body": content, "Metadata": {ID: self._bucket.ids.unique()}}
-        self._bucket.repeat("put", path, lambda: self._bucket.send("put", path, "put_object", **what))
+        self._bucket.repeat("put", path, functools.partial(self._bucket.send, "put", path, "put_object", **what))
 
     def delete(self, path: str) -> None:
         self._bucket.head("delete", path)
@@ -160,7 +153,7 @@ class S3FileSystem(FileSystem):
             bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW)
 
         try:
-            bucket.resolve_outcome("rename", target, lambda: bucket.identity("rename", source), send)
+            bucket.resolve_outcome("rename", target, functools.partial(bucket.identity, "rename", source), send)
         except TooLargeToCopy:
             self._copy_in_parts(source, target, self._bucket.head("rename", source))
 
@@ -187,7 +180,8 @@ class S3FileSystem(FileSystem):
         """Return True if the store also enforces conditions of copies; probed at first use, in `directory`."""
         proven = self._bucket.client.proven
         if self._bucket.name not in proven:
-            one, other = (join(directory, f".{self._bucket.ids.unique()}.tmp") for _ in range(2))
+            one = join(directory, f".{self._bucket.ids.unique()}.tmp")
+            other = join(directory, f".{self._bucket.ids.unique()}.tmp")
             try:
                 proven[self._bucket.name] = self._try_conditions(one, other)
             finally:
@@ -219,6 +213,20 @@ def open_location(location: Location) -> FileSystem:
     bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.context)
     _ = bucket.client
     return S3FileSystem(bucket)
+
+
+def _children(path: str, prefix: str, page: Mapping[str, Any]) -> Iterator[FileInfo]:
+    """Yield the children of a directory in a page of its listing; `prefix` is the prefix of their keys."""
+    for entry in page.get("CommonPrefixes", ()):
+        # No path has a key with two consecutive slashes.
+        if entry["Prefix"] != f"{prefix}/":
+            name = entry["Prefix"].removeprefix(prefix)[:-1]
+            yield FileInfo(join(path, name), 0, 0, is_directory=True)
+    for entry in page.get("Contents", ()):
+        # An object with the name of the directory marks an empty directory.
+        if entry["Key"] != prefix:
+            name = entry["Key"].removeprefix(prefix)
+            yield FileInfo(join(path, name), int(entry["Size"]), _milliseconds(entry))
 
 
 def _milliseconds(answer: Mapping[str, Any]) -> int:
@@ -298,12 +306,9 @@ class S3Upload:
         self._path = path
         self._named = {"Key": bucket.key(operation, path)}
         self._identity = identity
-        if identity is not None:
-            metadata = {ID: identity}
-        else:
-            metadata = {}
         # A second attempt leaves an unknown upload; docs/object-stores.md describes how stores remove them.
-        self._named["UploadId"] = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
+        answer = self._repeat("create_multipart_upload", Metadata=metadata_of(identity))
+        self._named["UploadId"] = answer["UploadId"]
         self._parts: list[Future[str]] = []
         self._size_bytes = 0
         self._taken = False
@@ -311,7 +316,11 @@ class S3Upload:
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part in the background when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
         self._size_bytes += len(content)
-        self._start(lambda number: self._repeat("upload_part", PartNumber=number, Body=content)["ETag"])
+        self._start(functools.partial(self._send_part, content))
+
+    def _send_part(self, content: bytes | bytearray, number: int) -> str:
+        tag: str = self._repeat("upload_part", PartNumber=number, Body=content)["ETag"]
+        return tag
 
     def copy(self, source: str, offset: int, length: int) -> None:
         """Copy a range of another object as the next parts; see `send`."""
@@ -331,15 +340,19 @@ class S3Upload:
 
     def complete(self) -> None:
         """Create the file from its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
-        parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
+        parts = []
+        for number, part in enumerate(self._parts, 1):
+            parts.append({"PartNumber": number, "ETag": part.result()})
+        complete = functools.partial(self._complete, parts)
         try:
-            self._bucket.resolve_outcome(
-                self._operation, self._path, lambda: self._identity, lambda: self._complete(parts)
-            )
+            self._bucket.resolve_outcome(self._operation, self._path, self._identity_sent, complete)
         finally:
             # If another process created the file, this upload still exists.
             if self._taken:
                 self.abort()
+
+    def _identity_sent(self) -> str | None:
+        return self._identity
 
     def _complete(self, parts: list[dict[str, Any]]) -> None:
         try:
@@ -369,6 +382,10 @@ class S3Upload:
             )
             raise Unsupported(self._operation, self._path, detail)
         slots = self._bucket.client.slots
+
+        def free_slot(_: object) -> None:
+            slots.release()
+
         slots.acquire()
         try:
             part = start(functools.partial(send, number), awaited=False)
@@ -378,11 +395,12 @@ class S3Upload:
         except BaseException:
             slots.release()
             raise
-        part.add_done_callback(lambda _: slots.release())
+        part.add_done_callback(free_slot)
         self._parts.append(part)
 
     def _send(self, method: str, **parameters: object) -> Mapping[str, Any]:
         return self._bucket.send(self._operation, self._path, method, **self._named, **parameters)
 
     def _repeat(self, method: str, **parameters: object) -> Mapping[str, Any]:
-        return self._bucket.repeat(self._operation, self._path, lambda: self._send(method, **parameters))
+        call = functools.partial(self._send, method, **parameters)
+        return self._bucket.repeat(self._operation, self._path, call)

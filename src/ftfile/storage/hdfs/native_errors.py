@@ -1,0 +1,84 @@
+"""Errors of `hdfs-native` as errors of the interface."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+    WrongConnection,
+)
+from ftfile.storage.api import READING
+from ftfile.storage.calls import NoThreadError
+from ftfile.storage.hdfs.java_errors import expired, no_ticket, remote_error
+from ftfile.storage.hdfs.native_nodes import NoNameNodeError, WebPortError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+CODED = (
+    "the directory is erasure-coded, and hdfs:// cannot write such files safely; write with webhdfs://, or to a "
+    "replicated directory (hdfs ec -setPolicy -replicate -path …)"
+)
+
+# Errors of the library without a class are the text of Rust's debug form.
+_REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
+# Messages of errors that are raised before a request is sent.
+_EXPIRED = re.compile("GSS_S_CREDENTIALS_EXPIRED|[Tt]icket expired|TKT_EXPIRED")
+_NO_TICKET = re.compile("GSS_S_NO_CRED|NoSASLMechanism|No Kerberos credentials|GSS_S_")
+_NO_SYNC = "hsync is not supported for erasure-coded files"
+_NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
+
+
+@contextlib.contextmanager
+def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
+    """Translate errors of the library within the block, and panics of its Rust code."""
+    try:
+        yield
+    except (OSError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise _translated(operation, path, where, error) from error
+    except BaseException as error:
+        # This class is not exported, and is not derived from `Exception`.
+        if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
+            raise
+        raise _translated(operation, path, where, RuntimeError(str(error))) from error
+
+
+def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
+    text = str(error)
+    line = text.partition("\n")[0]
+    if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
+        return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
+    if isinstance(error, FileNotFoundError | IsADirectoryError):
+        return NotFound(operation, path, f"it does not exist or is not a file below {where}: {line}")
+    if isinstance(error, FileExistsError):
+        return AlreadyExists(operation, path, f"it already exists below {where}: {line}")
+    if isinstance(error, NotImplementedError):
+        return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
+    remote = _REMOTE.search(text)
+    if remote is not None:
+        return remote_error(operation, path, where=where, java_class=remote[1], message=remote[2])
+    kind, detail = _library_error(operation, where, line)
+    return kind(operation, path, detail)
+
+
+def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageError], str]:
+    """Return class and detail of the interface's error for an error of the library."""
+    if _EXPIRED.search(text):
+        return PermissionDenied, expired(where, text)
+    if _NO_TICKET.search(text):
+        return PermissionDenied, no_ticket(where, text)
+    if _NO_SYNC in text:
+        return Unsupported, CODED
+    if operation in READING or _NEVER_SENT.search(text):
+        return Unavailable, f"{where} does not respond: {text}; check that NameNode and DataNodes run"
+    return OutcomeUnknown, f"the reply of {where} was lost: {text}"
