@@ -53,6 +53,16 @@ def list_or_empty(fs: FileSystem, directory: str) -> list[FileInfo]:
         return []
 
 
+def names_in(fs: FileSystem, directory: str) -> list[str]:
+    """Return the names of the files and directories directly in a directory; empty if it does not exist."""
+    return [info.path.rpartition("/")[2] for info in list_or_empty(fs, directory)]
+
+
+def sizes_in(fs: FileSystem, directory: str) -> dict[str, int]:
+    """Return the sizes of the files directly in a directory by path; empty if it does not exist."""
+    return {info.path: info.size_bytes for info in list_or_empty(fs, directory)}
+
+
 def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
     """List a directory below `_ftfile`, which can be missing; NotADirectory names a file in its place."""
     try:

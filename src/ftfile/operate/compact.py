@@ -1,4 +1,4 @@
-"""Compaction of a directory: the merge of small parts into large parts, and of all records into few ranges."""
+"""Compaction of a directory and of its log."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ class SmallFiles(Choice):
             chosen = adds
         else:
             chosen = select(head, snapshot, settled_for(head, self.where, self.clock))
-        merges = plan_merges((add for add in chosen if add.id not in apart), self.target_bytes)
-        return pieces_of(adds, merges, lambda _: None)
+        available = (add for add in chosen if add.id not in apart)
+        return pieces_of(adds, plan_merges(available, self.target_bytes))
 
 
 def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -88,7 +88,8 @@ def select(
     else:
         schema = pa.schema([])
     adds = list(snapshot.adds.values())
-    places = [(add.directory_key, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
+    definitions = snapshot.definitions
+    places = [(add.directory_key, definitions[add.encoding]["timeZone"]) for add in adds]
     columns = newest["partitionBy"]
     derived = None
     if directory_pattern is not None:
@@ -100,8 +101,8 @@ def select(
 
 def _times(pattern: DirectoryPattern, above: int, keys: Sequence[str]) -> pa.Array:
     """Return the times of directories; `above` is the number of partition column directories above them."""
-    end = above + pattern.depth
-    return pattern.begins(["/".join(directory_of(key).split("/")[above:end]) for key in keys])
+    times = slice(above, above + pattern.depth)
+    return pattern.begins(["/".join(directory_of(key).split("/")[times]) for key in keys])
 
 
 ALL = "all"
@@ -257,8 +258,9 @@ class Deleting:
         head = self.log.refresh(durable=True)
         if not head.segments:
             return
-        snapshot = snapshot_at(self.log, head)
-        segments = [piece for piece in choice.pieces(head, lambda: snapshot, ()) if piece.inputs[0].kind == "segment"]
+        live = cache(partial(snapshot_at, self.log, head))
+        segments = [piece for piece in choice.pieces(head, live, ()) if piece.inputs[0].kind == "segment"]
+        snapshot = live()
         work = RowRewriter(snapshot.version, snapshot.definitions, dry_run=True)
         groups = set[GroupKey]()
         for number, outcome in self.workers.do(work, segments, self.log.fs, dict(written_settings(head))):
@@ -300,17 +302,19 @@ class MatchingRows(Choice):
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
         """Return one piece for each file that may contain some matching rows."""
-        snapshot, withouts = live(), dict[tuple[str, str], Without]()
+        snapshot, by_directory = live(), dict[tuple[str, str], Without]()
         filtered, chosen_adds = self._chosen(head, snapshot)
-        lists = []
+        lists: list[list[Add]] = []
+        withouts: list[Without] = []
         for add, where, partition in chosen_adds:
             if where is None or add.id in apart or (add.kind == "segment" and not self.takes_open):
                 continue
             lists.append([add])
             key = (add.directory_key, add.encoding)
-            if key not in withouts:
-                withouts[key] = Without(where, partition, filtered)
-        return pieces_of(snapshot.adds.values(), lists, lambda add: withouts[add.directory_key, add.encoding])
+            if key not in by_directory:
+                by_directory[key] = Without(where, partition, filtered)
+            withouts.append(by_directory[key])
+        return pieces_of(snapshot.adds.values(), lists, withouts)
 
     def removed(self, head: LogState, live: Live) -> list[Add]:
         """Return the adds whose rows all match, also adds that were committed after the delete began."""

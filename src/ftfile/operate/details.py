@@ -1,4 +1,4 @@
-"""Details of versions and files: batches, the offsets of their sources, and differences between two versions."""
+"""Details of a version, of a file, and of the difference between two versions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.log.format import layout
+from ftfile.log.format.adds import total_rows
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import Place, find_part
 from ftfile.log.read.compacted_records import cover, list_compacted, read_range
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Spark's text in a checkpoint for a source without an offset.
 NO_OFFSET = "-"
+# States for places whose own name is not a state for users.
+_STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: "missing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +170,26 @@ def version_details(log: CommitLog, version: int) -> VersionDetails:
     if record is None:
         raise ConfigError(f"there is no version {version}: the oldest is {head.log_start}, the newest {head.version}")
     author = record.author
-    stream = None
+    run_id = before = offset_ranges = None
     if isinstance(author, StreamAuthor):
-        stream = author
-    before = None
-    if stream:
-        before = _offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1)
+        run_id = author.run_id
+        before = _offsets_of(log, author.query_id, author.batch_id - 1, version - 1)
+        offset_ranges = _ranges_of(author.batch_id, before, author.offsets)
+    removed: list[RemovedFile] = []
+    segments_removed = 0
+    for remove in record.removes:
+        if remove.kind == "part":
+            removed.append(RemovedFile(remove.final_path or "", remove.length))
+        elif remove.kind == "segment":
+            segments_removed += 1
     return VersionDetails(
         commit=version_of(record, created_ms(log, version)),
-        run_id=stream.run_id if stream else None,
+        run_id=run_id,
         offsets_before=before,
-        offset_ranges=_ranges_of(stream.batch_id, before, stream.offsets) if stream else None,
+        offset_ranges=offset_ranges,
         added=tuple(map(_added, record.adds)),
-        removed=tuple(
-            RemovedFile(remove.final_path or "", remove.length) for remove in record.removes if remove.kind == "part"
-        ),
-        segments_removed=sum(remove.kind == "segment" for remove in record.removes),
+        removed=tuple(removed),
+        segments_removed=segments_removed,
     )
 
 
@@ -196,14 +203,21 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     if added >= head.log_start:
         record = log.read_record(added)
     whole = add
+    operation = None
     if record is not None:
-        whole = next((brought for brought in record.adds if brought.id == add.id), add)
-    is_stream, place = add.origin.query_id in head.queries, find_part(log.fs, add).place
+        operation = operation_of(record)
+        whole = _add_in(record, add.id) or add
+    batches = job_id = None
+    if add.origin.query_id in head.queries:
+        batches = _batches(log, add, added)
+    else:
+        job_id = add.origin.query_id
+    place = find_part(log.fs, add).place
     return FileDetails(
         path=path,
         version=added,
         time_ms=version_time_ms(log, added),
-        operation=None if record is None else operation_of(record),
+        operation=operation,
         rows=add.rows,
         size_bytes=add.length,
         plain_bytes=add.logical_length,
@@ -212,17 +226,24 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
         format=snapshot.definitions[add.encoding]["format"]["name"],
         filters=add.filters,
         state=_STATES.get(place, place.value),
-        batches=_batches(log, add, added) if is_stream else None,
-        job_id=None if is_stream else add.origin.query_id,
+        batches=batches,
+        job_id=job_id,
         pieces=len({piece.add_id for piece in whole.ranges}),
     )
 
 
+def _add_in(record: Record, add_id: str) -> Add | None:
+    for add in record.adds:
+        if add.id == add_id:
+            return add
+    return None
+
+
 def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> Changes:
     """Return the differences of two versions, given by number or time; see `OpenedDirectory.diff`."""
-    first, second = (_snapshot_of(log, version) for version in (old, new))
+    first, second = _snapshot_of(log, old), _snapshot_of(log, new)
     added, removed = changes_between(first, second)
-    rows_added, rows_removed = sum(add.rows for add in added), sum(add.rows for add in removed)
+    rows_added, rows_removed = total_rows(added), total_rows(removed)
     if added and removed:
         # Rows that were rewritten into other files were neither added nor removed by a record.
         in_both = rows_removed - _rows_ended(log, first.version, second.version)
@@ -246,10 +267,16 @@ def version_schema(log: CommitLog, version: int | None) -> VersionSchema:
         raise ConfigError("nothing has been committed yet, so the columns are not known")
     with Decoding(layout.LOG, "the schema of a version"):
         fields = json.loads(snapshot.definitions[snapshot.schema])["fields"]
-        columns = tuple(ColumnDetails(field["name"], sql_type(field["type"]), field["nullable"]) for field in fields)
-        ends = ["" if column.nullable else " NOT NULL" for column in columns]
-        texts = (f"{quoted_name(column.name)} {column.type}{end}" for column, end in zip(columns, ends, strict=True))
-        return VersionSchema(snapshot.version, columns, ", ".join(texts))
+        columns: list[ColumnDetails] = []
+        texts: list[str] = []
+        for field in fields:
+            column = ColumnDetails(field["name"], sql_type(field["type"]), field["nullable"])
+            columns.append(column)
+            text = f"{quoted_name(column.name)} {column.type}"
+            if not column.nullable:
+                text += " NOT NULL"
+            texts.append(text)
+        return VersionSchema(snapshot.version, tuple(columns), ", ".join(texts))
 
 
 def _snapshot_of(log: CommitLog, version: int | str | datetime | None) -> Snapshot:
@@ -297,10 +324,6 @@ def _column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[
             yield ColumnChange(name, old.get(name), new.get(name))
 
 
-# States for places whose own name is not a state for users.
-_STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: "missing"}
-
-
 def _added(add: Add) -> AddedFile:
     first, last = add.origin.first_batch, add.origin.last_batch
     directory = layout.directory_of(add.directory_key)
@@ -317,7 +340,8 @@ def _added(add: Add) -> AddedFile:
 
 def _batches(log: CommitLog, add: Add, version: int) -> Batches:
     query_id, first, last = add.origin.query_id, add.origin.first_batch, add.origin.last_batch
-    before, after = (_offsets_of(log, query_id, batch_id, version) for batch_id in (first - 1, last))
+    before = _offsets_of(log, query_id, first - 1, version)
+    after = _offsets_of(log, query_id, last, version)
     return Batches(
         query_id,
         first,
@@ -367,7 +391,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
         head = log.refresh()
         for version in range(head.version, max(end, head.log_start - 1), -1):
             record = log.read_record(version)
-            if record is not None and any(brought.id == add.id for brought in record.adds):
+            if record is not None and _add_in(record, add.id) is not None:
                 return version
         raise CorruptData(layout.COMPACTED, f"the version of {add.final_path!r}", "no record of it", "Read again later")
 
@@ -377,12 +401,16 @@ def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetR
 
     An offset that is an object of objects has partitions: topics, and the partitions of each topic.
     """
-    return tuple(
-        OffsetRange(number, partition, start, end)
-        for number, (first, last) in enumerate(zip_longest(before[: len(after)], after))
-        if last not in (None, NO_OFFSET)
-        for partition, start, end in _by_partition(None if first == NO_OFFSET else first, last)
-    )
+    ranges: list[OffsetRange] = []
+    for number, (first, last) in enumerate(zip_longest(before[: len(after)], after)):
+        if last in (None, NO_OFFSET):
+            continue
+        previous = None
+        if first != NO_OFFSET:
+            previous = first
+        for partition, start, end in _by_partition(previous, last):
+            ranges.append(OffsetRange(number, partition, start, end))
+    return tuple(ranges)
 
 
 def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
@@ -394,5 +422,7 @@ def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]
         starts = None
         if isinstance(first, dict):
             starts = first.get(topic)
+        if not isinstance(starts, dict):
+            starts = {}
         for partition, end in ends.items():
-            yield f"{topic}/{partition}", starts.get(partition) if isinstance(starts, dict) else None, end
+            yield f"{topic}/{partition}", starts.get(partition), end

@@ -1,4 +1,4 @@
-"""`ftfile.doctor`: checks of this machine, and of a directory that it reads; each fault has a remedy."""
+"""`ftfile.doctor`: checks of this machine, and of a directory that it reads."""
 
 from __future__ import annotations
 
@@ -203,8 +203,7 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         log = open_log(path, access)
         head = log.refresh()
     except (CorruptData, ConfigError, StorageError) as error:
-        remedy = next(text for kind, text in _REMEDIES.items() if isinstance(error, kind))
-        yield find("directory", "", expected, error.text, remedy=remedy)
+        yield find("directory", "", expected, error.text, remedy=_remedy_of(error))
     else:
         yield check("directory", expected, f"{url}: version {head.version}", is_passed=True)
         time_ms = None
@@ -216,6 +215,13 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
             yield check("clock", "clocks that agree", times, is_passed=time_ms - now_ms <= CLOCK_AHEAD_MS)
     if is_local(url):
         yield from _local(parse(url).path)
+
+
+def _remedy_of(error: FtfileError) -> str:
+    for kind, remedy in _REMEDIES.items():
+        if isinstance(error, kind):
+            return remedy
+    raise error
 
 
 def _local(path: str) -> Iterator[Finding]:

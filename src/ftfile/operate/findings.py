@@ -116,7 +116,7 @@ def _give_up_advice(path: str | EllipsisType, rows: str, consequence: str = "", 
     return advice
 
 
-class _Kind(NamedTuple):
+class _FindingKind(NamedTuple):
     """A row of the table of findings."""
 
     severity: Severity
@@ -247,7 +247,17 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     ("info", "no", _VACUUM): {"removed-files": "Removed files still take space"},
     ("info", "no", _STAGE): {"unneeded-files": "Staged files of running tasks or of lost attempts are not needed"},
 }
-KINDS = {code: _Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
+
+
+def _kinds_by_code() -> dict[str, _FindingKind]:
+    kinds: dict[str, _FindingKind] = {}
+    for (severity, repair, remedy), titles in _TABLE.items():
+        for code, title in titles.items():
+            kinds[code] = _FindingKind(severity, repair, remedy, title)
+    return kinds
+
+
+KINDS = _kinds_by_code()
 
 # Findings about several files. A repair quarantines only the files that the caller names.
 STRANGERS = frozenset({"foreign-files", "unknown-files"})
@@ -291,7 +301,9 @@ class Action:
         rows = 0
         if self.add is not None:
             rows = self.add.rows
-        path = self.path or (self.add.final_path or self.add.path if self.add is not None else "")
+        path = self.path
+        if not path and self.add is not None:
+            path = self.add.final_path or self.add.path
         text = ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
         if self.consequence:
             return f"{text}. {self.consequence}"
@@ -363,7 +375,11 @@ def is_well(findings: Iterable[Finding]) -> bool:
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings sorted by severity; findings of one severity keep their order."""
-    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+    return tuple(sorted(findings, key=_rank))
+
+
+def _rank(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +406,8 @@ class DirectoryReport:
         yield f"{count_text(sum(finding.severity == 'ok' for finding in self.findings), 'check')} passed"
 
     def __str__(self) -> str:
-        return "\n".join([self.verdict, *(str(finding) for finding in self.findings if finding.severity != "ok")])
+        faults = [finding for finding in self.findings if finding.severity != "ok"]
+        return "\n".join([self.verdict, *map(str, faults)])
 
 
 def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, full: bool = False) -> Finding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import partial
-from operator import gt, itemgetter
+from itertools import chain
+from operator import attrgetter, gt, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import convert, structs
@@ -20,6 +21,7 @@ from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of, parts_of, total_bytes, total_rows
 from ftfile.log.format.model import AssemblyTask, Body
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
@@ -156,15 +158,17 @@ class Flush:
         self._check_code(head)
         # Segments of later batches are excluded. Otherwise, the flush might never end while a query runs.
         last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
-        return _Run(self, last_batches).run(head)
+        return _FlushRun(self, last_batches).run(head)
 
     def plan(self) -> FlushReport:
         """Return the report of a run, and write nothing."""
         head = self.log.refresh()
         self._check_code(head)
-        jobs = self.all_jobs(head)
-        rows = sum(segment.rows for job in jobs for segment in job.inputs)
-        return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
+        files = rows = 0
+        for job in self.all_jobs(head):
+            files += files_of(job)
+            rows += total_rows(job.inputs)
+        return FlushReport(files, rows, head.version, dry_run=True)
 
     def _check_code(self, head: LogState) -> None:
         """Raise a ConfigError if a query of this flush needs code that the caller has not named."""
@@ -194,8 +198,10 @@ class Flush:
 
     def all_jobs(self, head: LogState) -> list[AssemblyTask]:
         """Return the assembly tasks of all queries."""
-        by_query = self.open_segments(head)
-        return [job for query_id, segments in by_query.items() for job in self.jobs(head, query_id, segments)]
+        jobs: list[AssemblyTask] = []
+        for query_id, segments in self.open_segments(head).items():
+            jobs += self.jobs(head, query_id, segments)
+        return jobs
 
     def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[AssemblyTask]:
         """Yield the assembly tasks for the segments of a query; with `due_only`, only the due tasks."""
@@ -204,15 +210,16 @@ class Flush:
             for group in by_group(segments).values():
                 yield from jobs_of(group, "flush", rolling, self.log.ids)
             return
-        chosen = {segment.id for segment in segments}
+        chosen = ids_of(segments)
         encoding = _settings_of(head, query_id, itemgetter("encoding"), head.encoding or "")
         for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
-            if inputs := tuple(segment for segment in job.inputs if segment.id in chosen):
+            inputs = tuple(segment for segment in job.inputs if segment.id in chosen)
+            if inputs:
                 yield structs.replace(job, inputs=inputs)
 
 
 @dataclass(slots=True)
-class _Run:
+class _FlushRun:
     """The state of a running flush, which creates records with files of one query each until no work remains."""
 
     flush: Flush
@@ -226,9 +233,10 @@ class _Run:
     def run(self, head: LogState) -> FlushReport:
         """Finish the files that are open at the head, call the functions of their queries, and raise the errors."""
         flush, log = self.flush, self.flush.log
-        inputs = [segment for job in flush.all_jobs(head) for segment in job.inputs]
-        size_bytes = sum(segment.length for segment in inputs)
-        tracker = Tracker("flush", log.clock, on_progress=flush.progress, total=len(inputs), total_bytes=size_bytes)
+        inputs = list(chain.from_iterable(job.inputs for job in flush.all_jobs(head)))
+        tracker = Tracker(
+            "flush", log.clock, on_progress=flush.progress, total=len(inputs), total_bytes=total_bytes(inputs)
+        )
         with removing_unrecorded(log.fs, flush.author.job_id) as named:
             while self._flush_some(head, tracker, named):
                 head = log.refresh(durable=True)
@@ -239,16 +247,18 @@ class _Run:
             if hook is not None and flush.takes(query_id):
                 report_pending_flushes(log, hook, flush.url, query_id)
         errors = {str(error): error for error in self.errors.values()}
-        if errors:
-            raise StillOpen(list(errors)) if len(errors) > 1 else next(iter(errors.values()))
+        if len(errors) > 1:
+            raise StillOpen(list(errors))
+        for error in errors.values():
+            raise error
         return FlushReport(self.files, self.rows, log.refresh().version)
 
     def _open_segments(self, head: LogState) -> dict[str, list[Add]]:
         """Return the segments that were open when the flush began and have not failed, by query."""
-        return {
-            query_id: [segment for segment in segments if self._may_take(segment)]
-            for query_id, segments in self.flush.open_segments(head).items()
-        }
+        by_query = self.flush.open_segments(head)
+        for query_id, segments in by_query.items():
+            by_query[query_id] = list(filter(self._may_take, segments))
+        return by_query
 
     def _may_take(self, segment: Add) -> bool:
         last_batch = self.last_batches.get(segment.origin.query_id)
@@ -270,7 +280,8 @@ class _Run:
                 rewrites = self._rewrites(work, jobs, log=log, written=dict(storage.file_settings), tracker=tracker)
                 if not rewrites:
                     continue
-                named |= {add.path for rewrite in rewrites for add in rewrite.adds}
+                for rewrite in rewrites:
+                    named.update(map(attrgetter("path"), rewrite.adds))
                 self._commit(log, rewrites, publishing=publishing, query_id=query_id, durability=durability)
                 return True
         return False
@@ -305,19 +316,20 @@ class _Run:
         accepted_rewrites = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
         self._look_for_stale(log.refresh(), done.record, accepted_rewrites)
         if done.record is not None:
-            rows = [add.rows for add in done.record.adds if add.kind == "part"]
-            self.files += len(rows)
-            self.rows += sum(rows)
-            _log.info("finished %d files of %d records", len(rows), sum(rows))
+            parts = parts_of(done.record.adds)
+            rows = total_rows(parts)
+            self.files += len(parts)
+            self.rows += rows
+            _log.info("finished %d files of %d records", len(parts), rows)
 
     def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Leave segments open if their file was refused twice while they were live: a vacuum could delete it."""
         if record is not None:
-            ended = {remove.id for remove in record.removes}
+            ended = ids_of(record.removes)
         else:
             ended = set()
         for rewrite in rewrites:
-            inputs = {segment.id for segment in rewrite.inputs}
+            inputs = ids_of(rewrite.inputs)
             if inputs & ended or inputs - head.segments.keys():
                 continue
             if inputs & self.stale:
@@ -343,17 +355,18 @@ class _Run:
         assemblies: dict[int, Assembled] = {}
         for number, done in self.flush.workers.do(work, jobs, log.fs, written):
             assemblies[number] = done
+            ended = [segment for segment in jobs[number].inputs if segment.id in done.errors]
             if done.rewrite is not None:
-                used = done.rewrite.inputs
-            else:
-                used = ()
-            failed = [segment for segment in jobs[number].inputs if segment.id in done.errors]
-            tracker.add(len(used) + len(failed), sum(segment.length for segment in (*used, *failed)))
+                ended += done.rewrite.inputs
+            tracker.add(len(ended), total_bytes(ended))
+        rewrites: list[Rewrite] = []
         for number, done in sorted(assemblies.items()):
             for segment in jobs[number].inputs:
                 if segment.id in done.errors:
                     self._leave_open([segment], done.errors[segment.id])
-        return [done.rewrite for _, done in sorted(assemblies.items()) if done.rewrite is not None]
+            if done.rewrite is not None:
+                rewrites.append(done.rewrite)
+        return rewrites
 
 
 _TOO_OLD = Advice(
@@ -414,7 +427,7 @@ class Assembling(Work[AssemblyTask, Assembled]):
 
     def size_of(self, piece: AssemblyTask) -> int:
         """Return the bytes of the segments."""
-        return sum(segment.length for segment in piece.inputs)
+        return total_bytes(piece.inputs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Assembled]:
         """Yield the result of each job; raise a StorageError if the store is unavailable."""

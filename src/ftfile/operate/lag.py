@@ -106,19 +106,19 @@ class CheckpointStatus:
         """Return the known backlog of all sources, such as `3 versions and 2 files`; empty for none."""
         versions = sum(source.versions_behind or 0 for source in self.sources)
         files = sum(source.files_behind or 0 for source in self.sources)
-        return " and ".join(
-            count_text(amount, noun) for amount, noun in ((versions, "version"), (files, "file")) if amount
-        )
+        amounts: list[str] = []
+        if versions:
+            amounts.append(count_text(versions, "version"))
+        if files:
+            amounts.append(count_text(files, "file"))
+        return " and ".join(amounts)
 
     @property
     def is_up_to_date(self) -> bool:
         """Return True if the backlog of all sources is known and empty."""
-        return (
-            bool(self.sources)
-            and not self.problem
-            and not self.backlog
-            and not any(source.unknown for source in self.sources)
-        )
+        if not self.sources or self.problem or self.backlog:
+            return False
+        return not any(source.unknown for source in self.sources)
 
     @property
     def under_way(self) -> bool:
@@ -151,30 +151,36 @@ class Lag:
         def left_s() -> float:
             return max(0.0, end_s - context.clock.monotonic_s())
 
-        opens = {
-            path: partial(open_log, path, Access(None, self._settings_for(path), context=context))
-            for path in self.sources
-        }
+        opens = {path: partial(open_log, path, self._access_to(path, context)) for path in self.sources}
         _answers(opens, left_s())
         calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
         named_checkpoints = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
-        newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
-        places = {
-            query_id: named_checkpoints.get(query_id) or recorded_checkpoint(head, query_id) for query_id, _ in newest
-        }
-        checkpoints = [(query_id, url) for query_id, url in places.items() if url is not None]
-        elsewhere = {id_ for id_, url in checkpoints if id_ not in named_checkpoints and self._is_elsewhere(url)}
-        asked = [place for place in checkpoints if place[0] not in elsewhere][:CHECKPOINTS_MAX]
-        self.statuses = {
-            query_id: CheckpointStatus(url, _ELSEWHERE if query_id in elsewhere else _NOT_LOOKED_AT)
-            for query_id, url in checkpoints
-        }
-        self.statuses |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
-        for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
+        asked = self._choose(head, named_checkpoints)
+        futures = [start(partial(self._look_at, query_id, url, context)) for query_id, url in asked.items()]
+        for future in wait(futures, left_s()).done:
             future.result()
-        if checkpoints:
+        if self.statuses:
             return _compared(dict(self.statuses), head, log.refresh())
         return {}
+
+    def _choose(self, head: LogState, named_checkpoints: Mapping[str, str]) -> dict[str, str]:
+        """Return the URLs of the checkpoints to read by query id, and set the initial status of all checkpoints."""
+        self.statuses = {}
+        chosen: dict[str, str] = {}
+        newest_first = sorted(head.queries, key=lambda query_id: head.queries[query_id].version, reverse=True)
+        for query_id in newest_first:
+            named = named_checkpoints.get(query_id)
+            url = named or recorded_checkpoint(head, query_id)
+            if url is None:
+                continue
+            if named is None and self._is_elsewhere(url):
+                self.statuses[query_id] = CheckpointStatus(url, _ELSEWHERE)
+            elif len(chosen) < CHECKPOINTS_MAX:
+                chosen[query_id] = url
+                self.statuses[query_id] = CheckpointStatus(url, _SILENT)
+            else:
+                self.statuses[query_id] = CheckpointStatus(url, _NOT_LOOKED_AT)
+        return chosen
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
         """Return the query of a checkpoint; raise a ConfigError if this query has not written here."""
@@ -200,8 +206,11 @@ class Lag:
             self.statuses[query_id] = CheckpointStatus(url, str(error))
             return
         offsets = progress.offsets
-        sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
-        planned_ms = None if offsets is None else offsets.time_ms
+        planned_ms = None
+        sources: list[SourceLag] = []
+        if offsets is not None:
+            planned_ms = offsets.time_ms
+            sources += [_recorded(number, offset) for number, offset in enumerate(offsets.offsets)]
         status = CheckpointStatus(
             url, "", planned_batch=progress.planned, planned_ms=planned_ms, committed_batch=progress.committed
         )
@@ -248,7 +257,8 @@ class Lag:
 
         position = plan_of(source.offset)
         assert position is not None, "it has a plan"
-        storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self._settings_for(checkpoint) or {}).items()}
+        settings = self._settings_for(checkpoint) or {}
+        storage = {f"{STORAGE_PREFIX}{name}": text for name, text in settings.items()}
         status = status_of(
             f"{checkpoint.rstrip('/')}/{layout.STATE_IN_CHECKPOINT}",
             position.log_id,
@@ -301,9 +311,9 @@ def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[s
     """Return the results of calls by path; raise Unavailable if a call does not return in time."""
     futures = {path: start(call) for path, call in calls.items()}
     wait(futures.values(), wait_s)
-    silent = next((path for path, future in futures.items() if not future.done()), None)
-    if silent is not None:
-        raise Unavailable("look at", silent, f"{_SILENT}: leave it out to see the rest")
+    for path, future in futures.items():
+        if not future.done():
+            raise Unavailable("look at", path, f"{_SILENT}: leave it out to see the rest")
     return {path: future.result() for path, future in futures.items()}
 
 
@@ -313,16 +323,13 @@ def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: Lo
     `before` and `after` are the states of the log before and after the checkpoints were read.
     """
     for query_id, status in statuses.items():
-        least, most = (head.queries[query_id].last_batch for head in (before, after))
-        planned, committed = (
-            -1 if batch is None else batch for batch in (status.planned_batch, status.committed_batch)
-        )
-        if not status.problem and committed > most:
+        least, most = before.queries[query_id].last_batch, after.queries[query_id].last_batch
+        planned, committed = status.planned_batch, status.committed_batch
+        if not status.problem and committed is not None and committed > most:
             statuses[query_id] = replace(status, problem=_AHEAD.format(committed, most), contradicts=True)
-        elif not status.problem and planned < least:
-            if status.planned_batch is None:
-                newest = "no batch"
-            else:
+        elif not status.problem and (planned is None or planned < least):
+            newest = "no batch"
+            if planned is not None:
                 newest = f"batch {planned}"
             statuses[query_id] = replace(status, problem=_BEHIND.format(newest, least), contradicts=True)
     return statuses

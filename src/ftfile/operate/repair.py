@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
@@ -63,7 +64,11 @@ class RepairReport(DirectoryReport):
     def facts(self) -> Iterator[str]:
         """Yield the completed or planned steps."""
         yield f"version {self.version}"
-        yield from (f"{'would ' if self.dry_run else ''}{step.action}" for step in self.steps)
+        prefix = ""
+        if self.dry_run:
+            prefix = "would "
+        for step in self.steps:
+            yield f"{prefix}{step.action}"
 
 
 def repair(
@@ -117,7 +122,11 @@ def _plan(report: VerifyReport, asked: _Asked) -> RepairReport:
     chosen = list(asked.chosen(report))
     steps = tuple(_step(finding, action) for finding, action in chosen)
     taken = Counter(id(finding) for finding, _ in chosen)
-    remaining = tuple(finding for finding in report.findings if not 0 < len(finding.actions) == taken[id(finding)])
+
+    def remains(finding: Finding) -> bool:
+        return not finding.actions or taken[id(finding)] < len(finding.actions)
+
+    remaining = tuple(filter(remains, report.findings))
     return RepairReport(version=report.version, dry_run=True, steps=steps, findings=remaining)
 
 
@@ -127,13 +136,18 @@ def _repair(
     steps: list[RepairStep] = []
     tried: set[str] = set()
     for _ in range(ROUNDS):
-        chosen = [(finding, action) for finding, action in asked.chosen(report) if repr(action) not in tried]
-        if not chosen:
+        findings: list[Finding] = []
+        actions: list[Action] = []
+        for finding, action in asked.chosen(report):
+            if repr(action) not in tried:
+                findings.append(finding)
+                actions.append(action)
+        if not actions:
             break
-        tried |= {repr(action) for _, action in chosen}
-        tracker = Tracker(OPERATION, mender.fs.context.clock, progress, len(chosen), unit="steps")
-        errors = mender.mend([action for _, action in chosen], tracker)
-        for (finding, action), error in zip(chosen, errors, strict=True):
+        tried.update(map(repr, actions))
+        tracker = Tracker(OPERATION, mender.fs.context.clock, progress, len(actions), unit="steps")
+        errors = mender.mend(actions, tracker)
+        for finding, action, error in zip(findings, actions, errors, strict=True):
             steps.append(_step(finding, action, error))
             _log.info("repair: %s", steps[-1])
         report = verify(mender.fs, full=full, progress=progress)
@@ -169,9 +183,13 @@ class _Asked:
 
     def check(self, report: VerifyReport) -> None:
         """Raise a ConfigError if `give_up` names files that are not lost, or `quarantine` names no foreign file."""
-        lost = {
-            finding.path for finding in report.findings if any(action.kind == "give-up" for action in finding.actions)
-        }
+        lost: set[str] = set()
+        foreign: list[str] = []
+        for finding in report.findings:
+            if any(action.kind == "give-up" for action in finding.actions):
+                lost.add(finding.path)
+            if finding.code in STRANGERS:
+                foreign += map(attrgetter("path"), finding.actions)
         for name in sorted(self.give_up):
             if not any(_is_named(path, {name}) for path in lost):
                 raise ConfigError(
@@ -192,9 +210,6 @@ class _Asked:
                     ": foreign files cannot be determined while the log is damaged: repair the log first",
                 )
             )
-        foreign = [
-            action.path for finding in report.findings if finding.code in STRANGERS for action in finding.actions
-        ]
         for name in sorted(self.quarantine):
             if not any(_is_named(path, {name}) for path in foreign):
                 raise ConfigError(f"quarantine: {name!r} is not a foreign file in the directory")

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import structs
@@ -19,6 +20,7 @@ from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
 from ftfile.log.directory import write_marker
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of, total_rows
 from ftfile.log.format.model import Body, Remove
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.places import has_content, list_or_empty, stat_or_none
@@ -33,7 +35,7 @@ from ftfile.operate.findings import ACTIONS
 from ftfile.operate.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from ftfile.core.context import IdSource, Tracker
     from ftfile.log.format.model import Add, MaintenanceAuthor
@@ -71,7 +73,8 @@ class Mender:
             if kind == "give-up" and asked:
                 # All lost files are given up in one record.
                 error = _tried(partial(self._give_up, [actions[number] for number in asked]))
-                errors = [error if number in asked else text for number, text in enumerate(errors)]
+                for number in asked:
+                    errors[number] = error
                 tracker.add(len(asked))
                 continue
             for number in asked:
@@ -92,27 +95,26 @@ class Mender:
         if head.version != report.version or head.version < 0:
             return
         paths = {finding.path for finding in report.findings if finding.severity != "info"}
-        unpublished = {
-            version: rest
-            for version, entry in head.unpublished.items()
-            if (rest := _still_unpublished(head, entry, paths))
-        }
+        unpublished: dict[int, Unpublished] = {}
+        for version, entry in head.unpublished.items():
+            rest = _still_unpublished(head, entry, paths)
+            if rest is not None:
+                unpublished[version] = rest
         if unpublished != head.unpublished:
             write_checkpoint(log.fs, log.ids, replace(head, unpublished=unpublished))
         if not unpublished:
             write_published(log.fs, PublishedHint(head.version, head.nonce))
 
     def _give_up(self, lost: Sequence[Action]) -> None:
-        adds = [action.add for action in lost if action.add is not None]
+        adds = list(map(_add_of, lost))
         for action, add in zip(lost, adds, strict=True):
             if action.source:
                 set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
         log = self.open_log()
-        runs = [add for add in adds if is_run(add)]
+        runs = list(filter(is_run, adds))
+        purges: list[tuple[Add, Add]] = []
         if runs:
-            purges = keep_purges(log, self.author, runs)
-        else:
-            purges = []
+            purges += keep_purges(log, self.author, runs)
         replaced = {add.id for add, _ in purges}
         record_changes(log, self.author, [add for add in adds if add.id not in replaced], purges)
 
@@ -128,7 +130,7 @@ def _tried(act: Callable[[], object]) -> str:
 
 def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
     """Return the entry with its live adds only; None if none of its files is at one of the paths."""
-    names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
+    names = set(map(attrgetter("final_path"), (*entry.adds, *entry.removes)))
     if names.isdisjoint(paths):
         return None
     return structs.replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
@@ -161,22 +163,33 @@ def _cut_log(fs: FileSystem, version: int) -> None:
 
     Idempotent: after an interruption, a second call quarantines the remaining files.
     """
-    checkpoints = [layout.log_checkpoint_path(name) for name in list_checkpoints(fs) if name.version >= version]
-    ranges = [layout.compacted_path(name) for name in list_compacted(fs) if name.last >= version]
-    for path in (*checkpoints, *ranges, layout.PUBLISHED_HINT):
+    for path in _derived_files(fs, version):
         set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
-    infos = list_or_empty(fs, layout.LOG)
-    names = [(name, info.path) for info in infos if (name := layout.parse_log_name(info.path)) is not None]
+    names: list[tuple[int, str, str]] = []  # negative version, nonce of a proposal or empty, and path
+    for info in list_or_empty(fs, layout.LOG):
+        name = layout.parse_log_name(info.path)
+        if name is not None and name.version >= version:
+            names.append((-name.version, name.nonce or "", info.path))
     reason = f"the log cannot be read from version {version} on"
-    for name, path in sorted(names, key=lambda pair: (-pair[0].version, pair[0].nonce or "", pair[1])):
-        if name.version < version:
-            break
-        if name.nonce is None:
-            record = LogScan(CommitLog(fs)).readable(name.version)
+    for negative_version, nonce, path in sorted(names):
+        if not nonce:
+            record_version = -negative_version
+            record = LogScan(CommitLog(fs)).readable(record_version)
             for add in record.adds if record is not None else ():
                 if add.final_path is not None:
-                    set_aside(fs, add.final_path, f"version {name.version} brought it, and is put aside: {reason}")
+                    set_aside(fs, add.final_path, f"version {record_version} brought it, and is put aside: {reason}")
         set_aside(fs, path, reason)
+
+
+def _derived_files(fs: FileSystem, version: int) -> Iterator[str]:
+    """Yield the paths of checkpoints and ranges that contain records from a version on, and of the hint."""
+    for checkpoint in list_checkpoints(fs):
+        if checkpoint.version >= version:
+            yield layout.log_checkpoint_path(checkpoint)
+    for name in list_compacted(fs):
+        if name.last >= version:
+            yield layout.compacted_path(name)
+    yield layout.PUBLISHED_HINT
 
 
 def _renamed(add: Add, ids: IdSource) -> Add:
@@ -186,9 +199,13 @@ def _renamed(add: Add, ids: IdSource) -> Add:
     new_id = unique + ids.unique()[len(unique) :]
     endings = _ENDINGS.search((add.final_path or "").rpartition("/")[2])
     directory = layout.directory_of(add.directory_key)
-    final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}{endings[0] if endings else ''}"
+    final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}"
+    if endings is not None:
+        final += endings[0]
+    if directory:
+        final = f"{directory}/{final}"
     staged = f"{layout.parent(add.path)}/repaired-{new_id}.staged"
-    return structs.replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
+    return structs.replace(add, id=new_id, path=staged, final_path=final)
 
 
 def copy_to(fs: FileSystem, add: Add, source: str) -> None:
@@ -220,18 +237,19 @@ def record_changes(
     removes each add under a name that was never used. Raise a CommitError if other processes changed the log at every
     attempt.
     """
-    changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
     read_version = log.refresh(durable=True).version
     nonce = log.ids.unique()
     for _ in range(TRIES):
         head = log.refresh(durable=True)
-        live = [(ends, begins) for ends, begins in changes if head.is_live(ends, read_version)]
-        ended = {ends.id for ends, _ in live}
+        lost = [add for add in given_up if head.is_live(add, read_version)]
+        renamed = [(old, new) for old, new in renames if head.is_live(old, read_version)]
+        live = [*lost, *map(itemgetter(0), renamed)]
+        ended = ids_of(live)
         body = Body(
-            adds=tuple(begins for _, begins in live if begins is not None),
-            removes=tuple(_removal(ends) for ends, _ in live),
-            rows_removed=sum(ends.rows for ends, begins in live if begins is None),
-            assembly_tasks=tuple(job for job in head.assembly_tasks if not ended & {add.id for add in job.inputs}),
+            adds=tuple(map(itemgetter(1), renamed)),
+            removes=tuple(map(_removal, live)),
+            rows_removed=total_rows(lost),
+            assembly_tasks=tuple(job for job in head.assembly_tasks if ended.isdisjoint(ids_of(job.inputs))),
         )
         if not live or log.create(record_of(log, head, body=body, author=author, nonce=nonce)) is not None:
             return
@@ -253,6 +271,37 @@ def _write_format(mender: Mender, action: Action) -> None:
     with contextlib.suppress(AlreadyExists):  # another commit has created the file
         mender.fs.create_exclusive(action.path, to_checked_text([LAYOUT_VERSION]))
     mender.fs.sync_directory(layout.META)
+
+
+def _write_marker(mender: Mender, _: Action) -> None:
+    write_marker(mender.fs)
+
+
+def _move_aside(mender: Mender, action: Action) -> None:
+    set_aside(mender.fs, action.path, "it was in the way, or misled readers")
+
+
+def _cut(mender: Mender, action: Action) -> None:
+    _cut_log(mender.fs, action.version)
+
+
+def _lower_horizon(mender: Mender, _: Action) -> None:
+    lower_horizon(mender.open_log(), mender.author.job_id)
+
+
+def _publish_part(mender: Mender, action: Action) -> None:
+    _publish(mender.open_log(), _add_of(action))
+
+
+def _start_log(mender: Mender, action: Action) -> None:
+    def prepare(*_: object) -> Body:
+        return Body(log_start=action.version)
+
+    commit(mender.open_log(), mender.author, prepare)
+
+
+def _rebuild_hint(_mender: Mender, _action: Action) -> None:
+    """Do nothing: the next publisher writes the hint, as does `save_published`."""
 
 
 def _publish(log: CommitLog, add: Add) -> None:
@@ -313,19 +362,16 @@ def _add_of(action: Action) -> Add:
 MENDS: dict[str, Mend] = {
     "make-directory": _make_directory,
     "write-format": _write_format,
-    "write-marker": lambda mender, _: write_marker(mender.fs),
-    "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
-    "cut-log": lambda mender, action: _cut_log(mender.fs, action.version),
-    "lower-horizon": lambda mender, _: lower_horizon(mender.open_log(), mender.author.job_id),
+    "write-marker": _write_marker,
+    "move-aside": _move_aside,
+    "cut-log": _cut,
+    "lower-horizon": _lower_horizon,
     "bring-back": _bring_back,
     "rename": _rename,
-    "publish": lambda mender, action: _publish(mender.open_log(), _add_of(action)),
+    "publish": _publish_part,
     "retire": _retire,
-    "start-log": lambda mender, action: commit(
-        mender.open_log(), mender.author, lambda *_: Body(log_start=action.version)
-    ),
+    "start-log": _start_log,
     "rebuild-checkpoint": _rebuild_checkpoint,
     "rebuild-ranges": _rebuild_ranges,
-    # The next publisher writes the hint, as does `save_published`.
-    "rebuild-hint": lambda _mender, _action: None,
+    "rebuild-hint": _rebuild_hint,
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -16,8 +17,9 @@ from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.checks import find_files
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of, total_rows
 from ftfile.log.format.model import MIGRATION, Body, Remove
-from ftfile.log.places import list_or_empty, stat_or_none
+from ftfile.log.places import list_or_empty, sizes_in, stat_or_none
 from ftfile.log.protocol import commit
 from ftfile.log.read.history import version_of
 from ftfile.log.read.snapshot import (
@@ -32,7 +34,7 @@ from ftfile.log.read.times import parsed_version_at
 from ftfile.operate.export.after_commit import operating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from typing_extensions import Unpack
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
+    from ftfile.storage.api import FileInfo
 
 
 # For a restore that fails while other processes commit.
@@ -114,7 +117,7 @@ def restore(
         if timestamp is not None:
             version = parsed_version_at(log, timestamp)
         restored_version = take_snapshot(log, version).version  # raises if the version does not exist
-        return _Plan(log, restored_version).carry_out(author, access.get("progress"), dry_run=dry_run)
+        return _RestorePlan(log, restored_version).carry_out(author, access.get("progress"), dry_run=dry_run)
 
 
 def undo(
@@ -150,7 +153,7 @@ def undo(
             )
         if undone > 0:
             take_snapshot(log, undone - 1)  # raises if the version does not exist
-        return _Plan(log, undone - 1, undone).carry_out(author, access.get("progress"), dry_run=dry_run)
+        return _RestorePlan(log, undone - 1, undone).carry_out(author, access.get("progress"), dry_run=dry_run)
 
 
 def _last_write(log: CommitLog, head: LogState) -> int | None:
@@ -167,7 +170,7 @@ def _last_write(log: CommitLog, head: LogState) -> int | None:
     return None
 
 
-class _Plan:
+class _RestorePlan:
     """The changes between the newest version and the version to restore."""
 
     def __init__(self, log: CommitLog, version: int, undone: int | None = None) -> None:
@@ -187,7 +190,10 @@ class _Plan:
             self.make(head, snapshot_at(self._log, head), require=False)
             return self.report(None, dry_run=True)
         done = self.commit(author, progress)
-        report = self.report(done.version if done.record is not None else None)
+        version = None
+        if done.record is not None:
+            version = done.version
+        report = self.report(version)
         back, gone = len(report.restored), len(report.removed)
         _log.info("restored version %d: %d files were restored, %d were removed", self._version, back, gone)
         return report
@@ -223,21 +229,26 @@ class _Plan:
         if not self._restored and not self._removed and is_same:
             return None
         following = head.version + 1
+        restored = None
+        tables: dict[str, Any] = {}
+        if self._version >= 0:
+            restored = self._version
+            tables[RESTORES] = {"set": {"last": following}}
         adds = _again(self._restored, following)
         self._require_hidden(adds)
         removes = tuple(map(Remove.of, self._removed))
-        used = {then.schema, encoding, *(add.encoding for add in adds)} - {None}
+        used = {then.schema, encoding, *map(attrgetter("encoding"), adds)}
         return Body(
             adds=adds,
             removes=removes,
-            restored=self._version if self._version >= 0 else None,
-            rows_removed=sum(add.rows for add in self._removed),
+            restored=restored,
+            rows_removed=total_rows(self._removed),
             assembly_tasks=self._jobs(head, removes, then, adds),
             schema=then.schema,
             encoding=encoding,
             definitions={key: then.definitions[key] for key in used if key is not None},
-            metrics={"rows": sum(add.rows for add in adds)},
-            tables={RESTORES: {"set": {"last": following}}} if self._version >= 0 else {},
+            metrics={"rows": total_rows(adds)},
+            tables=tables,
         )
 
     def make(self, head: LogState, live: Snapshot, *, require: bool = True) -> Snapshot:
@@ -281,23 +292,23 @@ class _Plan:
         infos = find_files(self._log.fs, [add for add in self._restored if layout.is_staged(add.path)])
         hidden = {info.path: info for info in list_or_empty(self._log.fs, layout.RETIRED)}
 
-        def is_there(add: Add) -> bool:
-            info = infos.get(add.path)
-            if add.kind == "segment":
-                return info is not None and info.size_bytes >= add.offset + add.length
-            # A removed part whose removal is not published yet is still at its final name.
-            info = hidden.get(layout.retired_path(add.id)) or info or stat_or_none(self._log.fs, add.final_path or "")
-            return info is not None and info.size_bytes == add.length
+        def is_missing(add: Add) -> bool:
+            return (safe is not None and add.id not in safe) or not self._is_there(add, infos, hidden)
 
-        return [
-            _restored_file(add).path
-            for add in self._restored
-            if (safe is not None and add.id not in safe) or not is_there(add)
-        ]
+        return [_restored_file(add).path for add in filter(is_missing, self._restored)]
+
+    def _is_there(self, add: Add, infos: Mapping[str, FileInfo], hidden: Mapping[str, FileInfo]) -> bool:
+        """Return True if the file of a removed add exists, given the staged and hidden files by path."""
+        info = infos.get(add.path)
+        if add.kind == "segment":
+            return info is not None and info.size_bytes >= add.offset + add.length
+        # A removed part whose removal is not published yet is still at its final name.
+        info = hidden.get(layout.retired_path(add.id)) or info or stat_or_none(self._log.fs, add.final_path or "")
+        return info is not None and info.size_bytes == add.length
 
     def _require_hidden(self, adds: Iterable[Add]) -> None:
         """Raise NotPublished if a part to restore is not hidden yet, because publishing moves the hidden file."""
-        hidden = {info.path for info in list_or_empty(self._log.fs, layout.RETIRED)}
+        hidden = sizes_in(self._log.fs, layout.RETIRED)
         waiting = [add.path for add in adds if add.kind == "part" and add.path not in hidden]
         if waiting:
             raise NotPublished(
@@ -311,7 +322,9 @@ class _Plan:
             record = self._log.read_record(version)
             if record is not None and record.encoding is not None:
                 return record.encoding
-        return next((add.encoding for add in reversed(list(then.adds.values()))), None)
+        if not then.adds:
+            return None
+        return list(then.adds.values())[-1].encoding
 
     def _jobs(
         self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]
@@ -322,31 +335,34 @@ class _Plan:
         record = self._log.read_record(self._version)
         if record is None:
             raise CorruptData(layout.record_path(self._version), "a record", "none", "Restore again")
-        live = {layout.original_id(add.id): add for add in (*then.adds.values(), *adds) if add.kind == "segment"}
+        live: dict[str, Add] = {}
+        for add in (*then.adds.values(), *adds):
+            if add.kind == "segment":
+                live[layout.original_id(add.id)] = add
         path = layout.record_path(self._version)
+        jobs: list[AssemblyTask] = []
+        taken: set[str] = set()
         with Decoding(path, "jobs of segments that were live"):
-            jobs = [
-                structs.replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
-                for job in record.assembly_tasks
-            ]
-        taken = {add.id for job in jobs for add in job.inputs}
-        jobs += [job for job in head.jobs_left(removes) if taken.isdisjoint(add.id for add in job.inputs)]
+            for job in record.assembly_tasks:
+                inputs = tuple(live[layout.original_id(add.id)] for add in job.inputs)
+                taken |= ids_of(inputs)
+                jobs.append(structs.replace(job, inputs=inputs))
+        jobs += [job for job in head.jobs_left(removes) if taken.isdisjoint(ids_of(job.inputs))]
         return tuple(jobs)
 
 
 def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
     """Return adds for the restored rows: parts under unused names, moved from the paths of their hidden files."""
     parts = [(add.id, add.final_path) for add in adds if add.final_path is not None]
-    paths = dict(zip((add_id for add_id, _ in parts), layout.restored_paths(parts, version), strict=True))
-    return tuple(
-        structs.replace(
-            add,
-            id=layout.restored_id(add.id, version),
-            path=layout.retired_path(add.id) if add.id in paths else add.path,
-            final_path=paths.get(add.id),
-        )
-        for add in adds
-    )
+    paths = dict(zip(map(itemgetter(0), parts), layout.restored_paths(parts, version), strict=True))
+    restored: list[Add] = []
+    for add in adds:
+        path = add.path
+        if add.id in paths:
+            path = layout.retired_path(add.id)
+        new_id = layout.restored_id(add.id, version)
+        restored.append(structs.replace(add, id=new_id, path=path, final_path=paths.get(add.id)))
+    return tuple(restored)
 
 
 def _restored_file(add: Add) -> RestoredFile:

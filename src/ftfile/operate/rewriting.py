@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import accumulate
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import structs
@@ -15,6 +16,7 @@ from ftfile.core.logs import get_logger
 from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import UnreadablePart, chain_of, extension_of, read_part, rows_of_parts
 from ftfile.log.checks import Accepted, Rewrite, accept_rewrites, still_known
+from ftfile.log.format.adds import ids_of, total_bytes, total_rows
 from ftfile.log.format.layout import name_of
 from ftfile.log.format.model import Add, Body, Remove
 from ftfile.log.opening import written_settings
@@ -32,6 +34,8 @@ from ftfile.write.workers import Work, removing_unrecorded, rounds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
+
+    import pyarrow as pa
 
     from ftfile.core.context import OnProgress
     from ftfile.log.commit_log import CommitLog
@@ -95,19 +99,22 @@ class Piece(NamedTuple):
     @property
     def row_count(self) -> int:
         """Return the number of rows."""
-        return sum(add.rows for add in self.inputs)
+        return total_rows(self.inputs)
 
     def rows_removed(self, fs: FileSystem, definitions: Mapping[str, Any]) -> int:
         """Return the number of rows to remove, which reads the files. For the errors see `Selection.rows`."""
         without = self.without
         if without is None:
             return 0
-        return sum(without.matches(fs, add, definitions[add.encoding]) for add in self.inputs)
+        rows = 0
+        for add in self.inputs:
+            rows += without.matches(fs, add, definitions[add.encoding])
+        return rows
 
     @property
     def length(self) -> int:
         """Return the bytes on storage."""
-        return sum(add.length for add in self.inputs)
+        return total_bytes(self.inputs)
 
 
 class Outcome(NamedTuple):
@@ -154,21 +161,28 @@ class Overtaken(NamedTuple):
 
 
 def pieces_of(
-    adds: Iterable[Add], lists: Sequence[Sequence[Add]], without_of: Callable[[Add], Without | None]
+    adds: Iterable[Add], lists: Sequence[Sequence[Add]], withouts: Sequence[Without] | None = None
 ) -> list[Piece]:
-    """Return one piece for each list of inputs, given all live adds and a function that returns the rows to remove."""
-    taken = {add.id for inputs in lists for add in inputs}
-    keys = {inputs[0].directory_key for inputs in lists}
+    """Return one piece for each list of inputs, given all live adds, and the rows to remove from each list."""
+    taken: set[str] = set()
+    keys: set[str] = set()
+    for inputs in lists:
+        taken |= ids_of(inputs)
+        keys.add(inputs[0].directory_key)
     least: dict[str, str] = {}
     for add in adds:
         if add.final_path is not None and add.directory_key in keys and add.id not in taken:
             name = name_of(add.final_path)
             least[add.directory_key] = min(name, least.get(add.directory_key, name))
-    places = accumulate(map(len, lists), initial=0)
-    return [
-        Piece(tuple(inputs), place, least.get(inputs[0].directory_key), without_of(inputs[0]))
-        for inputs, place in zip(lists, places, strict=False)
-    ]
+    pieces: list[Piece] = []
+    place = 0
+    for number, inputs in enumerate(lists):
+        without = None
+        if withouts is not None:
+            without = withouts[number]
+        pieces.append(Piece(tuple(inputs), place, least.get(inputs[0].directory_key), without))
+        place += len(inputs)
+    return pieces
 
 
 def rewrite(
@@ -191,7 +205,7 @@ def rewrite(
         FtfileError: some files could not be rewritten. All others were, except if the choice takes all: then nothing
             was changed.
     """
-    operation = _Operation(log, author, workers=workers, choice=choice, progress=progress)
+    operation = _Rewriting(log, author, workers=workers, choice=choice, progress=progress)
     if dry_run:
         return operation.plan()
     pending: tuple[Rewrite, ...] = ()
@@ -213,7 +227,7 @@ def rewrite(
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
+class _Rewriting:
     """One call of `rewrite`."""
 
     log: CommitLog
@@ -224,11 +238,12 @@ class _Operation:
 
     def plan(self) -> RewriteReport:
         """Return the report of a run, and write nothing."""
-        head, snapshot = self.log.refresh(), take_snapshot(self.log)
-        pieces = self.choice.pieces(head, lambda: snapshot, ())
-        removed = self.choice.removed(head, lambda: snapshot)
+        head = self.log.refresh()
+        live = cache(partial(take_snapshot, self.log))
+        pieces = self.choice.pieces(head, live, ())
+        removed = self.choice.removed(head, live)
         report = replace(_reported(removed, ()), where=self.choice.text, dry_run=True)
-        for number, outcome in self._outcomes(head, lambda: snapshot, pieces, dry_run=True):
+        for number, outcome in self._outcomes(head, live, pieces, dry_run=True):
             for error in outcome.errors:
                 raise error
             piece = pieces[number]
@@ -243,15 +258,20 @@ class _Operation:
         """Rewrite and record the current choice, and record `pending`; add paths of recordable files to `named`."""
         head, problems = catch_up(self.log, self.author)
         live = cache(partial(snapshot_at, self.log, head))
+        apart = ids_of(chain.from_iterable(rewrite.inputs for rewrite in pending))
         # A choice that takes all includes files that cannot be published, so the refused commit reports the reason.
-        stuck = () if self.choice.takes_all else (add.id for problem in problems for add in problem.adds)
-        apart = {*stuck, *(add.id for rewrite in pending for add in rewrite.inputs)}
+        if not self.choice.takes_all:
+            for problem in problems:
+                apart |= ids_of(problem.adds)
         pieces = self.choice.pieces(head, live, apart)
         rounds = [*rounds_of(pieces, self.choice.commit_every)] or [()]
         assert len(rounds) == 1 or not self.choice.takes_all, "all of it in several records"
-        files, length = sum(len(piece.inputs) for piece in pieces), sum(piece.length for piece in pieces)
         tracker = Tracker(
-            self.author.operation, self.log.clock, on_progress=self.progress, total=files, total_bytes=length
+            self.author.operation,
+            self.log.clock,
+            on_progress=self.progress,
+            total=sum(len(piece.inputs) for piece in pieces),
+            total_bytes=sum(map(attrgetter("length"), pieces)),
         )
         report, errors = RewriteReport(where=self.choice.text), list[FtfileError]()
         for some in rounds:
@@ -259,13 +279,16 @@ class _Operation:
             for number, outcome in self._outcomes(head, live, some):
                 outcomes[number] = outcome
                 tracker.add(len(some[number].inputs), some[number].length)
-            results = [outcome for _, outcome in sorted(outcomes.items())]
-            errors += [error for outcome in results for error in outcome.errors]
-            rewrites = [*pending, *(rewrite for outcome in results for rewrite in outcome.rewrites)]
-            named |= {add.path for rewrite in rewrites for add in rewrite.adds}
+            rewrites = list(pending)
+            for number in sorted(outcomes):
+                errors += outcomes[number].errors
+                rewrites += outcomes[number].rewrites
+            for recordable in rewrites:
+                named.update(map(attrgetter("path"), recordable.adds))
             if self.choice.takes_all and errors:
                 now = self.log.refresh(durable=True)
-                if all(now.is_live(add, head.version) for piece in some for add in piece.inputs):
+                inputs = chain.from_iterable(piece.inputs for piece in some)
+                if all(now.is_live(add, head.version) for add in inputs):
                     raise errors[0]
                 return Overtaken(tuple(rewrites))  # an unreadable file was replaced
             result = self._record(rewrites)
@@ -280,7 +303,10 @@ class _Operation:
         """Yield the results of pieces with their numbers, in the order of completion."""
         if pieces:
             snapshot = live()
-            definitions = {key: snapshot.definitions[key] for key in {piece.inputs[0].encoding for piece in pieces}}
+            definitions: dict[str, Any] = {}
+            for piece in pieces:
+                encoding = piece.inputs[0].encoding
+                definitions[encoding] = snapshot.definitions[encoding]
             work = RowRewriter(snapshot.version, definitions, dry_run)
             yield from self.workers.do(work, pieces, self.log.fs, dict(written_settings(head)))
 
@@ -321,14 +347,14 @@ class _Operation:
 
 def _reported(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
     """Return the report of one record, or of a plan."""
-    rows = sum(add.rows for add in written)
+    rows = total_rows(written)
     return RewriteReport(
         files_removed=len(ended),
         files_written=len(written),
         rows=rows,
-        rows_removed=sum(add.rows for add in ended) - rows,
-        bytes_removed=sum(add.length for add in ended),
-        bytes_written=sum(add.length for add in written),
+        rows_removed=total_rows(ended) - rows,
+        bytes_removed=total_bytes(ended),
+        bytes_written=total_bytes(written),
     )
 
 
@@ -387,7 +413,11 @@ class RowRewriter(Work[Piece, Outcome]):
         file_format = format_from_definition(encoding["format"], keys)
         schema = recorded_schema(encoding["schema"])
         rows = rows_of_parts(fs, piece.inputs, file_format, schema)
-        batches = (batch for _, batch in rows) if piece.without is None else piece.without.apply(rows, encoding)
+        batches: Iterator[pa.RecordBatch]
+        if piece.without is None:
+            batches = (batch for _, batch in rows)
+        else:
+            batches = piece.without.apply(rows, encoding)
         with staging(fs, task) as stage:
             part = stage.open(first.directory_key, file_format, schema, chain_of(encoding, keys))
             before = strong_digest(part.write_all(batches))

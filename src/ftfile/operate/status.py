@@ -1,46 +1,44 @@
-"""The status of a directory: queries, open files, due jobs, and unpublished files."""
+"""The status of a directory and its verdict."""
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import msgspec
-from msgspec import structs
-
-from ftfile.core.checksum import Decoding
-from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.errors import FtfileError
 from ftfile.core.remedies import Advice, Remedy
-from ftfile.core.units import ago, bytes_text, count_text, duration_text, first_text, names_text, time_text
+from ftfile.core.units import ago, count_text, duration_text, first_text, names_text
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
-from ftfile.log.format.layout import directory_of
+from ftfile.log.format.adds import total_bytes, total_rows
 from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
 from ftfile.operate.findings import DirectoryReport, find, worst_first
 from ftfile.operate.lag import findings_of_checkpoint
+from ftfile.operate.open_files import OpenFile, open_files_of
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
-from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of, stats_of
-from ftfile.write.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
+from ftfile.write.files.rolling_groups import key_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, AssemblyTask, Remove
+    from ftfile.log.format.model import Add, Remove
     from ftfile.log.places import PartPlace
     from ftfile.log.state import LogState, QueryState
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
     from ftfile.storage.api import FileSystem
-    from ftfile.write.files.rolling_rules import PendingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +52,6 @@ class QueryStatus:
     checkpoint: CheckpointStatus | None = None  # None if no record names its path, or it was not requested
     # As recorded: format, filters and partitions of the newest rows; for open files also their rules and names.
     options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFile:
-    """Committed rows that are kept open, to be assembled into one or a few files."""
-
-    query_id: str
-    directory: str  # relative, as in `FinishedFile`
-    segments: int
-    rows: int
-    size_bytes: int  # an estimate for columnar formats
-    first_ms: int  # commit time of the oldest rows, since 1970 UTC
-    last_ms: int  # commit time of the newest rows
-    reason: str  # code of the rule that ended it, such as `size` or `age`; empty if no rule has
-    deadline_ms: int | None  # time at which a rule ends it without further rows; None for never
-    waiting: str  # why it is still open
-    attempts: int  # failed attempts to assemble a file
-    # rules that can end it: by time, the soonest first; by amount, the fullest; by a row
-    rules: tuple[PendingRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +101,21 @@ class DirectoryStatus(DirectoryReport):
             yield f"{count_text(self.due, 'merge')} due"
         if self.queries:
             yield count_text(len(self.queries), "query", "queries")
-            checkpoints = [query.checkpoint for query in self.queries]
-            if all(checkpoint is not None and checkpoint.is_up_to_date for checkpoint in checkpoints):
+            if self._is_up_to_date():
                 yield "none behind"
-        behind = [
-            f"query {query.query_id} has {query.checkpoint.backlog} to read"
-            for query in self.queries
-            if query.checkpoint is not None and query.checkpoint.backlog
-        ]
+        behind = list(self._backlogs())
         if behind:
             yield first_text(behind)
         if self.quarantined:
             yield f"{count_text(self.quarantined, 'file')} in {layout.QUARANTINE}"
+
+    def _backlogs(self) -> Iterator[str]:
+        for query in self.queries:
+            if query.checkpoint is not None and query.checkpoint.backlog:
+                yield f"query {query.query_id} has {query.checkpoint.backlog} to read"
+
+    def _is_up_to_date(self) -> bool:
+        return all(query.checkpoint is not None and query.checkpoint.is_up_to_date for query in self.queries)
 
 
 class HeadFacts(NamedTuple):
@@ -151,17 +133,23 @@ class HeadFacts(NamedTuple):
 
 def facts_of(head: LogState) -> HeadFacts:
     """Return the facts of a head."""
-    is_store, segments, tasks = store_of(head) is not None, head.segments.values(), head.assembly_tasks
-    files = {segment.id if is_store else (segment.origin.query_id, *key_of(segment)) for segment in segments}
+    segments, tasks = head.segments.values(), head.assembly_tasks
+    held = 0
+    if store_of(head) is not None:
+        open_files = len(segments)
+        held = sum(is_held(task, head.version) for task in tasks)
+    else:
+        open_files = len({(segment.origin.query_id, *key_of(segment)) for segment in segments})
+    oldest_ms = min(map(_committed_ms, segments), default=None)
     return HeadFacts(
         version=head.version,
-        open_files=len(files),
-        open_rows=sum(segment.rows for segment in segments),
-        open_bytes=sum(segment.length for segment in segments),
-        oldest_open_s=min((_committed_ms(segment) / 1000 for segment in segments), default=None),
+        open_files=open_files,
+        open_rows=total_rows(segments),
+        open_bytes=total_bytes(segments),
+        oldest_open_s=None if oldest_ms is None else oldest_ms / 1000,
         due=len(tasks),
         failing=sum(task.attempts > 0 for task in tasks),
-        held=sum(is_held(task, head.version) for task in tasks) if is_store else 0,
+        held=held,
     )
 
 
@@ -176,18 +164,36 @@ def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
     """Yield the faults of queries, open files, merges, and unpublished files."""
     for query in status.queries:
         yield from findings_of_checkpoint(query.query_id, query.checkpoint)
-    if failing := [file for file in status.open if file.attempts]:
-        attempts = count_text(max(file.attempts for file in failing), "time")
+    yield from _open_file_findings(status)
+    yield from _unpublished_findings(status)
+    if status.held:
+        yield find("merge-fails", "", "merges that run when they are due", f"{status.held:,} skipped")
+
+
+def _open_file_findings(status: DirectoryStatus) -> Iterator[Finding]:
+    failing: list[OpenFile] = []
+    due: list[OpenFile] = []
+    for file in status.open:
+        if file.attempts:
+            failing.append(file)
+        elif file.reason:
+            due.append(file)
+    if failing:
+        attempts = count_text(max(map(attrgetter("attempts"), failing)), "time")
         yield find("open-file-fails", "", "open files assembled into files", f"{_listed(failing)}, tried {attempts}")
-    if due := [file for file in status.open if file.reason and not file.attempts]:
-        oldest = ago(min(file.first_ms for file in due), status.made_ms)
+    if due:
+        oldest = ago(min(map(attrgetter("first_ms"), due)), status.made_ms)
         yield find(
             "open-file-due",
             "",
             "open files assembled into files",
             f"{_listed(due)}, the oldest committed {oldest}",
         )
-    if problems := [f"{file.path!r}: {file.problem}" for file in status.unpublished if file.problem]:
+
+
+def _unpublished_findings(status: DirectoryStatus) -> Iterator[Finding]:
+    problems = [f"{file.path!r}: {file.problem}" for file in status.unpublished if file.problem]
+    if problems:
         yield find(
             "not-publishable",
             "",
@@ -199,12 +205,11 @@ def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
         if paths:
             actual = f"{count_text(len(paths), 'file')} waiting for the next commit: {names_text(paths)}"
             yield find(code, "", "no waiting files", actual)
-    if status.held:
-        yield find("merge-fails", "", "merges that run when they are due", f"{status.held:,} skipped")
 
 
 def _listed(files: Sequence[OpenFile]) -> str:
-    rows, names = sum(file.rows for file in files), names_text([file.directory or "." for file in files])
+    rows = sum(map(attrgetter("rows"), files))
+    names = names_text([file.directory or "." for file in files])
     return f"{count_text(len(files), 'open file')} with {count_text(rows, 'row')} ({names})"
 
 
@@ -218,50 +223,64 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         CorruptData: the log is damaged; `Directory.verify()` reports the damage.
     """
     head = log.refresh()
-    if lag is None:
-        checkpoints = {}
-    else:
+    checkpoints: dict[str, CheckpointStatus] = {}
+    if lag is not None:
         checkpoints = lag.look(log, head)
-    queries = sorted(head.queries.items())
     unneeded = None
     if staged:
         unneeded = _unneeded(log.fs, head)
     now_ms, is_store, facts = log.clock.now_ms(), store_of(head) is not None, facts_of(head)
-    times = parallel(log.fs, lambda version: version_time_ms(log, version), [query.version for _, query in queries])
+    unneeded_files = unneeded_bytes = None
+    if unneeded is not None:
+        unneeded_files, unneeded_bytes = len(unneeded), sum(unneeded.values())
+    open_files: tuple[OpenFile, ...] = ()
+    if not is_store:
+        open_files = tuple(open_files_of(head, now_ms))
+    time_ms = None
+    if head.version >= 0:
+        time_ms = version_time_ms(log, head.version)
     status = DirectoryStatus(
         path=url,
         kind=_kind_of(head, is_store=is_store),
         made_ms=now_ms,
         version=head.version,
-        time_ms=version_time_ms(log, head.version) if head.version >= 0 else None,
+        time_ms=time_ms,
         oldest_version=head.log_start,
         oldest_readable=_oldest_readable(log, head),
         horizon_ms=head.horizon_ms,
-        queries=tuple(
-            QueryStatus(
-                query_id,
-                query.last_batch,
-                version=query.version,
-                time_ms=time_ms,
-                checkpoint=checkpoints.get(query_id),
-                options=_options_of(head, query),
-            )
-            for (query_id, query), time_ms in zip(queries, times, strict=True)
-        ),
-        open=() if is_store else tuple(_open_files(head, now_ms)),
+        queries=tuple(_queries(log, head, checkpoints)),
+        open=open_files,
         due=facts.due,
         held=facts.held,
         unpublished=tuple(_unpublished(log.fs, head)),
-        unneeded_files=None if unneeded is None else len(unneeded),
-        unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
+        unneeded_files=unneeded_files,
+        unneeded_bytes=unneeded_bytes,
         quarantined=count_quarantined(log.fs),
     )
     return replace(status, findings=worst_first([*look_at_head(log, head), *findings_of(status)]))
 
 
+def _queries(log: CommitLog, head: LogState, checkpoints: Mapping[str, CheckpointStatus]) -> Iterator[QueryStatus]:
+    """Yield the status of each query, by id."""
+    queries = sorted(head.queries.items())
+    versions = [query.version for _, query in queries]
+    times = parallel(log.fs, partial(version_time_ms, log), versions)
+    for (query_id, query), time_ms in zip(queries, times, strict=True):
+        yield QueryStatus(
+            query_id,
+            query.last_batch,
+            version=query.version,
+            time_ms=time_ms,
+            checkpoint=checkpoints.get(query_id),
+            options=_options_of(head, query),
+        )
+
+
 def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:
-    definitions = [head.definitions[key] for key in (head.encoding, query.settings) if key is not None]
-    options = {name: value for definition in definitions for name, value in dict(definition).items()}
+    options: dict[str, Any] = {}
+    for key in (head.encoding, query.settings):
+        if key is not None:
+            options.update(head.definitions[key])
     return {name: value for name, value in options.items() if value and name not in {"schema", "encoding"}}
 
 
@@ -280,100 +299,10 @@ def _oldest_readable(log: CommitLog, head: LogState) -> int:
 def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
     """Return staged files without a live row, with their sizes."""
     sizes = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
-    pending = (add for entry in head.unpublished.values() for add in entry.adds)
-    for add in (*head.segments.values(), *pending):
+    pending = chain.from_iterable(entry.adds for entry in head.unpublished.values())
+    for add in chain(head.segments.values(), pending):
         sizes.pop(add.path, None)
     return sizes
-
-
-def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
-    groups: dict[tuple[Any, ...], list[Add]] = {}
-    for segment in head.segments.values():
-        groups.setdefault((segment.origin.query_id, segment.directory_key, *key_of(segment)), []).append(segment)
-    jobs = {add.id: job for job in head.assembly_tasks for add in job.inputs}
-    for key in sorted(groups):
-        segments = sorted(groups[key], key=order_of)
-        tasks = [jobs[segment.id] for segment in segments if segment.id in jobs]
-        yield _open_file(head, segments, tasks, now_ms)
-
-
-def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyTask], now_ms: int) -> OpenFile:
-    first = segments[0]
-    totals, batch = GroupTotals(directory_of(first.directory_key)), None
-    for segment in segments:
-        totals = totals.plus(segment, is_other_batch=segment.origin.last_batch != batch)
-        batch = segment.origin.last_batch
-    reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
-    rules: tuple[PendingRule, ...] = ()
-    try:
-        recorded = _settings_of(head, first.origin.query_id)
-        settings = structs.replace(recorded, policy=None)
-        deadline = deadline_of(settings, totals).now_ms
-        reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
-        rules = pending_rules(settings, totals)
-        if recorded.policy is not None and not reason:
-            policy = f"the policy {recorded.policy}, which is not called here; its query's next batch calls it"
-            problem = f"{_until(rules)}, or by {policy}"
-    except ConfigError as error:
-        problem = f"its rule cannot be checked here: {error}"
-    attempts = max((job.attempts for job in jobs), default=0)
-    return OpenFile(
-        query_id=first.origin.query_id,
-        directory=directory_of(first.directory_key),
-        segments=totals.segments,
-        rows=totals.rows,
-        size_bytes=totals.size_bytes,
-        first_ms=totals.first_ms,
-        last_ms=totals.last_ms,
-        reason=reason,
-        deadline_ms=deadline,
-        waiting=problem or _waiting(reason, rules, attempts, is_job=bool(jobs)),
-        attempts=attempts,
-        rules=rules,
-    )
-
-
-def _waiting(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job: bool) -> str:
-    if is_job and attempts:
-        return Advice(
-            f"assembling a file of it failed {attempts} times; the next batch, or ", Remedy("flush"), ", tries again"
-        )
-    if is_job:
-        return Advice("the query's next batch, or ", Remedy("flush", due_only=True), ", assembles a file of it")
-    if reason:
-        return Advice("the query's next commit ends it; ", Remedy("flush", due_only=True), " does so now")
-    return _until(rules)
-
-
-# The nouns of amounts, in the texts of rules.
-_NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": ("segment", "segments")}
-
-
-def _until(rules: Sequence[PendingRule]) -> str:
-    """Return the end of a file by the first rule of each kind: `until 2024-07-01 12:00:00 UTC by rolloverInterval`."""
-    times = [f"{time_text(rule.deadline_ms)} UTC by {rule.option}" for rule in rules if rule.deadline_ms is not None]
-    amounts = [
-        f"{_amount_text(rule.reason, rule.limit)} by {rule.option} ({_amount_text(rule.reason, rule.amount)} now)"
-        for rule in rules
-        if rule.limit is not None and rule.amount is not None
-    ]
-    rows = [f"a row that ends it by {rule.option}" for rule in rules if rule.deadline_ms is None and rule.limit is None]
-    return f"until {', or '.join([*times[:1], *amounts[:1], *rows])}"
-
-
-def _amount_text(reason: str, amount: int) -> str:
-    if reason == "size":
-        return bytes_text(amount)
-    return count_text(amount, *_NOUNS[reason])
-
-
-def _settings_of(head: LogState, query_id: str) -> RollingSettings:
-    """Return the rules of a query, as of its last batch."""
-    query = head.queries.get(query_id)
-    if query is None or query.settings is None:
-        return ALL_END
-    with Decoding(layout.LOG, "the rules of a query"):
-        return msgspec.convert(head.definitions[query.settings]["rolling"], RollingSettings)
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
@@ -381,13 +310,15 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
     done = -1
     if hint is not None and head.includes(hint.version, hint.nonce):
         done = hint.version
-    for entry in (entry for version, entry in sorted(head.unpublished.items()) if version > done):
-        places = parallel(fs, lambda add: find_part(fs, add), entry.adds)
+    for version, entry in sorted(head.unpublished.items()):
+        if version <= done:
+            continue
+        places = parallel(fs, partial(find_part, fs), entry.adds)
         for add, where in zip(entry.adds, places, strict=True):
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):
                 yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
-        at_names = parallel(fs, lambda remove: stat_or_none(fs, remove.final_path or ""), entry.removes)
+        at_names = parallel(fs, partial(stat_or_none, fs), [remove.final_path or "" for remove in entry.removes])
         for remove, there in zip(entry.removes, at_names, strict=True):
             # Another file with the same name stays there.
             if there is not None and is_recorded(fs, there, remove, read=False):

@@ -1,4 +1,6 @@
-"""Exports after commits: by a writer's option `exportTo`, and after operations on a directory with exports.
+"""Exports that follow commits and operations.
+
+The option `exportTo` of a writer starts them; operations on a directory update its existing exports.
 
 Exports of a writer run in a thread of the driver process, so no batch waits for an export or fails with it. If an
 export fails or the process ends, the next export includes the missed versions.
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _log = get_logger(__name__)
+_lock = threading.Lock()  # of `_exports`
+_exports: dict[tuple[str, tuple[str, ...]], _ExportQueue] = {}  # by path and formats
 
 
 @contextlib.contextmanager
@@ -61,8 +65,12 @@ def _renew_if_recorded(
 ) -> None:
     try:
         # Other processes may have committed versions, also during a dry run.
-        records = map(log.read_record, range(log.refresh().version, start, -1))
-        has_recorded = any(record is not None and record.author == author for record in records)
+        has_recorded = False
+        for version in range(log.refresh().version, start, -1):
+            record = log.read_record(version)
+            if record is not None and record.author == author:
+                has_recorded = True
+                break
     except FtfileError as error:
         _log.warning("%s: it is unknown whether exports are behind; ftfile.export updates them: %s", path, error)
         return
@@ -106,7 +114,7 @@ def export_soon(
         return
     key = path, formats
     with _lock:
-        exports = _exports.setdefault(key, _Exports(path, formats))
+        exports = _exports.setdefault(key, _ExportQueue(path, formats))
     exports.ask(storage, context).wait(wait_s)
 
 
@@ -126,7 +134,7 @@ def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], 
     return "; ".join(errors)
 
 
-class _Wanted(NamedTuple):
+class _DueExport(NamedTuple):
     """An export that has not started."""
 
     done: threading.Event
@@ -134,22 +142,24 @@ class _Wanted(NamedTuple):
     context: Context
 
 
-class _Exports:
+class _ExportQueue:
     """The exports of one directory, one at a time."""
 
     def __init__(self, path: str, formats: tuple[str, ...]) -> None:
         self._path, self._formats = path, formats
         self._lock = threading.Lock()
-        self._wanted: _Wanted | None = None
+        self._wanted: _DueExport | None = None
         self._is_running = False
         self._reported_error = ""
 
     def ask(self, storage: Mapping[str, str], context: Context) -> threading.Event:
         """Start an export; return the event of its end."""
         with self._lock:
-            done = threading.Event() if self._wanted is None else self._wanted.done
+            done = threading.Event()
+            if self._wanted is not None:
+                done = self._wanted.done
             # Credentials of an earlier call, such as tokens, may have expired.
-            self._wanted = _Wanted(done, storage, context)
+            self._wanted = _DueExport(done, storage, context)
             if not self._is_running:
                 self._is_running = True
                 # A daemon thread, so that the end of the process does not wait for a store.
@@ -168,7 +178,3 @@ class _Exports:
                 _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", self._path, failed)
             self._reported_error = failed
             request.done.set()
-
-
-_lock = threading.Lock()
-_exports: dict[tuple[str, tuple[str, ...]], _Exports] = {}

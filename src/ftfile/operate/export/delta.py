@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.log.places import delete_file, list_or_empty, write_file
+from ftfile.log.places import delete_file, names_in, write_file
 from ftfile.operate.export.limits import LIMITS
-from ftfile.operate.export.versions import COUNTED, Exported, Table
+from ftfile.operate.export.versions import COUNTED, Exported, ExportTable
 from ftfile.rows.value_text import UTC, value_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.operate.export.versions import Change
+    from ftfile.operate.export.versions import TableChange
     from ftfile.storage.api import FileSystem
 
 
@@ -79,7 +79,7 @@ _ACTIONS = pa.schema(
 Action = dict[str, Any]
 
 
-class DeltaLog(Table):
+class DeltaLog(ExportTable):
     """The commits of a Delta table in a directory."""
 
     limits = LIMITS["delta"]
@@ -107,13 +107,14 @@ class DeltaLog(Table):
 
     def live_paths(self) -> set[str]:  # noqa: D102
         commits = self._commits()
-        checkpoint = next((number for number in reversed(commits) if number % CHECKPOINT_EVERY == 0 and number), None)
+        checkpoint = max(filter(_has_checkpoint, commits), default=None)
         live: set[str] = set()
         if checkpoint is not None:
             # After a crash between a commit and its checkpoint, the commits are read instead.
             with contextlib.suppress(NotFound):
                 content = self._fs.read(_checkpoint_path(checkpoint))
-                live = {add["path"] for add in pq.read_table(pa.BufferReader(content))["add"].to_pylist() if add}
+                adds = pq.read_table(pa.BufferReader(content))["add"].to_pylist()
+                live = {add["path"] for add in adds if add}
                 commits = commits[commits.index(checkpoint) + 1 :]
         for number in commits:
             for action in self._read(number):
@@ -123,10 +124,10 @@ class DeltaLog(Table):
                     live.discard(action["remove"]["path"])
         return {unquote(path) for path in live}
 
-    def refuse(self, whole: Change) -> None:  # noqa: D102
+    def refuse(self, whole: TableChange) -> None:  # noqa: D102
         del whole  # a commit can have any columns
 
-    def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
+    def append(self, change: TableChange, done: Callable[[int], object] | None) -> None:  # noqa: D102
         state = change.exported._asdict()
         del state["commit"]
         parameters: dict[str, Any] = {"timestamp": change.time_ms, "operation": change.operation}
@@ -136,21 +137,22 @@ class DeltaLog(Table):
         for first in range(0, len(actions), COUNTED):
             some = actions[first : first + COUNTED]
             lines += [json.dumps(action, separators=(",", ":")) for action in some]
-            done(sum("add" in action for action in some))
+            if done is not None:
+                done(sum("add" in action for action in some))
         path = f"{LOG}/{_name(change.exported.commit)}"
         write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
         self._is_redefined = change.is_redefined
 
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+    def follow_up(self, exported: Exported, whole: Callable[[], TableChange]) -> None:  # noqa: D102
         commit = exported.commit
         # Without a checkpoint, readers read all commits, and some read values of removed partitions as the new type.
-        is_due = commit % CHECKPOINT_EVERY == 0 or (self._is_redefined and exported.partition_by)
-        if commit and is_due and not self._fs.exists(_checkpoint_path(commit)):
+        is_due = _has_checkpoint(commit) or (commit and self._is_redefined and exported.partition_by)
+        if is_due and not self._fs.exists(_checkpoint_path(commit)):
             self._write_checkpoint(commit, _actions(whole(), is_checkpoint=True))
             self._delete_expired(commit)
 
     def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:
-        rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]
+        rows = [dict.fromkeys(_ACTIONS.names) | action for action in actions]
         content = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, _ACTIONS), content)
         # No hint is written: readers find the checkpoint by its name, and some fail at a hint torn by a crash.
@@ -159,7 +161,7 @@ class DeltaLog(Table):
 
     def _delete_expired(self, commit: int) -> None:
         """Delete commits before the newest checkpoint that is `COMMITS_KEPT` commits old; later commits need it."""
-        names = [info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG)]
+        names = names_in(self._fs, LOG)
         checkpoints = _numbers(names, _CHECKPOINT)
         start = max((number for number in checkpoints if number <= commit - COMMITS_KEPT), default=0)
         try:
@@ -173,21 +175,25 @@ class DeltaLog(Table):
             _log.warning("old commits of %s could not be deleted yet: %s", LOG, error)
 
     def _commits(self) -> list[int]:
-        return _numbers([info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG)], _COMMIT)
+        return _numbers(names_in(self._fs, LOG), _COMMIT)
 
     def _read(self, number: int) -> Iterator[Action]:
         path = f"{LOG}/{_name(number)}"
         try:
             # Most calls need only the first line, of as many lines as there are files.
-            yield from (json.loads(line) for line in self._fs.read(path).decode().splitlines() if line)
+            for line in self._fs.read(path).decode().splitlines():
+                if line:
+                    yield json.loads(line)
         except ValueError as error:
             raise CorruptData(
                 path, "a commit of a Delta table", str(error), "Delete _delta_log to export again"
             ) from error
 
 
-def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
-    maps: Callable[..., object] = list if is_checkpoint else dict  # Arrow accepts pairs
+def _actions(change: TableChange, *, is_checkpoint: bool = False) -> list[Action]:
+    maps: Callable[..., object] = dict
+    if is_checkpoint:
+        maps = list  # Arrow accepts pairs
     actions: list[Action] = []
     if change.is_redefined:
         actions += _table_actions(change, maps)
@@ -195,9 +201,10 @@ def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
         gone = {"path": _path(path), "deletionTimestamp": change.time_ms, "dataChange": change.is_change}
         actions.append({"remove": gone})
     for file in change.adds:
+        values = [(name, _text(value)) for name, value in file.values.items()]
         add = {
             "path": _path(file.path),
-            "partitionValues": maps((name, _text(value)) for name, value in file.values.items()),
+            "partitionValues": maps(values),
             "size": file.size_bytes,
             "modificationTime": change.time_ms,
             "dataChange": file.is_change and not is_checkpoint,
@@ -207,16 +214,14 @@ def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
     return actions
 
 
-def _table_actions(change: Change, maps: Callable[..., object]) -> list[Action]:
+def _table_actions(change: TableChange, maps: Callable[..., object]) -> list[Action]:
     """Return the actions that define a table; Delta uses Spark's JSON of a schema."""
     # A reader that does not support local times must not read them as instants.
+    features: list[str] = []
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 7}
     if '"timestamp_ntz"' in change.columns:
         features = ["timestampNtz"]
-    else:
-        features = []
-    protocol: dict[str, Any] = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}
-    if features:
-        protocol["readerFeatures"] = features
+        protocol |= {"minReaderVersion": 3, "readerFeatures": features}
     metadata = {
         "id": change.exported.table,
         "format": {"provider": "parquet", "options": maps()},
@@ -242,7 +247,16 @@ def _text(value: pa.Scalar) -> str | None:
 
 
 def _numbers(names: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
-    return sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))
+    numbers: list[int] = []
+    for name in names:
+        match = pattern.fullmatch(name)
+        if match is not None:
+            numbers.append(int(match[1]))
+    return sorted(numbers)
+
+
+def _has_checkpoint(commit: int) -> bool:
+    return commit > 0 and commit % CHECKPOINT_EVERY == 0
 
 
 def _name(commit: int) -> str:

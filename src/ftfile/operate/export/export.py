@@ -11,6 +11,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.log.directory import check_is_files
+from ftfile.log.format.adds import total_rows
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import catch_up
 from ftfile.log.publish import skip_published
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context, OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
+    from ftfile.operate.export.versions import ExportTable
 
 
 TRIES = 100
@@ -91,8 +93,10 @@ def export(  # noqa: PLR0913 - all by name
             except AlreadyExists:
                 continue  # another export is running
             last = last_published(head)
-            open_rows = sum(add.rows for add in head.segments.values())
-            current = last if last >= 0 else None
+            open_rows = total_rows(head.segments.values())
+            current = None
+            if last >= 0:
+                current = last
             report = ExportReport(current, versions, open_rows=open_rows, waiting=head.version - last, dry_run=dry_run)
             if not dry_run:
                 _log.info("exported to %s: version %s, %d new; %d rows in open files", to, current, versions, open_rows)
@@ -111,7 +115,8 @@ def _newest(log: CommitLog) -> LogState:
 
 def _open(to: str, log: CommitLog, head: LogState, url: str) -> Exporter:
     versions = Versions(log, head, LIMITS[to])
+    table: ExportTable = DeltaLog(log.fs)
     if to == "iceberg":
         LIMITS[to].refuse_location(url)  # Iceberg's metadata contains absolute paths of files
-    opened = DeltaLog(log.fs) if to == "delta" else IcebergTable(log.fs, url)
-    return Exporter(versions, opened, log.fs.context)
+        table = IcebergTable(log.fs, url)
+    return Exporter(versions, table, log.fs.context)

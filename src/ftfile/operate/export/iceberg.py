@@ -10,30 +10,23 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.log.places import delete_file, list_or_empty
-from ftfile.operate.export.iceberg_manifests import (
-    ANEW,
-    DELETED,
-    ICEBERG,
-    METADATA,
-    SnapshotManifests,
-    live,
-    read_avro,
-    relative,
-)
+from ftfile.log.places import delete_file, names_in
+from ftfile.operate.export.iceberg_avro import ANEW, ICEBERG, METADATA, read_avro, relative
+from ftfile.operate.export.iceberg_manifests import SnapshotManifests, live, live_entries
 from ftfile.operate.export.iceberg_schemas import FieldIds, promotes
 from ftfile.operate.export.limits import LIMITS
-from ftfile.operate.export.versions import Exported, Table
+from ftfile.operate.export.versions import Exported, ExportTable
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ftfile.operate.export.versions import Change
+    from ftfile.operate.export.versions import TableChange
     from ftfile.storage.api import FileSystem
 
 
@@ -62,7 +55,7 @@ _log = get_logger(__name__)
 Json = dict[str, Any]
 
 
-class IcebergTable(Table):
+class IcebergTable(ExportTable):
     """The commits of an Iceberg table in a directory."""
 
     limits = LIMITS["iceberg"]
@@ -95,16 +88,18 @@ class IcebergTable(Table):
         return Exported(**state)
 
     def live_paths(self) -> set[str]:  # noqa: D102
-        paths = [manifest["manifest_path"] for manifest in self._manifests]
-        entries = (entry for path in paths for entry in read_avro(self._fs, self._url, path).records)
+        paths: set[str] = set()
         start = len(self._url)
-        return {entry["data_file"]["file_path"][start:] for entry in entries if entry["status"] != DELETED}
+        for manifest in self._manifests:
+            for entry in live_entries(read_avro(self._fs, self._url, manifest["manifest_path"]).records):
+                paths.add(entry["data_file"]["file_path"][start:])
+        return paths
 
-    def refuse(self, whole: Change) -> None:  # noqa: D102
+    def refuse(self, whole: TableChange) -> None:  # noqa: D102
         if retyped := self._retyped(whole):
             _refuse_retyped(retyped, self.live_paths() & {file.path for file in whole.adds})
 
-    def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
+    def append(self, change: TableChange, done: Callable[[int], object] | None) -> None:  # noqa: D102
         exported = change.exported
         if self._metadata is None:
             self._fs.make_directories(METADATA)
@@ -141,9 +136,7 @@ class IcebergTable(Table):
             "last-updated-ms": time_ms,
             "current-snapshot-id": snapshot_id,
             "snapshots": kept_snapshots,
-            "snapshot-log": [
-                {"snapshot-id": entry["snapshot-id"], "timestamp-ms": entry["timestamp-ms"]} for entry in kept_snapshots
-            ],
+            "snapshot-log": list(map(_log_entry, kept_snapshots)),
             "refs": {"main": {"snapshot-id": snapshot_id, "type": "branch"}},
             "properties": metadata["properties"] | {_OWN: json.dumps(exported._asdict())},
         }
@@ -151,7 +144,7 @@ class IcebergTable(Table):
         self._fs.create_exclusive(f"{METADATA}/{_name(number)}", content)
         self._metadata, self._manifests = metadata, manifests
 
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+    def follow_up(self, exported: Exported, whole: Callable[[], TableChange]) -> None:  # noqa: D102
         del whole
         number = exported.commit + 1
         try:
@@ -176,17 +169,20 @@ class IcebergTable(Table):
         return f"{self._url}{ICEBERG}"
 
     def _numbers(self) -> list[int]:
-        names = [info.path.rpartition("/")[2] for info in list_or_empty(self._fs, METADATA)]
-        matches = [(name, _NAME.fullmatch(name)) for name in names if name.endswith(".metadata.json")]
-        foreign = next((name for name, match in matches if match is None), None)
-        if foreign is not None:
-            raise ConfigError(f"{METADATA}/{foreign} is not an export of ftfile: another program wrote it. {ANEW}")
-        return [int(match[1]) for _, match in matches if match is not None]
+        numbers: list[int] = []
+        for name in names_in(self._fs, METADATA):
+            if not name.endswith(".metadata.json"):
+                continue
+            match = _NAME.fullmatch(name)
+            if match is None:
+                raise ConfigError(f"{METADATA}/{name} is not an export of ftfile: another program wrote it. {ANEW}")
+            numbers.append(int(match[1]))
+        return numbers
 
     def _list(self, snapshot: Json) -> list[Json]:
         return read_avro(self._fs, self._url, snapshot["manifest-list"]).records
 
-    def _with_definitions(self, change: Change, retyped: list[str]) -> Json:
+    def _with_definitions(self, change: TableChange, retyped: list[str]) -> Json:
         """Return the metadata of the previous commit, with the columns and partitions of a change."""
         current = self._metadata
         if current is None:
@@ -205,16 +201,16 @@ class IcebergTable(Table):
         if not change.is_redefined:
             return metadata
         schemas, specs = list(metadata["schemas"]), list(metadata["partition-specs"])
-        schema_id = next((schema["schema-id"] for schema in schemas if schema["fields"] == fields), None)
+        schema_id = _id_of(schemas, "schema-id", fields)
         if schema_id is None:
             schema_id = len(schemas)
             schemas.append({"type": "struct", "schema-id": schema_id, "fields": fields})
-        parts = _partition_fields(specs, [(ids.of(name), name) for name in change.exported.partition_by])
-        spec_id = next((spec["spec-id"] for spec in specs if spec["fields"] == parts), None)
+        parts = _partition_fields(specs, {ids.of(name): name for name in change.exported.partition_by})
+        spec_id = _id_of(specs, "spec-id", parts)
         if spec_id is None:
             spec_id = len(specs)
             specs.append({"spec-id": spec_id, "fields": parts})
-        used = [field["field-id"] for spec in specs for field in spec["fields"]]
+        used = [field["field-id"] for field in _fields_of(specs)]
         return metadata | {
             "schemas": schemas,
             "current-schema-id": schema_id,
@@ -223,20 +219,20 @@ class IcebergTable(Table):
             "last-partition-id": max(used, default=_FIRST_PARTITION_ID - 1),
         }
 
-    def _retyped(self, change: Change) -> list[str]:
+    def _retyped(self, change: TableChange) -> list[str]:
         """Return current and former partition columns whose new type readers do not accept for older values."""
         if self._metadata is None or not change.is_redefined:
             return []
         schemas, specs = self._metadata["schemas"], self._metadata["partition-specs"]
-        former = [field for schema in schemas for field in schema["fields"]]
-        sources = {field["source-id"] for spec in specs for field in spec["fields"]}
-        fields = FieldIds(self._metadata["properties"][_MAPPING]).schema(change.columns)
-        parts = [field for field in fields if field["id"] in sources or field["name"] in change.exported.partition_by]
-        return [
-            now["name"]
-            for now in parts
-            if not all(promotes(old["type"], now["type"]) for old in former if old["id"] == now["id"])
-        ]
+        sources = {field["source-id"] for field in _fields_of(specs)}
+        retyped: list[str] = []
+        for now in FieldIds(self._metadata["properties"][_MAPPING]).schema(change.columns):
+            if now["id"] not in sources and now["name"] not in change.exported.partition_by:
+                continue
+            former = [field for field in _fields_of(schemas) if field["id"] == now["id"]]
+            if not all(promotes(old["type"], now["type"]) for old in former):
+                retyped.append(now["name"])
+        return retyped
 
     def _delete_expired(self, number: int) -> None:
         """Delete old metadata, lists before the oldest snapshot, and manifests that no later list can name."""
@@ -246,16 +242,19 @@ class IcebergTable(Table):
         # A later list contains only manifests of this list, and manifests that were written after it.
         named = {relative(self._url, manifest["manifest_path"]) for manifest in self._list(oldest)}
         newest_expired = {"v": number - METADATA_KEPT, "snap-": first - 1, "": first}
-        files = [(info.path, _NUMBERED.fullmatch(info.path, len(METADATA) + 1)) for info in self._fs.list(METADATA)]
-        expired = [
-            path
-            for path, match in files
-            if match is not None and int(match[2]) <= newest_expired[match[1]] and path not in named
-        ]
+        expired: list[str] = []
+        for info in self._fs.list(METADATA):
+            match = _NUMBERED.fullmatch(info.path, len(METADATA) + 1)
+            if match is not None and int(match[2]) <= newest_expired[match[1]] and info.path not in named:
+                expired.append(info.path)
         parallel(self._fs, partial(delete_file, self._fs), expired)
 
 
-def _first_metadata(location: str, change: Change) -> Json:
+def _log_entry(snapshot: Json) -> Json:
+    return {"snapshot-id": snapshot["snapshot-id"], "timestamp-ms": snapshot["timestamp-ms"]}
+
+
+def _first_metadata(location: str, change: TableChange) -> Json:
     table = change.exported.table
     return {
         "format-version": 2,
@@ -276,22 +275,36 @@ def _first_metadata(location: str, change: Change) -> Json:
     }
 
 
-def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list[Json]:
-    """Return the partition fields of columns, given by id and name; a column has the same id in all partition specs."""
-    field_ids = {field["source-id"]: field["field-id"] for spec in specs for field in spec["fields"]}
-    for column, _ in columns:
+def _fields_of(definitions: Iterable[Json]) -> Iterator[Json]:
+    """Yield the fields of schemas, or of partition specs."""
+    for definition in definitions:
+        yield from definition["fields"]
+
+
+def _id_of(definitions: Iterable[Json], id_name: str, fields: list[Json]) -> int | None:
+    """Return the id of the schema or partition spec with these fields; None if there is none."""
+    for definition in definitions:
+        if definition["fields"] == fields:
+            return int(definition[id_name])
+    return None
+
+
+def _partition_fields(specs: list[Json], columns: Mapping[int, str]) -> list[Json]:
+    """Return the partition fields of columns, given as names by id; all specs have the same field id for a column."""
+    field_ids = {field["source-id"]: field["field-id"] for field in _fields_of(specs)}
+    fields: list[Json] = []
+    for column, name in columns.items():
         field_ids.setdefault(column, max(field_ids.values(), default=_FIRST_PARTITION_ID - 1) + 1)
-    return [
-        {"source-id": column, "field-id": field_ids[column], "transform": "identity", "name": name}
-        for column, name in columns
-    ]
+        fields.append({"source-id": column, "field-id": field_ids[column], "transform": "identity", "name": name})
+    return fields
 
 
 def _has_former_columns(metadata: Json, manifests: list[Json]) -> bool:
     """Return True if manifests have partitions by a column that the table no longer has, or has with another id."""
     ids = {field["id"] for field in metadata["schemas"][metadata["current-schema-id"]]["fields"]}
-    specs = {manifest["partition_spec_id"] for manifest in manifests}
-    return any(field["source-id"] not in ids for spec in specs for field in metadata["partition-specs"][spec]["fields"])
+    spec_ids = {manifest["partition_spec_id"] for manifest in manifests}
+    specs = [metadata["partition-specs"][spec_id] for spec_id in spec_ids]
+    return any(field["source-id"] not in ids for field in _fields_of(specs))
 
 
 def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
@@ -303,7 +316,7 @@ def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
         )
 
 
-def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[str, str]:
+def _summary(change: TableChange, before: list[Json], manifests: list[Json]) -> dict[str, str]:
     """Return the summary of a snapshot: Iceberg's name of the operation, and counts."""
     operation = "append"
     if not (change.is_change or any(file.is_change for file in change.adds)):
@@ -312,7 +325,7 @@ def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[
         operation = "delete"
         if change.adds:
             operation = "overwrite"
-    added, total = sum(file.rows for file in change.adds), _rows(manifests)
+    added, total = sum(map(attrgetter("rows"), change.adds)), _rows(manifests)
     numbers = {
         "added-data-files": len(change.adds),
         "deleted-data-files": len(change.removes),

@@ -64,16 +64,14 @@ class FieldIds:
         return self._ids[path]
 
     def _fields(self, fields: list[dict[str, Any]], above: Path) -> list[dict[str, Any]]:
+        # All fields of a level get their ids before the fields nested in them.
         ids = [self._id((*above, field["name"])) for field in fields]
-        return [
-            {
-                "id": number,
-                "name": field["name"],
-                "required": False,
-                "type": self._type(field["type"], (*above, field["name"])),
-            }
-            for number, field in zip(ids, fields, strict=True)
-        ]
+        schema: list[dict[str, Any]] = []
+        for number, field in zip(ids, fields, strict=True):
+            name = field["name"]
+            kind = self._type(field["type"], (*above, name))
+            schema.append({"id": number, "name": name, "required": False, "type": kind})
+        return schema
 
     def _type(self, spark: Any, path: Path) -> Any:  # noqa: ANN401 - JSON
         if isinstance(spark, str):
@@ -102,7 +100,7 @@ class FieldIds:
 
 def promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     """Return True if readers accept values of one Iceberg type, in manifests, as values of another type."""
-    old, new = (_DECIMAL.fullmatch(str(kind)) for kind in (before, now))
+    old, new = _DECIMAL.fullmatch(str(before)), _DECIMAL.fullmatch(str(now))
     is_larger = bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
     # Not float to double: the text of a partition is read as another double than the value of the float.
     return before == now or is_larger or (before, now) == ("int", "long")

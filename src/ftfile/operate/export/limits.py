@@ -1,4 +1,4 @@
-"""The limits of the tables of other formats: columns and files beyond them are refused, with advice."""
+"""The columns and files that tables of other formats cannot contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDER = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TableLimits:
     """The limits of a format."""
 
     name: str  # of the format
@@ -65,7 +65,7 @@ class Limits:
                 f"column {encoding['fileName']['column']!r} is only in the names of files, where {self.name}'s readers "
                 "do not read it: write it into a partition column"
             )
-        now = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+        now = _types_of(json.loads(schema))
         for field in json.loads(encoding["schema"])["fields"]:
             name, kind = field["name"], field["type"]
             if name in now and not self.reads_as(kind, now[name]):
@@ -77,12 +77,12 @@ class Limits:
     def refuse_paths(self, paths: Iterable[str | None]) -> None:
         """Raise a ConfigError for a file with a path that the format's readers cannot open."""
         pattern, characters = self.refused_in_paths
-        path = next((path for path in paths if path is not None and pattern.search(path)), None)
-        if path is not None:
-            raise ConfigError(
-                f"the path of file {path!r} contains {characters}, which {self.name}'s readers cannot open: an "
-                "overwrite with all rows writes them to other files"
-            )
+        for path in paths:
+            if path is not None and pattern.search(path):
+                raise ConfigError(
+                    f"the path of file {path!r} contains {characters}, which {self.name}'s readers cannot open: an "
+                    "overwrite with all rows writes them to other files"
+                )
 
     def refuse_location(self, url: str) -> None:
         """Raise a ConfigError for a directory in which the format's readers cannot open any file."""
@@ -96,9 +96,21 @@ class Limits:
             if self.types.fullmatch(kind):
                 return None
             return kind
-        inner = [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
-        inner += [field["type"] for field in kind.get("fields", ())]
-        return next((name for part in inner if (name := self._unknown_type(part)) is not None), None)
+        for inner in [*_element_types(kind).values(), *_types_of(kind).values()]:
+            name = self._unknown_type(inner)
+            if name is not None:
+                return name
+        return None
+
+
+def _element_types(kind: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the types of the elements of an array, or of the keys and values of a map."""
+    return {key: kind[key] for key in ("elementType", "keyType", "valueType") if key in kind}
+
+
+def _types_of(kind: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the types of the fields of a struct by name; empty for other types."""
+    return {field["name"]: field["type"] for field in kind.get("fields", ())}
 
 
 def _names(field: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -107,8 +119,10 @@ def _names(field: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     kinds = [field["type"]]
     for kind in kinds:
         if not isinstance(kind, str):
-            kinds += [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
-            yield from ((field["name"], *path) for inner in kind.get("fields", ()) for path in _names(inner))
+            kinds += _element_types(kind).values()
+            for inner in kind.get("fields", ()):
+                for path in _names(inner):
+                    yield (field["name"], *path)
 
 
 def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
@@ -121,16 +135,16 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
         return (before, now) in _WIDER or is_larger
     if isinstance(before, str) or isinstance(now, str) or before["type"] != now["type"]:
         return False
-    inner = [(before[key], now[key]) for key in ("elementType", "keyType", "valueType") if key in now]
-    fields = {field["name"]: field["type"] for field in before.get("fields", ())}
-    inner += [(fields[field["name"]], field["type"]) for field in now.get("fields", ()) if field["name"] in fields]
+    old_types = _element_types(before) | _types_of(before)
+    new_types = _element_types(now) | _types_of(now)
+    common = old_types.keys() & new_types.keys()
     # Without a common field, some readers cannot distinguish a null struct from a struct of nulls.
-    return bool(inner) and all(_promotes(*pair) for pair in inner)
+    return bool(common) and all(_promotes(old_types[name], new_types[name]) for name in common)
 
 
 LIMITS = {
     # Delta supports other names only with column mapping, which needs a field id in each file.
-    "delta": Limits(
+    "delta": TableLimits(
         "Delta",
         "_delta_log",
         types=re.compile(f"{_COMMON}|timestamp_ntz"),
@@ -138,7 +152,7 @@ LIMITS = {
         refused_in_paths=_CONTROL,
         reads_as=eq,
     ),
-    "iceberg": Limits(
+    "iceberg": TableLimits(
         "Iceberg",
         "_iceberg",
         types=re.compile(f"{_COMMON}|timestamp_ntz"),

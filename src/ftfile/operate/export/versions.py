@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ftfile.core.checksum import Decoding
@@ -13,6 +14,7 @@ from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
+from ftfile.log.format.adds import parts_of
 from ftfile.log.format.model import MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import created_ms
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, Author
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
-    from ftfile.operate.export.limits import Limits
+    from ftfile.operate.export.limits import TableLimits
 
 
 # Files after which an export reports its progress.
@@ -49,7 +51,7 @@ class Exported(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ExportedFile:
     """A finished part."""
 
     path: str  # relative to the directory
@@ -60,7 +62,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TableChange:
     """The content of a commit of a table."""
 
     exported: Exported
@@ -71,14 +73,14 @@ class Change:
     is_redefined: bool = False  # True if the columns or partition columns may differ from the previous commit
     is_change: bool = True  # False if rows were only moved to other files
     file_columns: list[str]  # of the added files, which may have more columns, as Spark's JSON
-    adds: list[File]
+    adds: list[ExportedFile]
     removes: list[str]  # paths of the removed files, relative to the directory
 
 
-class Table(ABC):
+class ExportTable(ABC):
     """A table of another format over the files of a directory, with a commit for each version."""
 
-    limits: ClassVar[Limits]
+    limits: ClassVar[TableLimits]
 
     @abstractmethod
     def newest(self) -> Exported | None:
@@ -89,14 +91,14 @@ class Table(ABC):
         """Return the paths of the files of the newest commit, relative to the directory."""
 
     @abstractmethod
-    def refuse(self, whole: Change) -> None:
+    def refuse(self, whole: TableChange) -> None:
         """Raise a ConfigError if the table cannot be changed to contain exactly these live files."""
 
     @abstractmethod
-    def append(self, change: Change, done: Callable[[int], object]) -> None:
+    def append(self, change: TableChange, done: Callable[[int], object] | None) -> None:
         """Create a commit atomically.
 
-        `done` is called with the number of files that were added since the last call.
+        If `done` is given, it is called with the number of files that were added since the last call.
 
         Raises:
             AlreadyExists: another process created this commit.
@@ -104,14 +106,14 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
+    def follow_up(self, exported: Exported, whole: Callable[[], TableChange]) -> None:
         """Run idempotent work after the newest commit that helps readers. `whole` returns all live files."""
 
 
 class Versions:
     """The versions of a directory up to a head; files that a format does not support are refused."""
 
-    def __init__(self, log: CommitLog, head: LogState, limits: Limits) -> None:
+    def __init__(self, log: CommitLog, head: LogState, limits: TableLimits) -> None:
         self.log, self.head = log, head
         self._limits = limits
         # The head does not contain definitions that only older rows use; snapshots add them.
@@ -151,14 +153,18 @@ class Versions:
             encoding: dict[str, Any] = self._definitions[key]
             recorded_schema(encoding["schema"])
             names = [encoding["format"]["name"], *encoding["partitionBy"]]
-            names += [encoding["fileName"]["column"]] if encoding.get("fileName") else []
+            if encoding.get("fileName"):
+                names.append(encoding["fileName"]["column"])
             if not all(isinstance(name, str) for name in names):
                 raise TypeError(f"the names of a format and of columns are {names!r:.200}")
             return encoding
 
     def file_columns(self, adds: Iterable[Add]) -> list[str]:
         """Return the distinct sets of columns of files, as Spark's JSON."""
-        return sorted({self.encoding(key)["schema"] for key in {add.encoding for add in adds}})
+        schemas: set[str] = set()
+        for key in set(map(attrgetter("encoding"), adds)):
+            schemas.add(self.encoding(key)["schema"])
+        return sorted(schemas)
 
     def partition_by(self, encoding: str) -> list[str]:
         """Return the partition columns of files of an encoding."""
@@ -177,12 +183,12 @@ class Versions:
         """Raise a ConfigError if the format does not support these adds or the columns."""
         columns = self.columns(schema)
         self._limits.refuse_columns(columns)
-        parts = [add for add in adds if add.kind == "part"]
-        self._limits.refuse_paths(add.final_path for add in parts)
+        parts = parts_of(adds)
+        self._limits.refuse_paths(map(attrgetter("final_path"), parts))
         for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
             self._limits.refuse_encoding(self.encoding(key), columns, has_filters=has_filters)
 
-    def file(self, add: Add, schema: str, *, is_change: bool = True) -> File:
+    def file(self, add: Add, schema: str, *, is_change: bool = True) -> ExportedFile:
         """Return a part of a version with these columns."""
         key = (schema, add.encoding, add.directory_key)
         if key not in self._values:
@@ -190,17 +196,18 @@ class Versions:
             columns = arrow_schema(self.columns(schema))
             self._values[key] = path_column_values(self.encoding(add.encoding), directory, stem, columns)
         assert add.final_path is not None
-        return File(add.final_path, add.length, rows=add.rows, values=self._values[key], is_change=is_change)
+        return ExportedFile(add.final_path, add.length, rows=add.rows, values=self._values[key], is_change=is_change)
 
-    def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
+    def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[ExportedFile]:
         """Return all finished parts of a version, and count them; ConfigError if the format does not support a part."""
         schema = snapshot.schema
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
-        parts = (add for add in snapshot.adds.values() if add.kind == "part")
-        files: list[File] = []
-        while some := [self.file(add, schema) for add in islice(parts, COUNTED)]:
-            files += some
+        parts = parts_of(snapshot.adds.values())
+        files: list[ExportedFile] = []
+        for first in range(0, len(parts), COUNTED):
+            some = parts[first : first + COUNTED]
+            files += [self.file(add, schema) for add in some]
             if tracker is not None:
                 tracker.add(len(some))
         return files
@@ -234,7 +241,7 @@ class Versions:
 class Exporter:
     """Exports the versions up to a head to a table, as far as their files are published."""
 
-    def __init__(self, versions: Versions, table: Table, context: Context) -> None:
+    def __init__(self, versions: Versions, table: ExportTable, context: Context) -> None:
         self._versions, self._table, self._context = versions, table, context
 
     def plan(self) -> int:
@@ -288,12 +295,15 @@ class Exporter:
         newest = self._table.newest()
         if newest is not None:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
-        return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
+        first = 0
+        if newest is not None:
+            first = newest.version + 1
+        return first, last_published(self._versions.head), newest
 
     def _append_difference(self, newest: Exported, version: int, files: Tracker) -> Exported:
         """Append one commit that changes the files of the table to the files of a version."""
         whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
-        paths = {file.path for file in whole.adds}
+        paths = set(map(attrgetter("path"), whole.adds))
         whole.removes.extend(sorted(before - paths))
         whole.adds[:] = [file for file in whole.adds if file.path not in before]
         self._append(whole, files)
@@ -309,12 +319,13 @@ class Exporter:
                 "no record",
                 "Export again: the log no longer contains it",
             )
-        if any((remove.final_path or "").startswith(f"{layout.RETIRED}/") for remove in record.removes):
+        removes = [remove.final_path for remove in record.removes if remove.final_path is not None]
+        if any(path.startswith(f"{layout.RETIRED}/") for path in removes):
             # A repair removes files under names that were never used.
             return self._append_difference(newest, version, files)
         schema, partition_by = record.schema or newest.schema, newest.partition_by
-        adds = [add for add in record.adds if add.kind == "part"]
-        versions.know(version, {schema, record.encoding or schema, *(add.encoding for add in adds)})
+        adds = parts_of(record.adds)
+        versions.know(version, {schema, record.encoding or schema, *map(attrgetter("encoding"), adds)})
         if record.encoding is not None:
             partition_by = versions.partition_by(record.encoding)
         versions.refuse(adds, schema)
@@ -325,7 +336,7 @@ class Exporter:
         exported = Exported(
             newest.commit + 1, version, nonce=record.nonce, schema=schema, partition_by=partition_by, table=newest.table
         )
-        change = Change(
+        change = TableChange(
             exported=exported,
             operation=_operation(record.author),
             time_ms=versions.time_ms(version),
@@ -336,22 +347,22 @@ class Exporter:
             file_columns=versions.file_columns(adds),
             # The rows of open files are new to readers when a maintenance operation finishes them.
             adds=[versions.file(add, schema, is_change=is_change or bool(add.ranges)) for add in adds],
-            removes=[remove.final_path for remove in record.removes if remove.final_path is not None],
+            removes=removes,
         )
         self._append(change)
         return exported
 
-    def _append(self, change: Change, files: Tracker | None = None) -> None:
+    def _append(self, change: TableChange, files: Tracker | None = None) -> None:
         """Append a commit, and count its files if it may have many."""
         if files is not None:
             files.expect(len(change.adds), 0)
-        self._table.append(change, (lambda _: None) if files is None else files.add)
+        self._table.append(change, None if files is None else files.add)
         self._follow_up(change.exported)
 
     def _follow_up(self, exported: Exported) -> None:
-        self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
+        self._table.follow_up(exported, partial(self._whole, exported.version, exported.commit, exported.table))
 
-    def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> Change:
+    def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> TableChange:
         """Return a commit with all live files of a version."""
         versions = self._versions
         snapshot = versions.snapshot(version)
@@ -360,7 +371,7 @@ class Exporter:
         files, schema = versions.files(snapshot, tracker), snapshot.schema
         assert schema is not None
         partition_by = versions.partition_columns(snapshot)
-        return Change(
+        return TableChange(
             exported=Exported(
                 commit, version, nonce=versions.nonce(version), schema=schema, partition_by=partition_by, table=table
             ),

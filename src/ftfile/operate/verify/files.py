@@ -1,14 +1,27 @@
-"""Comparison of files with the log: paths and lengths of live adds, and files that no record names."""
+"""Comparison of the files of a directory with the log."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.log.directory import has_log
 from ftfile.log.format import layout
-from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, read_note, stat_or_none, walk
+from ftfile.log.places import (
+    PartPlace,
+    Place,
+    find_part,
+    has_content,
+    list_or_empty,
+    read_note,
+    sizes_in,
+    stat_or_none,
+    walk,
+)
 from ftfile.operate.findings import Action, Finding, find, foreign_files_advice, lost
 from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
@@ -60,7 +73,7 @@ def list_files(fs: FileSystem) -> Files:
             else:
                 files.visible[info.path] = info.size_bytes
     files.staged = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
-    files.retired = {info.path: info.size_bytes for info in list_or_empty(fs, layout.RETIRED)}
+    files.retired = sizes_in(fs, layout.RETIRED)
     return files
 
 
@@ -89,27 +102,30 @@ def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add
             needed.add(add.path)
     files.segments = len(segments)
     _compare_segments(files, segments, still_live)
-    named = Counter(add.final_path for add in odd)
-    repeated = {name for name, count in named.items() if count > 1 or files.visible.get(name or "") == -1}
-    _compare_odd(files, [add for add in odd if add.final_path not in repeated], still_live)
-    claims: dict[str, list[Add]] = {name or "": [] for name in repeated}
+    claims: dict[str, list[Add]] = {}  # of names that several adds have
+    for name, count in Counter(add.final_path or "" for add in odd).items():
+        if count > 1 or files.visible.get(name) == -1:
+            claims[name] = []
+    _compare_odd(files, [add for add in odd if add.final_path not in claims], still_live)
     for add in adds if claims else ():
         if add.final_path in claims:
             claims[add.final_path].append(add)
     for name, claiming in claims.items():
         files.findings += _repeated_name(files, name, claiming)
-    for path in needed | {add.path for add in segments}:
+    for path in chain(needed, map(attrgetter("path"), segments)):
         files.staged.pop(path, None)
 
 
 def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[Add], bool]) -> None:
     end, last = 0, ""
-    for add in sorted(segments, key=lambda add: (add.path, add.offset, add.length)):
+    for add in sorted(segments, key=attrgetter("path", "offset", "length")):
         path, own_end = add.path, add.offset + add.length
         size_bytes = files.staged.get(path, -1)
         if size_bytes < own_end:
             info = stat_or_none(files.fs, path)
-            size_bytes = -1 if info is None else info.size_bytes
+            size_bytes = -1
+            if info is not None:
+                size_bytes = info.size_bytes
         if size_bytes < own_end and still_live(add):
             expected = f"{own_end} bytes or more, with {add.rows} rows that are not in a file yet"
             if size_bytes < 0:
@@ -124,7 +140,7 @@ def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[A
 
 def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
     """Check parts that are not simply at their final name, one by one."""
-    places = parallel(files.fs, lambda add: find_part(files.fs, add), odd)
+    places = parallel(files.fs, partial(find_part, files.fs), odd)
     for add, where in zip(odd, places, strict=True):
         final = add.final_path or ""
         if where.place is Place.PUBLISHED:
@@ -150,7 +166,9 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
         finding = find("taken-name", final, "the committed file", actual, actions=[aside, publish])
         is_ours = there.is_directory or files.visible.pop(there.path, None) == -1
         by_hand = "Move it away manually: it is a directory, or another live file"
-        return finding.without_repair(by_hand) if is_ours else finding
+        if is_ours:
+            return finding.without_repair(by_hand)
+        return finding
     expected = f"a file of {add.length} bytes with {add.checksum}"
     damaged = there.path if where.place is Place.DAMAGED and there is not None else ""
     source = there.path if where.place is Place.RETIRED and there is not None else _hidden_copy(files, add)
@@ -166,9 +184,12 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
 
 def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Finding]:
     """Yield a finding for each of several parts with the same final name whose file is missing."""
-    owner = next((add for add in adds if has_content(files.fs, final, add)), None)
-    if owner is not None:
-        files.visible[final] = -1
+    owner: Add | None = None
+    for add in adds:
+        if has_content(files.fs, final, add):
+            owner = add
+            files.visible[final] = -1
+            break
     for add in adds:
         if add is owner:
             continue
@@ -185,9 +206,11 @@ def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Findin
 
 def _hidden_copy(files: Files, add: Add) -> str | None:
     """Return the retired or quarantined file with the content of a part; None if there is no such file."""
-    quarantined = {info.path: info.size_bytes for info in list_or_empty(files.fs, layout.QUARANTINE)}
-    candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
-    return next((path for path in candidates if has_content(files.fs, path, add)), None)
+    hidden = files.retired | sizes_in(files.fs, layout.QUARANTINE)
+    for path, size_bytes in hidden.items():
+        if size_bytes == add.length and has_content(files.fs, path, add):
+            return path
+    return None
 
 
 def report_unknown_files(files: Files, history: History, published: int) -> None:
@@ -196,11 +219,15 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
         expected, actual = "no other directory of ftfile", "a directory of ftfile, or a store"
         files.findings.append(find("nested-directory", directory, expected, actual))
     inner = tuple(f"{directory}/" for directory in files.nested)
-    unknown = {path: size for path, size in files.visible.items() if size >= 0 and not path.startswith(inner)}
+    unknown: set[str] = set()
+    for path, size_bytes in files.visible.items():
+        if size_bytes >= 0 and not path.startswith(inner):
+            unknown.add(path)
     foreign: list[str] = []
     for path, (remove, version) in history.removed.items():
-        if unknown.pop(path, None) is None:
+        if path not in unknown:
             continue
+        unknown.discard(path)
         if not has_content(files.fs, path, remove):
             foreign.append(path)
             continue
@@ -210,9 +237,9 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
             code, actual = "returned-part", "the removed part: plain readers see old rows and new rows"
         expected, action = "no file: it was replaced or removed", Action("retire", path, remove=remove)
         files.findings.append(find(code, path, expected, actual, actions=[action]))
-    for note in [path for path in files.staged if layout.is_note(path)]:
+    for note in filter(layout.is_note, files.staged):
         # A task is writing this file under its final name, or was killed while it wrote.
-        unknown.pop(read_note(files.fs, note) or "", None)
+        unknown.discard(read_note(files.fs, note) or "")
     _report_paths(files, "foreign-files", "no file: removed parts had these names", foreign)
     _report_paths(files, "unknown-files", "files that a record names", list(unknown))
 

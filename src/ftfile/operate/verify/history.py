@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of
 from ftfile.log.format.compacted import decode_adds
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.places import list_or_empty
@@ -69,7 +70,10 @@ def read_history(
 
 def add_hash(add: Add) -> int:
     """Return a hash of all fields of an add that ranges contain; it is stable only within this process."""
-    return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
+    stats = ""
+    if add.rolling_stats:
+        stats = repr(add.rolling_stats)
+    return hash((_FIELDS(add), stats)) & WHOLE
 
 
 def _with(add_sum: int, added: int, removed: int | None = None) -> int:
@@ -149,7 +153,8 @@ class History:
         self._state = None
         try:
             snapshot = snapshot_at(self._scan.reader(), self._scan.state, self._start)
-            self._live = {add.id: self._start << 64 | add_hash(add) for add in snapshot.adds.values()}
+            added = self._start << 64
+            self._live = {add.id: added | add_hash(add) for add in snapshot.adds.values()}
         except CorruptData:
             self._live = None  # the head's snapshot also fails, and the failure is reported there
 
@@ -191,9 +196,10 @@ class History:
         self._state = self._checkpoint_at(version)
 
     def _checkpoint_at(self, version: int) -> LogState | None:
-        return next(
-            (checkpoint for name, checkpoint in self._scan.checkpoints.items() if name.version == version), None
-        )
+        for name, checkpoint in self._scan.checkpoints.items():
+            if name.version == version:
+                return checkpoint
+        return None
 
     def _take_in(self, record: Record) -> None:
         version = record.version
@@ -204,22 +210,28 @@ class History:
         # The snapshot of the oldest version already contains its changes.
         if self._live is not None and (self._start == 0 or version > self._start):
             self._change(record, self._live)
-        for sums in [sums for sums in self._active if sums.name.last == version]:
-            self._active.remove(sums)
-            self._compare_range(sums)
+        for sums in list(self._active):
+            if sums.name.last == version:
+                self._active.remove(sums)
+                self._compare_range(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
                 self.removed[remove.final_path] = remove, version
             if remove.kind == "part" and (path := self._still_staged.pop(remove.id, "")):
                 self.removed_staged[path] = remove
-        self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
-        self.letters |= {letter.final_path or letter.path: letter for letter in record.dead_letters}
-        operation = ""
-        if isinstance(record.author, MaintenanceAuthor):
-            operation = record.author.operation
-        if operation == "repair":
-            self.given_up |= {remove.id for remove in record.removes}
-        self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
+        self._note_staged(record)
+        if isinstance(record.author, MaintenanceAuthor) and record.author.operation == "repair":
+            self.given_up |= ids_of(record.removes)
+
+    def _note_staged(self, record: Record) -> None:
+        """Note the dead letters of a record, and its adds that are still staged."""
+        for add in record.adds:
+            if add.path in self._staged:
+                self._still_staged[add.id] = add.path
+        for letter in record.dead_letters:
+            self.letters[letter.final_path or letter.path] = letter
+            if letter.path in self._staged:
+                self.staged_letters.append(letter)
 
     def _fold(self, record: Record) -> None:
         """Apply many records at a time up to the newest checkpoint, and compare the state with the checkpoints."""
@@ -267,7 +279,7 @@ class History:
             content = read_range(self._scan.log.fs, sums.name, ended=True)
         except (NotFound, CorruptData):
             return  # another process is merging ranges
-        removes = sum(hash((add_id, version)) & WHOLE for add_id, version in content.removes.items())
+        removes = sum(hash(ended) & WHOLE for ended in content.removes.items())
         sums_read = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
         if sums_read != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
             self._bad_range(sums.name, "other adds than in its records")
@@ -279,10 +291,16 @@ class History:
         finding = find(
             "bad-range", path, expected, actual, actions=[Action("move-aside", path), Action("rebuild-ranges")]
         )
-        names = {other for other in list_compacted(self._scan.log.fs) if other != name}
-        if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in names):
+        if name.first < self._start and not self._is_covered(name):
             finding = finding.without_repair("The records no longer exist: restore it from a copy of the directory")
         self.findings.append(finding)
+
+    def _is_covered(self, name: layout.CompactedName) -> bool:
+        """Return True if another range contains the versions of a range."""
+        for other in list_compacted(self._scan.log.fs):
+            if other != name and other.first <= name.first and name.last <= other.last:
+                return True
+        return False
 
     def _report_foreign(self, record: Record, after: Record) -> None:
         path, action = layout.record_path(record.version), Action("start-log", version=after.version)
@@ -298,7 +316,9 @@ class History:
         except CorruptData:
             finding = find("missing-record", path, expected, actual, actions=[Action("cut-log", version=missing[0])])
             # A log that starts at version 0 can be read up to the first missing record.
-            self.findings.append(finding if self._start == 0 else finding.without_repair())
+            if self._start > 0:
+                finding = finding.without_repair()
+            self.findings.append(finding)
             return
         remedy = Advice(
             "Restore them from a copy; if there is no copy, ",

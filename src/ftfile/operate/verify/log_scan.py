@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
@@ -77,7 +78,7 @@ class LogScan:
 
         The newest record can only be compared with the record before it.
         """
-        record, after, behind = (self.readable(number) for number in range(version, version + 3))
+        record, after, behind = map(self.readable, range(version, version + 3))
         if record is None or after is not None:
             return record is not None and is_foreign(record, after, behind)
         before = None
@@ -128,11 +129,13 @@ class _Hiding(WrapperFileSystem):
 def scan_log(fs: FileSystem) -> LogScan:
     """Read checkpoints, and the records after the newest valid checkpoint."""
     scan = LogScan(CommitLog(fs))
-    links = [path for path, info in walk(fs, layout.META).items() if info.is_link]
-    scan.findings += [
-        find("link", path, "a file or a directory", "a link, or another entry that is not a file") for path in links
-    ]
-    if any(layout.parent(path) == layout.META for path in links):
+    links: list[str] = []
+    for path, info in walk(fs, layout.META).items():
+        if info.is_link:
+            links.append(path)
+            actual = "a link, or another entry that is not a file"
+            scan.findings.append(find("link", path, "a file or a directory", actual))
+    if layout.META in map(layout.parent, links):
         scan.broken = 0  # nothing below it can be listed
         return scan
     scan.findings += [*_check_format(scan), *_check_marker(fs)]
@@ -142,8 +145,7 @@ def scan_log(fs: FileSystem) -> LogScan:
             action = Action("make-directory", path)
             scan.findings.append(find("missing-directory", path, "a directory", actual, actions=[action]))
     with contextlib.suppress(NotFound):  # on stores with implied directories, for an empty log
-        names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
-        scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
+        scan.versions = frozenset(_recorded_versions(fs))
     suspects = _read_checkpoints(scan)
     _read_to_end(scan)
     if scan.broken is not None and _is_format_foreign(scan):
@@ -152,12 +154,17 @@ def scan_log(fs: FileSystem) -> LogScan:
         return scan
     for path, wrong in suspects.items():
         scan.misleading.add(path)
-        finding = find("bad-checkpoint", path, "a log checkpoint", wrong, actions=_anew(path, "checkpoint"))
-        scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
+        scan.findings.append(_bad_checkpoint(scan, path, wrong))
     _look_beyond(scan)
     _check_log_directory(scan)
     scan.findings += [*_check_hint(scan), *_check_horizon(scan), *_check_windows(scan), *name_code(scan.state)]
     return scan
+
+
+def _recorded_versions(fs: FileSystem) -> Iterator[int]:
+    for name in map(layout.parse_log_name, fs.names_after(layout.LOG, "")):
+        if name is not None and name.nonce is None:
+            yield name.version
 
 
 def _check_format(scan: LogScan) -> Iterator[Finding]:
@@ -170,7 +177,9 @@ def _check_format(scan: LogScan) -> Iterator[Finding]:
     except CorruptData as error:
         finding = find("bad-format", path, expected, error.found, actions=[Action("move-aside", path), write])
         # No other file contains the id of an encrypted directory.
-        yield finding.without_repair() if isinstance(scan.log.fs, SealedFileSystem) else finding
+        if isinstance(scan.log.fs, SealedFileSystem):
+            finding = finding.without_repair()
+        yield finding
 
 
 def _is_format_foreign(scan: LogScan) -> bool:
@@ -216,6 +225,13 @@ def advance(state: LogState, *records: Record) -> LogState:
 def _anew(path: str, kind: str) -> tuple[Action, Action]:
     """Return the actions that quarantine and rebuild a derived file."""
     return Action("move-aside", path), Action(f"rebuild-{kind}")
+
+
+def _bad_checkpoint(scan: LogScan, path: str, actual: str) -> Finding:
+    finding = find("bad-checkpoint", path, "a log checkpoint", actual, actions=_anew(path, "checkpoint"))
+    if scan.state.version < 0:
+        return finding.without_repair()
+    return finding
 
 
 def _read_checkpoints(scan: LogScan) -> dict[str, str]:
@@ -279,7 +295,10 @@ def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
     record, action = scan.readable(version), Action("cut-log", version=version)
     if record is not None and record.previous_nonce not in {None, scan.state.nonce}:
         is_wrong = version in scan.foreign or (scan.readable(version + 1) is not None and scan.is_foreign(version))
-        path = layout.record_path(version if is_wrong else version - 1)
+        foreign_version = version - 1
+        if is_wrong:
+            foreign_version = version
+        path = layout.record_path(foreign_version)
         return find("foreign-record", path, error.expected, error.found, actions=[action])
     return find("damaged-record", error.path, error.expected, error.found, actions=[action])
 
@@ -290,13 +309,16 @@ def _look_beyond(scan: LogScan) -> None:
     hint = read_published(fs)
     if hint is not None and hint.version > head:
         scan.beyond[layout.PUBLISHED_HINT] = hint.version
-    scan.beyond |= {layout.compacted_path(name): name.last for name in list_compacted(fs) if name.last > head}
-    # Queries may have committed these versions since.
-    scan.beyond = {path: last for path, last in scan.beyond.items() if not fs.exists(layout.record_path(last))}
+    for name in list_compacted(fs):
+        if name.last > head:
+            scan.beyond[layout.compacted_path(name)] = name.last
+    for path, last in list(scan.beyond.items()):
+        if fs.exists(layout.record_path(last)):
+            del scan.beyond[path]  # a query has committed the version since
     scan.misleading |= scan.beyond.keys()
     if not scan.beyond or scan.broken is not None:
         return
-    last, path = max((last, path) for path, last in scan.beyond.items())
+    path, last = max(scan.beyond.items(), key=itemgetter(1, 0))
     expected, actual = f"version {last}, which {path!r} contains", f"version {head} as the newest version"
     actions = (Action("move-aside", path) for path in sorted(scan.beyond))
     scan.findings.append(find("lost-records", layout.LOG, expected, actual, actions=actions))
@@ -308,13 +330,11 @@ def _check_log_directory(scan: LogScan) -> None:
     if scan.state.version >= 0 or fs.capabilities.implied_directories or fs.exists(path):
         return
     make = Action("make-directory", path)
-    index = next((number for number, finding in enumerate(scan.findings) if finding.code == "lost-records"), None)
-    if index is None:
-        scan.findings.append(
-            find("lost-records", path, "the directory of the log", "no such directory", actions=[make])
-        )
-    else:
-        scan.findings[index] = replace(scan.findings[index], actions=(*scan.findings[index].actions, make))
+    for number, finding in enumerate(scan.findings):
+        if finding.code == "lost-records":
+            scan.findings[number] = replace(finding, actions=(*finding.actions, make))
+            return
+    scan.findings.append(find("lost-records", path, "the directory of the log", "no such directory", actions=[make]))
 
 
 def _check_hint(scan: LogScan) -> Iterable[Finding]:
@@ -362,19 +382,20 @@ def name_code(head: LogState) -> Iterator[Finding]:
 def _code_at(head: LogState) -> set[tuple[str, str]]:
     """Return options with the code of users that they name; unreadable settings are skipped."""
     named: set[tuple[str, str]] = set()
-    for key in {query.settings for query in head.queries.values() if query.settings is not None}:
+    for key in set(map(attrgetter("settings"), head.queries.values())) - {None}:
         with contextlib.suppress(CorruptData), Decoding(layout.LOG, "the settings of a query"):
             named.update(named_code(head.definitions[key]).items())
     with contextlib.suppress(CorruptData), Decoding(layout.LOG, "an encoding"):
+        encoding: dict[str, Any] = {}
         if head.encoding is not None:
             encoding = head.definitions[head.encoding]
-        else:
-            encoding = {}
         if "store" in encoding:
-            named.update(("merge", name) for name in code_of(StoreDefinition.from_json(encoding["store"]).merge))
+            for name in code_of(StoreDefinition.from_json(encoding["store"]).merge):
+                named.add(("merge", name))
         elif (encoder := encoding.get("format", {}).get("encoder")) is not None:
             encoder_name = UserEncoder.from_definition(encoder).name
-            named.update([("encoder", encoder_name)] if is_name_of_code(encoder_name) else ())
+            if is_name_of_code(encoder_name):
+                named.add(("encoder", encoder_name))
     return named
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
@@ -16,6 +18,7 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.log.commit_log import CommitLog, check_at_least
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
+from ftfile.log.format.adds import total_bytes
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import oldest_readable, snapshot_at
@@ -65,12 +68,13 @@ class VerifyReport(DirectoryReport):
 
     def facts(self) -> Iterator[str]:
         """Yield the compared numbers."""
-        files = f"{self.files} files, {self.segments} open segments"
-        if self.kind == "files":
-            pieces = files
-        else:
+        pieces = f"{self.files} files, {self.segments} open segments"
+        if self.kind == "store":
             pieces = f"{self.segments} runs"
-        yield f"version {self.version}, {pieces}, {self.rows} rows, content {'read' if self.full else 'not read'}"
+        content = "not read"
+        if self.full:
+            content = "read"
+        yield f"version {self.version}, {pieces}, {self.rows} rows, content {content}"
 
 
 def verify(
@@ -130,7 +134,11 @@ def _verify(
     except CorruptData as error:
         findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
         return _report(scan, findings, history.records, None, full=full)
-    compare_files(files, snapshot.adds.values(), lambda add: reader.refresh().is_live(add, scan.state.version))
+
+    def still_live(add: Add) -> bool:
+        return reader.refresh().is_live(add, scan.state.version)
+
+    compare_files(files, snapshot.adds.values(), still_live)
     returned = _returned_adds(scan.state, snapshot)
     if returned:
         actual = f"{len(returned)} adds that later records removed, such as {returned[0]!r}"
@@ -155,11 +163,15 @@ def _verify(
 
 
 def _report(scan: LogScan, findings: list[Finding], records: int, files: Files | None, *, full: bool) -> VerifyReport:
-    contents, is_store = files if files is not None else Files(scan.log.fs), False
+    contents = files
+    if contents is None:
+        contents = Files(scan.log.fs)
+    kind: Literal["files", "store"] = "files"
     with suppress(CorruptData):
-        is_store = store_of(scan.state) is not None
+        if store_of(scan.state) is not None:
+            kind = "store"
     return VerifyReport(
-        kind="store" if is_store else "files",
+        kind=kind,
         version=scan.state.version,
         oldest_version=scan.state.log_start,
         records=records,
@@ -187,9 +199,9 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
 
 def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
     """Return the ids of live adds that are removed in the state from checkpoints and records."""
+    segments = [add.id for add in snapshot.adds.values() if add.kind == "segment"]
     parts = [add_id for add_id in state.removed if add_id in snapshot.adds]
-    segments = [add.id for add in snapshot.adds.values() if add.kind == "segment" and add.id not in state.segments]
-    return [*parts, *segments]
+    return [*parts, *(add_id for add_id in segments if add_id not in state.segments)]
 
 
 def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
@@ -205,17 +217,14 @@ def _compare_content(
 ) -> Iterator[Finding]:
     """Read every live add except `lost_paths`, and yield the adds whose content is not as recorded."""
     adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in lost_paths]
-    encodings = {add.encoding for add in adds}
+    encodings = set(map(attrgetter("encoding"), adds))
     definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
+    schema = None
     with Decoding(layout.LOG, "the schema of the newest version"):
-        if snapshot.schema is None:
-            schema = None
-        else:
+        if snapshot.schema is not None:
             schema = snapshot.definitions[snapshot.schema]
     work = Comparing(definitions, schema)
-    tracker = Tracker(
-        "verify", fs.context.clock, on_progress=progress, total=len(adds), total_bytes=sum(map(work.size_of, adds))
-    )
+    tracker = Tracker("verify", fs.context.clock, on_progress=progress, total=len(adds), total_bytes=total_bytes(adds))
     faults: dict[int, Fault] = {}
     for number, fault in workers.do(work, adds, fs, {}):
         tracker.add(1, work.size_of(adds[number]))
@@ -224,14 +233,10 @@ def _compare_content(
     for number, (path, actual) in sorted(faults.items()):
         add = adds[number]
         expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
-        yield lost(
-            add,
-            f"damaged-{add.kind}",
-            expected=expected,
-            actual=actual,
-            damaged=path if add.kind == "part" else "",
-            full=True,
-        )
+        damaged = ""
+        if add.kind == "part":
+            damaged = path
+        yield lost(add, f"damaged-{add.kind}", expected=expected, actual=actual, damaged=damaged, full=True)
 
 
 class Fault(NamedTuple):
@@ -295,18 +300,16 @@ def _compare_old_files(
     for add in readable.values():
         original = layout.original_id(add.id)
         restored[original] = max(restored.get(original, -1), layout.restored_version(add.id))
-    removed = [
-        add
-        for add in readable.values()
-        if add.id not in live
-        and add.id not in history.given_up
+    removed: list[Add] = []
+    for add in readable.values():
+        if add.id in live or add.id in history.given_up:
+            continue
         # The file of a restored part belongs to the newest add.
-        and layout.restored_version(add.id) == restored[layout.original_id(add.id)]
-    ]
+        if layout.restored_version(add.id) == restored[layout.original_id(add.id)]:
+            removed.append(add)
     seen: set[str] = set()
-    for add, actual in zip(
-        removed, parallel(log.fs, lambda add: _old_fault(files, add, full=full), removed), strict=True
-    ):
+    faults = parallel(log.fs, partial(_old_fault, files, full=full), removed)
+    for add, actual in zip(removed, faults, strict=True):
         path = _place(add)
         if actual is not None and path not in seen:
             seen.add(path)
@@ -331,9 +334,11 @@ def _old_fault(files: Files, add: Add, *, full: bool) -> str | None:
             if info.size_bytes != add.length:
                 return f"{info.size_bytes} bytes"
             path = info.path
-        return "other bytes" if full and not has_content(files.fs, path, add) else None
+        if full and not has_content(files.fs, path, add):
+            return "other bytes"
     except CorruptData as error:
         return error.found
+    return None
 
 
 def _old_segment_fault(fs: FileSystem, add: Add, *, full: bool) -> str | None:
@@ -355,9 +360,12 @@ def _compare_letters(fs: FileSystem, letters: Mapping[str, Add]) -> Iterator[Fin
 
     A missing file is not a fault, because users delete dead letters after reading them.
     """
+
+    def is_damaged(path: str) -> bool:
+        return not has_content(fs, path, letters[path]) and stat_or_none(fs, path) is not None
+
     paths = sorted(letters)
-    whole = parallel(fs, lambda path: has_content(fs, path, letters[path]) or stat_or_none(fs, path) is None, paths)
-    for path, is_whole in zip(paths, whole, strict=True):
-        if not is_whole:
+    for path, damaged in zip(paths, parallel(fs, is_damaged, paths), strict=True):
+        if damaged:
             letter = letters[path]
             yield find("damaged-letters", path, f"{letter.length} bytes with {letter.checksum}", "other bytes")

@@ -81,7 +81,8 @@ def print_document(document: object, path: str | None = None) -> None:
 def _command_for(value: object, path: str) -> dict[str, object]:
     """Return fields to add to the JSON of an object: the command that helps, and values of properties."""
     from ftfile.operate.findings import DirectoryReport, Finding
-    from ftfile.operate.status import OpenFile, UnpublishedFile
+    from ftfile.operate.open_files import OpenFile
+    from ftfile.operate.status import UnpublishedFile
 
     if isinstance(value, Finding):
         return {"title": value.title, "command": value.command(path)}

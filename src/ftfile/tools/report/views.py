@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import SourceLag
-    from ftfile.operate.status import OpenFile, QueryStatus, UnpublishedFile
+    from ftfile.operate.open_files import OpenFile
+    from ftfile.operate.status import QueryStatus, UnpublishedFile
 
 
 ALWAYS = 9  # see `Column`

@@ -120,7 +120,7 @@ def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monke
     assert report["findings"][0]["command"].startswith(f"ftfile repair {out} --give-up ")
     (status,) = documents("status", rolled)
     assert {each["command"] for each in status["open"]} == {None}
-    monkeypatch.setattr("ftfile.operate.status.reason_to_end", lambda *_: "size")
+    monkeypatch.setattr("ftfile.operate.open_files.reason_to_end", lambda *_: "size")
     (status,) = documents("status", rolled)
     assert {each["command"] for each in status["open"]} == {f"ftfile flush {rolled} --due-only"}
     assert f"; `ftfile flush {rolled} --due-only` does so now\t" in run("status", rolled).stdout

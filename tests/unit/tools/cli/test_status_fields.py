@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ftfile.operate.lag import CheckpointStatus, SourceLag
-from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus, UnpublishedFile
+from ftfile.operate.open_files import OpenFile
+from ftfile.operate.status import DirectoryStatus, QueryStatus, UnpublishedFile
 from ftfile.write.files.rolling_rules import PendingRule
 
 ROOT = Path(__file__).parents[4]

@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 
 from ftfile.operate.findings import check, find
-from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
+from ftfile.operate.open_files import OpenFile
+from ftfile.operate.status import DirectoryStatus, QueryStatus
 from ftfile.tools.report.history import COLUMNS, Commits, DirectorySums, LiveFiles
 from ftfile.tools.report.report import Contents
 

@@ -16,7 +16,8 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.operate.findings import DirectoryReport, check, find
-from ftfile.operate.status import OpenFile, UnpublishedFile, findings_of
+from ftfile.operate.open_files import OpenFile
+from ftfile.operate.status import UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.report import report as findings
 from ftfile.tools.report.history import LiveFiles
