@@ -12,7 +12,7 @@ import typer
 
 from ftfile.core.errors import ConfigError
 from ftfile.tools.cli.terminal import is_terminal, print_table, printable, write_bytes
-from ftfile.tools.report.views import Column, Kind
+from ftfile.tools.report.views import TableColumn, ValueFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,9 +80,9 @@ class RowPrinter:
         columns = []
         for number, field in enumerate(self._schema):
             is_number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
-            kind = Kind(_shown, _shown, is_number=is_number)
+            kind = ValueFormat(_shown, _shown, is_number=is_number)
             folds = not is_number and not types.is_temporal(field.type)
-            columns.append(Column(field.name, itemgetter(number), kind, keep=5, folds=folds))
+            columns.append(TableColumn(field.name, itemgetter(number), kind, keep=5, folds=folds))
         print_table(columns, _rows(batches), with_heading=not self._begun)
 
 

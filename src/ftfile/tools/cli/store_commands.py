@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from io import StringIO
 from json import loads
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,14 +14,14 @@ import typer
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.change import Change, Planned, Report, print_result
+from ftfile.tools.cli.change import MaintenanceCall, Planned, Report, print_result
 from ftfile.tools.cli.command import command
+from ftfile.tools.cli.directory_options import Columns, DirectoryOptions, Merge, Threads, Version, columns_of
 from ftfile.tools.cli.failures import FOUND
 from ftfile.tools.cli.output import Json, Output
-from ftfile.tools.cli.place import Columns, Merge, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, put, say
-from ftfile.tools.report.views import COUNT, Column
+from ftfile.tools.report.views import COUNT, TableColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ _VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
 
 
 @dataclass(frozen=True)
-class Choice:
+class StoreReadOptions:
     """The options that select the values of a version and their format."""
 
     columns: Columns = None
@@ -53,10 +54,10 @@ class Choice:
 
 @command("ftfile kv get /data/words hello world", "ftfile kv get /data/visits de,2024-07-01 --json")
 def get(
-    place: Place,
+    place: DirectoryOptions,
     key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"For a store with several key columns: {_VALUES}.")],
     *,
-    choice: Choice,
+    choice: StoreReadOptions,
 ) -> None:
     """Print the rows of keys. The exit code is 1 if a key has no row."""
     import pyarrow as pa
@@ -78,12 +79,12 @@ def get(
 
 @command("ftfile kv scan /data/words --start h --end i", "ftfile kv scan /data/words -n 10 --columns word,n")
 def scan(
-    place: Place,
+    place: DirectoryOptions,
     *,
     start: Annotated[str | None, typer.Option(metavar="KEY", help="Start at this key, or at its first values.")] = None,
     end: Annotated[str | None, typer.Option(metavar="KEY", help="End before this key.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="Only the first N rows.")] = None,
-    choice: Choice,
+    choice: StoreReadOptions,
 ) -> None:
     """Print rows sorted by key, in a range of keys."""
     with _opened(place, choice.version, choice.merge) as reader:
@@ -93,7 +94,7 @@ def scan(
 
 
 @command("ftfile kv stats /data/words")
-def stats(place: Place, *, version: Version = None, output: Output) -> None:
+def stats(place: DirectoryOptions, *, version: Version = None, output: Output) -> None:
     """Print the keys and columns of a store, and its numbers of runs, rows, bytes and due compactions."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
@@ -135,7 +136,7 @@ def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") 
 
 
 @command("ftfile kv verify /data/words && echo whole")
-def verify(place: Place, *, version: Version = None, threads: Threads = None, output: Output) -> None:
+def verify(place: DirectoryOptions, *, version: Version = None, threads: Threads = None, output: Output) -> None:
     """Read every run of a version, and compare it with the log. The exit code is 1 if a run is damaged."""
     run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
     with progress_bar("verify") as progress, place.requiring_log():
@@ -155,17 +156,17 @@ def _print_verified(report: "StoreReport") -> None:
         put(f"Merged by {name}, which was not loaded")
     if report.damaged:
         columns = [
-            Column("file", lambda run: run.path, folds=True),
-            Column("offset", lambda run: run.offset, COUNT, keep=4),
-            Column("bucket", lambda run: run.bucket, COUNT, keep=5),
-            Column("error", lambda run: run.error, folds=True),
+            TableColumn("file", "path", folds=True),
+            TableColumn("offset", "offset", COUNT, keep=4),
+            TableColumn("bucket", "bucket", COUNT, keep=5),
+            TableColumn("error", "error", folds=True),
         ]
         print_table(columns, report.damaged)
 
 
 @command("ftfile kv compact /data/words --full")
 def compact(
-    place: Place,
+    place: DirectoryOptions,
     *,
     full: Annotated[
         bool, typer.Option("--full", help="Merge each bucket into one run, for the fastest reads.")
@@ -176,7 +177,7 @@ def compact(
     output: Output,
 ) -> None:
     """Run the due compactions. No row is lost or changed."""
-    change = Change(ftfile.kv.compact, place, full=full, merge=merge, threads=threads)
+    change = MaintenanceCall(ftfile.kv.compact, place, full=full, merge=merge, threads=threads)
     plan = change.plan()
     report = change.complete(plan, f"merges {_merged(plan)}" if plan.runs_replaced else "", options)
     output.show(report, _print_compact)
@@ -197,7 +198,7 @@ def _merged(report: Report) -> str:
     return f"{runs} into {written}; the newest version is {report.version}"
 
 
-def rows_of(place: Place, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
+def rows_of(place: DirectoryOptions, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
     """Return the rows of a version of a store, sorted by key."""
     return _scanned(ftfile.kv.open(place.path, version=version, **place.access), columns)
 
@@ -233,7 +234,7 @@ class ListedRun:
     last_batch: int
 
 
-def runs_of(place: Place, version: int | None) -> list[ListedRun]:
+def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
     """Return the runs of a version of a store, by batch and bucket."""
     from ftfile.kv.hashing import bucket_number
 
@@ -252,7 +253,7 @@ def runs_of(place: Place, version: int | None) -> list[ListedRun]:
         )
         for add in adds
     ]
-    return sorted(runs, key=lambda run: (run.last_batch, run.path, run.bucket))
+    return sorted(runs, key=attrgetter("last_batch", "path", "bucket"))
 
 
 def _merged_by(name: str) -> str:
@@ -265,7 +266,7 @@ def _merged_by(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(place: Place, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
+def _opened(place: DirectoryOptions, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
     """Yield a reader of a store; raises `CorruptData` if the log is lost."""
     with place.requiring_log():
         reader = ftfile.kv.open(place.path, version=version, merge=merge, **place.access)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.tools.monitor.metrics import Labels
     from ftfile.tools.monitor.publishers import Meter, PrometheusServer
 
-__all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "Place", "monitor")
+__all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "MonitoredDirectory", "monitor")
 
 
 # The maximum number of queries of a directory with series: the queries that wrote last.
@@ -40,7 +40,7 @@ QUERIES_SHOWN = 16
 _log = get_logger(__name__)
 
 
-class Place(NamedTuple):
+class MonitoredDirectory(NamedTuple):
     """A directory, and the options that open it."""
 
     path: str
@@ -59,7 +59,7 @@ class Follower:
     If the directory has no commits at the first `look`, every version counts. A follower never writes.
     """
 
-    def __init__(self, place: Place, tally: Tally, context: Context, interval_s: float) -> None:
+    def __init__(self, place: MonitoredDirectory, tally: Tally, context: Context, interval_s: float) -> None:
         self.url = place.url
         self.users: set[str] = set()  # runs of queries that write to the directory, and other users
         self.names: dict[str, str] = {}  # of queries, by id
@@ -272,9 +272,9 @@ class Monitor:
         self, path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
         """Follow another directory; does nothing if the directory is already followed. See `ftfile.monitor`."""
-        self.follow(Place(str(path), key_provider, storage), "watch")
+        self.follow(MonitoredDirectory(str(path), key_provider, storage), "watch")
 
-    def follow(self, place: Place, user: str, names: Mapping[str, str] | None = None) -> Follower | None:
+    def follow(self, place: MonitoredDirectory, user: str, names: Mapping[str, str] | None = None) -> Follower | None:
         """Return the follower of a directory, for a user until `leave`; None if too many directories have users.
 
         `names` contains the names of queries by id.

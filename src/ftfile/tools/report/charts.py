@@ -28,7 +28,7 @@ _MINUTES = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 8
 
 
 @dataclass(frozen=True)
-class Kind:
+class Measure:
     """A kind of number."""
 
     text: Callable[[float], str]  # returns a value as text for people
@@ -59,16 +59,16 @@ def _seconds_text(value: float) -> str:
     return f"{shown:.2g} {unit}"
 
 
-COUNT = Kind(_count_text, 10, 1)
-BYTES = Kind(lambda value: bytes_text(round(value)), 1024, 1)
-SECONDS = Kind(_seconds_text, 10, _MS)
+COUNT = Measure(_count_text, 10, 1)
+BYTES = Measure(lambda value: bytes_text(round(value)), 1024, 1)
+SECONDS = Measure(_seconds_text, 10, _MS)
 
 
 @dataclass(frozen=True)
 class Scale:
     """An axis that begins at 0."""
 
-    kind: Kind
+    kind: Measure
     top: float  # the greatest value on the axis
     ticks: tuple[float, ...]  # the marked values
     is_logarithmic: bool  # equal distances mean equal factors
@@ -81,7 +81,7 @@ class Scale:
         return values / self.top
 
 
-def scale_of(kind: Kind, values: np.ndarray) -> Scale:
+def scale_of(kind: Measure, values: np.ndarray) -> Scale:
     """Return the axis for values, ignoring NaN. It is logarithmic if a few values are far greater than the others."""
     values = values[~np.isnan(values)]
     most = float(values.max(initial=0))
@@ -93,7 +93,7 @@ def scale_of(kind: Kind, values: np.ndarray) -> Scale:
     return Scale(kind, step * count, tuple(step * number for number in range(count + 1)), is_logarithmic=False)
 
 
-def _logarithmic(kind: Kind, most: float) -> Scale:
+def _logarithmic(kind: Measure, most: float) -> Scale:
     powers = [kind.least * kind.base]
     while powers[-1] < most:
         powers.append(powers[-1] * kind.base)
@@ -103,7 +103,7 @@ def _logarithmic(kind: Kind, most: float) -> Scale:
     return Scale(kind, top, (0.0, *shown), is_logarithmic=True)
 
 
-def _step(kind: Kind, most: float) -> float:
+def _step(kind: Measure, most: float) -> float:
     """Return the distance between marks as a round number."""
     least = most / TICKS_MAX
     if kind is SECONDS and most > _LONG_S:
@@ -282,7 +282,7 @@ def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
         yield (at + 0.5) / count, f"{row['version']:,}", time_text(int(row["time_ms"]))[shown]
 
 
-def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_grouped: bool) -> Chart:
+def _chart(key: str, texts: tuple[str, str], kind: Measure, values: Binned, *, is_grouped: bool) -> Chart:
     scale = scale_of(kind, values.most)
     title, about = texts
     shown = (values.least, values.mean, values.most) if is_grouped else (values.mean,)
@@ -302,7 +302,7 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
     )
 
 
-def _summary(kind: Kind, values: Binned) -> str:
+def _summary(kind: Measure, values: Binned) -> str:
     has_mean = ~np.isnan(values.mean)
     if not has_mean.any():
         return "not known"
@@ -313,7 +313,7 @@ def _summary(kind: Kind, values: Binned) -> str:
     return f"{kind.text(least)} to {kind.text(most)}, {mean} on average"
 
 
-def _text(kind: Kind, value: float) -> str:
+def _text(kind: Measure, value: float) -> str:
     if np.isnan(value):
         return _NONE
     return kind.text(float(value))

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from ftfile.operate.status import DirectoryStatus, QueryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.tools.report.history import Commits, LiveFiles
-    from ftfile.tools.report.views import View
+    from ftfile.tools.report.views import TableView
 
 
-__all__ = ("OPEN_SHOWN", "Contents", "Report", "of_commits", "of_files", "of_silence", "render", "report")
+__all__ = ("OPEN_SHOWN", "PageContents", "Report", "of_commits", "of_files", "of_silence", "render", "report")
 
 SMALL_BYTES = 16 << 20  # with a lower mean size, readers need more time to open files than to read them
 SMALL_FILES = 100  # fewer files need little time
@@ -122,7 +122,7 @@ def report(
     verify_report = None
     if verify:
         verify_report = compare(log.fs, on_record=columns.add)
-    contents = Contents(
+    contents = PageContents(
         path=parse(url).path if is_local(url) else redacted(url),
         made_ms=place.context.clock.now_ms(),
         is_store=is_store,
@@ -143,7 +143,7 @@ def report(
     return Report(url, contents.status.version, contents.findings, render(contents))
 
 
-def _findings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[Finding]:
+def _findings(contents: PageContents, verify_report: VerifyReport | None) -> Iterator[Finding]:
     commits, status = contents.commits, contents.status
     if verify_report is None:
         yield from status.findings
@@ -222,7 +222,7 @@ _NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 @dataclass(frozen=True)
-class Contents:
+class PageContents:
     """All facts on a page."""
 
     path: str
@@ -237,7 +237,7 @@ class Contents:
     findings: tuple[Finding, ...] = ()
 
 
-def render(contents: Contents) -> str:
+def render(contents: PageContents) -> str:
     """Return the page. All text in it is escaped, and only its own script runs. `ConfigError` without jinja2."""
     try:
         import jinja2  # noqa: F401, PLC0415 - of an extra
@@ -264,7 +264,7 @@ def _template() -> jinja2.Template:
     return environment.from_string(template, {"style": style, "script": script, "digest": digest})
 
 
-def _values(contents: Contents) -> dict[str, Any]:
+def _values(contents: PageContents) -> dict[str, Any]:
     commits, files, is_store = contents.commits, contents.files, contents.is_store
     attention = _attention(contents.findings, contents.path)
     bars = [size_bars(files, is_store=is_store), operation_bars(commits)]
@@ -314,7 +314,7 @@ def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
     return "nothing needs attention"
 
 
-def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
+def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     """Yield names, values and explanations."""
     commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
     nothing = "nothing has been committed yet"
@@ -345,7 +345,7 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
 
 
-def _open(contents: Contents) -> View:
+def _open(contents: PageContents) -> TableView:
     """Return the view of open files; due files first, then the earliest deadlines."""
     never_ms = 1 << 62
     ordered = sorted(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.testing.micro_batch import MicroBatch
-    from ftfile.tools.report.charts import Kind
+    from ftfile.tools.report.charts import Measure
     from ftfile.tools.report.history import Commits
 
 
@@ -64,7 +64,7 @@ def test_more_versions_than_places_are_grouped() -> None:
 
 @pytest.mark.slow
 @given(st.sampled_from([COUNT, BYTES, SECONDS]), st.lists(st.floats(0, 1e13), max_size=20))
-def test_axes_have_room_for_all_values_and_few_marks(kind: Kind, values: list[float]) -> None:
+def test_axes_have_room_for_all_values_and_few_marks(kind: Measure, values: list[float]) -> None:
     scale = scale_of(kind, np.array(values, float))
     places = scale.places(np.array([*values, *scale.ticks]))
     assert ((places >= 0) & (places <= 1 + 1e-9)).all()
