@@ -1,4 +1,4 @@
-"""A change of a directory or a store: its dry run, announcement, confirmation and call."""
+"""Changes of a directory or a store, which are planned, announced and confirmed."""
 
 import sys
 from collections.abc import Callable

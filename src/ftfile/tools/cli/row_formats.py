@@ -156,16 +156,24 @@ def _flat(schema: "pa.Schema") -> "pa.Schema":
     """Return a schema for CSV in which nested and binary columns are strings."""
     import pyarrow as pa
 
-    return pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])
+    fields = []
+    for field in schema:
+        if _needs_text(field.type):
+            fields.append(pa.field(field.name, pa.string()))
+        else:
+            fields.append(pa.field(field.name, field.type))
+    return pa.schema(fields)
 
 
 def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
     import pyarrow as pa
 
-    columns = [
-        column if column.type == field.type else pa.array(map(_text_or_null, column.to_pylist()), pa.string())
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        if column.type == field.type:
+            columns.append(column)
+        else:
+            columns.append(pa.array(map(_text_or_null, column.to_pylist()), pa.string()))
     if batch.schema != schema:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return batch

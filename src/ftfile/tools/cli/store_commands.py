@@ -24,7 +24,7 @@ from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, p
 from ftfile.tools.report.views import COUNT, TableColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -65,8 +65,10 @@ def get(
     with _opened(place, choice.version, choice.merge) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
-        arrays = [pa.array([values[place] for values in keys], field.type) for place, field in enumerate(fields)]
-        table = reader.lookup(pa.table(arrays, names=[field.name for field in fields]), columns_of(choice.columns))
+        columns = {}
+        for field, values in zip(fields, zip(*keys, strict=True), strict=True):
+            columns[field.name] = pa.array(values, field.type)
+        table = reader.lookup(pa.table(columns), columns_of(choice.columns))
     hits = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
     choice.printer(rows.schema).print(rows.to_batches())
@@ -88,7 +90,7 @@ def scan(
 ) -> None:
     """Print rows sorted by key, in a range of keys."""
     with _opened(place, choice.version, choice.merge) as reader:
-        first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
+        first, last = (_bound_of(reader, text) for text in (start, end))
         batches = _scanned(reader, columns_of(choice.columns), first, last)
         choice.printer(batches.schema).print(limited(batches, rows))
 
@@ -120,9 +122,9 @@ def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") 
         [
             ("store", path),
             ("version", f"{stats.version:,} of {stats.newest_version:,}"),
-            ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
-            ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
-            ("merged by", ", ".join(f"{name}: {_merged_by(how)}" for name, how in definition.merge.items())),
+            ("keys", _columns_text(definition.key_fields)),
+            ("values", _columns_text(definition.value_fields)),
+            ("merged by", _merge_functions(definition)),
             ("buckets", count_text(definition.buckets)),
             ("runs", f"{stats.runs:,}, at most {stats.runs_max:,} in a bucket"),
             ("rows in runs", f"{stats.rows:,}: a key has one in each run that contains it"),
@@ -133,6 +135,17 @@ def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") 
             ),
         ]
     )
+
+
+def _columns_text(fields: "Iterable[pa.Field]") -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in fields)
+
+
+def _merge_functions(definition: "StoreDefinition") -> str:
+    texts = []
+    for column, name in definition.merge.items():
+        texts.append(f"{column}: {_merged_by(name)}")
+    return ", ".join(texts)
 
 
 @command("ftfile kv verify /data/words && echo whole")
@@ -240,8 +253,9 @@ def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
 
     with ftfile.kv.open(place.path, version=version, **place.access) as reader:
         adds = [run.add for run in reader.runs()]
-    runs = [
-        ListedRun(
+    runs = []
+    for add in adds:
+        run = ListedRun(
             path=add.path,
             offset=add.offset,
             bucket=bucket_number(add.directory_key),
@@ -251,8 +265,7 @@ def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
             first_batch=add.origin.first_batch,
             last_batch=add.origin.last_batch,
         )
-        for add in adds
-    ]
+        runs.append(run)
     return sorted(runs, key=attrgetter("last_batch", "path", "bucket"))
 
 
@@ -274,6 +287,12 @@ def _opened(place: DirectoryOptions, version: int | None, merge: str | None = No
         yield reader
 
 
+def _bound_of(reader: "Reader", text: str | None) -> tuple[Any, ...] | None:
+    if text is None:
+        return None
+    return _key_of(reader, text, is_prefix=True)
+
+
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
     """Return the values of a key or of its first columns; `ConfigError` for a wrong number or type of values."""
     fields = reader.definition.key_fields
@@ -284,7 +303,7 @@ def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[An
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
         names = ", ".join(field.name for field in fields)
         raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")
-    return tuple(_value_of(part, field) for part, field in zip(parts, fields, strict=False))
+    return tuple(map(_value_of, parts, fields))
 
 
 def _parts_of(text: str) -> list[Any]:

@@ -178,7 +178,10 @@ def print_view(view: TableView) -> None:
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print names with values, one per line; names without a value are left out."""
-    shown = [(printable(name), printable(str(value), "\n")) for name, value in fields if value not in (None, "")]
+    shown = []
+    for name, value in fields:
+        if value not in (None, ""):
+            shown.append((printable(name), printable(str(value), "\n")))
     if not is_terminal():
         for name, value in shown:
             put(f"{name}\t{value}")
@@ -215,7 +218,8 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
-    operation, far = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[far]}"))
+    operation = TextColumn("{task.description}", markup=False)
+    far = TextColumn("{task.fields[far]}", markup=False)
     with Progress(operation, BarColumn(bar_width=None), far, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(printable(what), total=None, far="")
 

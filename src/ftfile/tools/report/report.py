@@ -1,10 +1,11 @@
-"""The implementation of `ftfile.report`: one page about the log, the files and the checks of a directory."""
+"""The implementation of `ftfile.report`, which returns one page about a directory."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import os
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files as resources
@@ -28,8 +29,9 @@ from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
 from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars, size_bars, stage_bars
-from ftfile.tools.report.charts import HEIGHT, SECONDS, timeline_of
+from ftfile.tools.report.charts import HEIGHT, timeline_of
 from ftfile.tools.report.history import CommitColumns, live_files_of, read_commits
+from ftfile.tools.report.scales import SECONDS
 from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_queries
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import AssemblyTask
     from ftfile.operate.findings import Finding
-    from ftfile.operate.status import DirectoryStatus, QueryStatus
+    from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.tools.report.history import Commits, LiveFiles
     from ftfile.tools.report.views import TableView
@@ -59,6 +61,11 @@ SILENT = 10  # times the usual pause: the 0.95 quantile of the pauses
 SILENT_S = 900
 # Findings of a status that `verify` also reports.
 _COMPARED = ("code-not-asked", "horizon-ahead", "lost-records", "not-hidden", "not-publishable", "not-published")
+
+OPEN_SHOWN = 50
+_FOLDER = "ftfile.tools.report"
+_NEVER_MS = 1 << 62
+_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +223,6 @@ def of_commits(commits: Commits) -> Iterator[Finding]:
             yield find("slower-commits", "", f"{SECONDS.text(before)}, as before", actual)
 
 
-OPEN_SHOWN = 50
-_FOLDER = "ftfile.tools.report"
-_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
-
-
 @dataclass(frozen=True)
 class PageContents:
     """All facts on a page."""
@@ -253,15 +255,20 @@ def _template() -> jinja2.Template:
     """Return the template of the page, with the style and the script already in it."""
     import jinja2  # noqa: PLC0415 - as above
 
-    style, script, template = (
-        resources(_FOLDER).joinpath(f"report.{end}").read_text("utf-8") for end in ("css", "js", "html")
-    )
+    folder = resources(_FOLDER)
+    style = folder.joinpath("report.css").read_text("utf-8")
+    script = folder.joinpath("report.js").read_text("utf-8")
+    template = folder.joinpath("report.html").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["sentence"] = _sentence
     return environment.from_string(template, {"style": style, "script": script, "digest": digest})
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _values(contents: PageContents) -> dict[str, Any]:
@@ -307,8 +314,8 @@ def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
 
 
 def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
-    counts = {noun: sum(_NOUNS[severity] == noun for severity, *_ in attention) for noun in _NOUNS.values()}
-    texts = [count_text(count, noun) for noun, count in counts.items() if count]
+    counts = Counter(severity for severity, *_ in attention)
+    texts = [count_text(counts[severity], noun) for severity, noun in _NOUNS.items() if counts[severity]]
     if texts:
         return ", ".join(texts)
     return "nothing needs attention"
@@ -345,10 +352,11 @@ def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
 
 
+def _urgency(file: OpenFile) -> tuple[bool, int, int]:
+    return not file.reason, file.deadline_ms or _NEVER_MS, file.first_ms
+
+
 def _open(contents: PageContents) -> TableView:
     """Return the view of open files; due files first, then the earliest deadlines."""
-    never_ms = 1 << 62
-    ordered = sorted(
-        contents.status.open, key=lambda file: (not file.reason, file.deadline_ms or never_ms, file.first_ms)
-    )
+    ordered = sorted(contents.status.open, key=_urgency)
     return view_of_open(ordered[:OPEN_SHOWN], contents.made_ms, contents.path)

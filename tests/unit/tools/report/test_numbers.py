@@ -18,8 +18,9 @@ from ftfile.log.opening import open_log
 from ftfile.operate.compact import merge_ranges
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.tools.report.bars import size_bars
-from ftfile.tools.report.charts import BINS_MAX, BYTES, COUNT, SECONDS, binned, scale_of, starts_of, timeline_of
+from ftfile.tools.report.charts import BINS_MAX, binned, starts_of, timeline_of
 from ftfile.tools.report.history import CommitColumns, LiveFiles, live_files_of, read_commits
+from ftfile.tools.report.scales import BYTES, COUNT, SECONDS, scale_of
 from tests.kit.parameters import parametrize
 from tests.unit.tools.report.samples import commits_of
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.testing.micro_batch import MicroBatch
-    from ftfile.tools.report.charts import Measure
     from ftfile.tools.report.history import Commits
+    from ftfile.tools.report.scales import Measure
 
 
 @pytest.mark.slow
