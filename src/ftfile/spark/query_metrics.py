@@ -20,7 +20,7 @@ from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.spark.listener import execution_of, place_of
-from ftfile.tools.monitor.monitor import Monitor, Place
+from ftfile.tools.monitor.monitor import Monitor, MonitoredDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ class _QueryListener(StreamingQueryListener):
             if written_place is None:
                 return
             options = written_place.options
-            place = Place(options.required_path(), options.key_provider, options.prefixed("storage"))
+            place = MonitoredDirectory(options.required_path(), options.key_provider, options.prefixed("storage"))
             name = event.name or query_id
             follower = self._monitor.follow(place, run_id, {query_id: name})
             if follower is None:

@@ -1,6 +1,7 @@
 """The program: its commands in groups, in the order of `--help`."""
 
 import functools
+import itertools
 import logging
 from typing import Annotated
 
@@ -109,7 +110,9 @@ app.add_typer(_kv, name="kv", help="Inspect and maintain keyed stores.", rich_he
 
 def examples() -> dict[str, tuple[str, ...]]:
     """Return the examples of the program, of the group `kv` and of each command, by name."""
-    commands = [command for panel in PANELS.values() for command in panel]
     texts = {"": _EXAMPLES, "kv": _STORE_EXAMPLES}
-    texts |= {command.name: command.examples for command in commands}
-    return texts | {f"kv {command.name}": command.examples for command in STORE_COMMANDS}
+    for command in itertools.chain.from_iterable(PANELS.values()):
+        texts[command.name] = command.examples
+    for command in STORE_COMMANDS:
+        texts[f"kv {command.name}"] = command.examples
+    return texts

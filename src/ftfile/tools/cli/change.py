@@ -1,4 +1,4 @@
-"""A change of a directory or a store: its dry run, announcement, confirmation and call."""
+"""Changes of a directory or a store, which are planned, announced and confirmed."""
 
 import sys
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from ftfile.core.errors import ConfigError
+from ftfile.tools.cli.directory_options import DirectoryOptions
 from ftfile.tools.cli.failures import USAGE
-from ftfile.tools.cli.place import Place
 from ftfile.tools.cli.terminal import printable, progress_bar, put, say
 
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print the planned changes, and change nothing.")]
@@ -38,7 +38,7 @@ class Confirmed(Planned):
         agree(question, yes=self.yes)
 
 
-class Change:
+class MaintenanceCall:
     """A call of a function of the package that has a dry run.
 
     Args:
@@ -49,7 +49,12 @@ class Change:
     """
 
     def __init__(
-        self, function: Callable[..., Report], place: Place, *, requires_log: bool = True, **arguments: object
+        self,
+        function: Callable[..., Report],
+        place: DirectoryOptions,
+        *,
+        requires_log: bool = True,
+        **arguments: object,
     ) -> None:
         self._function = function
         self._place = place

@@ -13,17 +13,17 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text
 from ftfile.tools.cli.command import command
-from ftfile.tools.cli.failures import FOUND
-from ftfile.tools.cli.output import Output
-from ftfile.tools.cli.place import (
+from ftfile.tools.cli.directory_options import (
+    DirectoryOptions,
     KeyProvider,
     Path,
-    Place,
     Storage,
     Threads,
     note_path,
     settings_of,
 )
+from ftfile.tools.cli.failures import FOUND
+from ftfile.tools.cli.output import Output
 from ftfile.tools.cli.terminal import (
     heading,
     is_terminal,
@@ -35,7 +35,7 @@ from ftfile.tools.cli.terminal import (
     waiting,
     write_bytes,
 )
-from ftfile.tools.report.views import BYTES, Column
+from ftfile.tools.report.views import BYTES, TableColumn, age_at, with_commands
 
 if TYPE_CHECKING:
     from ftfile.operate.findings import DirectoryReport, Finding
@@ -49,7 +49,7 @@ _STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red
 
 @command("ftfile verify /data/out", "ftfile verify /data/out --full --threads 8", "ftfile verify /data/out --json")
 def verify(
-    place: Place,
+    place: DirectoryOptions,
     *,
     full: Annotated[
         bool, typer.Option("--full", help="Also read every file: compare its checksum and count its rows.")
@@ -134,26 +134,25 @@ def doctor(
 
 
 def _print_checks(report: "DirectoryReport", path: str) -> None:
-    with_commands = partial(in_commands, path=path)
     columns = [
-        Column("check", lambda finding: finding.code),
-        Column("state", lambda finding: finding.severity, style=_STYLES.__getitem__),
-        Column("found", lambda finding: with_commands(finding.actual), folds=True),
+        TableColumn("check", "code"),
+        TableColumn("state", "severity", style=_STYLES.__getitem__),
+        TableColumn("found", "actual", with_commands(path), folds=True),
     ]
     if not is_terminal():
-        remedy = Column("remedy", lambda finding: with_commands(finding.remedy) or None, folds=True, keep=0)
+        remedy = TableColumn("remedy", "remedy", with_commands(path), folds=True, keep=0, hides_zero=True)
         print_table([*columns, remedy], report.findings)
         return
     print_table(columns, report.findings)
     for finding in report.findings:
         if finding.remedy:
             heading(f"{finding.code}: what to do", _STYLES[finding.severity])
-            put(with_commands(finding.remedy))
+            put(in_commands(finding.remedy, path))
 
 
 @command("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify")
 def report(
-    place: Place,
+    place: DirectoryOptions,
     *,
     file: Annotated[
         str,
@@ -249,24 +248,24 @@ def _print_source(status: "SourceStatus", now_ms: int) -> None:
     if status.parked:
         heading("Parked: damaged files; the stream reads them again when they change")
         columns = [
-            Column("file", lambda file: file.path, folds=True),
-            Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
-            Column("changed", lambda file: ago(file.modified_ms, now_ms), keep=5),
-            Column("why", lambda file: file.reason, folds=True),
+            TableColumn("file", "path", folds=True),
+            TableColumn("bytes", "size_bytes", BYTES, keep=4),
+            TableColumn("changed", "modified_ms", age_at(now_ms), keep=5),
+            TableColumn("why", "reason", folds=True),
         ]
         print_table(columns, status.parked)
     if status.refused:
         heading("Refused: files that cannot be opened; the stream tries them again at growing intervals")
         refused = [
-            Column("file", lambda file: file.path, folds=True),
-            Column("why", lambda file: file.reason, folds=True),
+            TableColumn("file", "path", folds=True),
+            TableColumn("why", "reason", folds=True),
         ]
         print_table(refused, status.refused)
     if status.late_files:
         heading("Too late: these files are never read")
         late = [
-            Column("file", lambda file: file.path, folds=True),
-            Column("changed", lambda file: ago(file.modified_ms, now_ms)),
+            TableColumn("file", "path", folds=True),
+            TableColumn("changed", "modified_ms", age_at(now_ms)),
         ]
         print_table(late, status.late_files)
 

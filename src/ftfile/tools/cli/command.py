@@ -1,4 +1,4 @@
-"""A command: its function with options for typer, and its examples."""
+"""Commands for typer, with their examples."""
 
 import functools
 import inspect
@@ -50,13 +50,18 @@ def _marked_up(line: str) -> str:
     return f"  {text}"
 
 
+def _is_access(parameter: inspect.Parameter) -> bool:
+    return parameter.name in _ACCESS
+
+
 def _without_groups(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function with a parameter for each field of its dataclasses; typer does not support option groups."""
     signature = inspect.signature(function)
     parameters = signature.parameters.values()
-    groups: dict[str, Any] = {
-        parameter.name: parameter.annotation for parameter in parameters if is_dataclass(parameter.annotation)
-    }
+    groups: dict[str, Any] = {}
+    for parameter in parameters:
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation
 
     @functools.wraps(function)
     def ungrouped(**options: Any) -> None:  # noqa: ANN401 - of any option
@@ -70,7 +75,7 @@ def _without_groups(function: Callable[..., None]) -> Callable[..., None]:
             flat += inspect.signature(groups[parameter.name]).parameters.values()
         else:
             flat.append(parameter)
-    flat.sort(key=lambda parameter: parameter.name in _ACCESS)
+    flat.sort(key=_is_access)
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in flat]
     ungrouped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
     return ungrouped

@@ -1,7 +1,6 @@
 """The commands `ls`, `history`, `show` and `status`, which print the content of a log and write nothing."""
 
 import re
-from collections.abc import Mapping, Sequence
 from functools import partial
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +13,10 @@ from ftfile.core.remedies import Advice, Wording, in_commands
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.check_commands import print_findings
 from ftfile.tools.cli.command import command
+from ftfile.tools.cli.directory_options import DirectoryOptions, Timestamp, Version, version_of
 from ftfile.tools.cli.failures import DAMAGED
 from ftfile.tools.cli.output import Output
-from ftfile.tools.cli.place import Place, Timestamp, Version, version_of
-from ftfile.tools.cli.store_commands import runs_of
+from ftfile.tools.cli.store_commands import ListedRun, runs_of
 from ftfile.tools.cli.terminal import (
     heading,
     is_terminal,
@@ -32,7 +31,8 @@ from ftfile.tools.report.views import (
     SECONDS,
     TEXT,
     TIME,
-    Column,
+    TableColumn,
+    same_text,
     view_of_open,
     view_of_queries,
     view_of_sources,
@@ -40,10 +40,12 @@ from ftfile.tools.report.views import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.log.read.history import Version as RecordedVersion
-    from ftfile.log.read.history import VersionMetrics
-    from ftfile.operate.details import FileDetails, OffsetRange, VersionDetails
+    from ftfile.operate.details import AddedFile, Batches, FileDetails, OffsetRange, VersionDetails
     from ftfile.operate.status import DirectoryStatus
+    from ftfile.read.shares import FinishedFile
 
 
 Newest = Annotated[
@@ -60,7 +62,7 @@ _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "o
     "ftfile ls hdfs://cluster/out --json | jq -r 'select(.batch_id == 7) | .path'",
 )
 def ls(
-    place: Place,
+    place: DirectoryOptions,
     *,
     version: Version = None,
     timestamp: Timestamp = None,
@@ -78,67 +80,67 @@ def ls(
         return
     files = directory.files(chosen, output.limit_to_read(limit))
     columns = [
-        Column("file", lambda file: file.path, folds=True),
-        Column("state", lambda file: file.state, style=lambda state: _STATE_STYLES.get(state, "red")),
-        Column("rows", lambda file: file.rows, COUNT),
-        Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
-        Column("batch", lambda file: file.batch_id, TEXT, keep=3),
-        Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
-        Column("directory", lambda file: file.directory or None, keep=2),
+        TableColumn("file", "path", folds=True),
+        TableColumn("state", "state", style=_state_style),
+        TableColumn("rows", "rows", COUNT),
+        TableColumn("bytes", "size_bytes", BYTES, keep=5),
+        TableColumn("batch", "batch_id", TEXT, keep=3),
+        TableColumn("query or job", _author_id, keep=1),
+        TableColumn("directory", "directory", keep=2, hides_zero=True),
     ]
     output.show_list(files, columns, limit, "files")
 
 
-def _list_runs(place: Place, version: int | None, limit: int | None, output: Output) -> None:
+def _list_runs(place: DirectoryOptions, version: int | None, limit: int | None, output: Output) -> None:
     """Print the runs of a store, oldest first."""
     runs = runs_of(place, version)
     if limit is not None:
         runs = runs[max(0, len(runs) - limit) :]
     columns = [
-        Column("file", lambda run: run.path, folds=True),
-        Column("offset", lambda run: run.offset, COUNT, keep=4),
-        Column("bucket", lambda run: run.bucket, COUNT),
-        Column("rows", lambda run: run.rows, COUNT),
-        Column("bytes", lambda run: run.size_bytes, BYTES, keep=5),
-        Column("batches", lambda run: _range(run.first_batch, run.last_batch), TEXT, keep=3),
-        Column("query or job", lambda run: run.query_id, keep=1),
+        TableColumn("file", "path", folds=True),
+        TableColumn("offset", "offset", COUNT, keep=4),
+        TableColumn("bucket", "bucket", COUNT),
+        TableColumn("rows", "rows", COUNT),
+        TableColumn("bytes", "size_bytes", BYTES, keep=5),
+        TableColumn("batches", _batch_range, TEXT, keep=3),
+        TableColumn("query or job", "query_id", keep=1),
     ]
     output.show_list(runs, columns, limit, "runs")
 
 
 @command("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'")
-def history(place: Place, *, limit: Newest = None, output: Output) -> None:
+def history(place: DirectoryOptions, *, limit: Newest = None, output: Output) -> None:
     """List the versions, oldest first, with their time, author and changes.
 
     It also lists the versions of a keyed store.
     """
     versions = place.open_any().history(output.limit_to_read(limit))
     columns = [
-        Column("version", lambda version: version.version, COUNT),
-        Column("time (UTC)", lambda version: version.time_ms, TIME),
-        Column("operation", lambda version: version.operation),
-        Column("batch", lambda version: version.batch_id, TEXT, keep=6),
-        Column("rows", lambda version: version.rows, COUNT, keep=8),
-        Column("bytes", lambda version: version.size_bytes, BYTES, keep=5),
-        Column("files", lambda version: version.files, COUNT, keep=7),
-        Column("files removed", lambda version: version.files_removed or None, COUNT, keep=4),
-        Column("rows removed", lambda version: version.rows_removed or None, COUNT, keep=5),
-        Column("finished by", lambda version: _reasons(version.metrics.files_by_reason), keep=3),
-        Column("seconds", lambda version: _seconds_of(version.metrics) or None, SECONDS, keep=4),
-        Column("bad", lambda version: version.bad_records or None, COUNT, keep=3),
-        Column("query or job", lambda version: version.query_id or version.job_id, keep=2),
-        Column("replaces", lambda version: "everything" if version.overwrite else version.replaces, keep=1),
-        Column("writer", lambda version: version.writer or None, keep=0),
-        Column("metadata", lambda version: version.user_metadata, keep=3, folds=True),
-        Column("txn", _transaction, keep=1),
-        Column("offsets", lambda version: _offsets(version.offsets), keep=0, folds=True),
+        TableColumn("version", "version", COUNT),
+        TableColumn("time (UTC)", "time_ms", TIME),
+        TableColumn("operation", "operation"),
+        TableColumn("batch", "batch_id", TEXT, keep=6),
+        TableColumn("rows", "rows", COUNT, keep=8),
+        TableColumn("bytes", "size_bytes", BYTES, keep=5),
+        TableColumn("files", "files", COUNT, keep=7),
+        TableColumn("files removed", "files_removed", COUNT, keep=4, hides_zero=True),
+        TableColumn("rows removed", "rows_removed", COUNT, keep=5, hides_zero=True),
+        TableColumn("finished by", _reasons, keep=3),
+        TableColumn("seconds", _seconds_of, SECONDS, keep=4, hides_zero=True),
+        TableColumn("bad", "bad_records", COUNT, keep=3, hides_zero=True),
+        TableColumn("query or job", _author_id, keep=2),
+        TableColumn("replaces", _replaced, keep=1),
+        TableColumn("writer", "writer", keep=0, hides_zero=True),
+        TableColumn("metadata", "user_metadata", keep=3, folds=True),
+        TableColumn("txn", _transaction, keep=1),
+        TableColumn("offsets", "offsets", same_text(_offsets_text), keep=0, folds=True),
     ]
     output.show_list(versions, columns, limit, "versions")
 
 
 @command("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json")
 def show(
-    place: Place,
+    place: DirectoryOptions,
     what: Annotated[
         str, typer.Argument(metavar="FILE|VERSION", help="A file as listed by `ls`, or the number of a version.")
     ],
@@ -172,7 +174,7 @@ def show(
     "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
 )
 def status(
-    place: Place,
+    place: DirectoryOptions,
     *,
     staged: Annotated[
         bool, typer.Option("--staged", help="Also count orphans: staged files that no record names. This takes longer.")
@@ -228,10 +230,10 @@ def _print_queries(status: "DirectoryStatus") -> None:
     sources = view_of_sources(queries, now_ms, names_query=len(queries) > 1 or not is_terminal())
     if sources.items:
         print_view(sources)
-        for text in dict.fromkeys(
-            Advice(f"{source.kind}: ", source.unknown) for _, source in sources.items if source.unknown
-        ):
-            put(in_commands(text))
+        unknown = dict.fromkeys((source.lag.kind, source.lag.unknown) for source in sources.items)
+        for kind, reason in unknown:
+            if reason:
+                put(in_commands(Advice(f"{kind}: ", reason)))
 
 
 def _print_summary(status: "DirectoryStatus", path: str) -> None:
@@ -280,6 +282,7 @@ def _unneeded(status: "DirectoryStatus") -> str | None:
 
 def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
     commit = details.commit
+    seconds = _seconds_of(commit)
     print_fields(
         [
             ("version", f"{commit.version:,}"),
@@ -290,11 +293,11 @@ def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
             ("batch", commit.batch_id),
             ("job", commit.job_id),
             ("writer", commit.writer or None),
-            ("replaces", "everything" if commit.overwrite else commit.replaces),
+            ("replaces", _replaced(commit)),
             ("metadata", commit.user_metadata),
             ("transaction", _transaction(commit)),
-            ("finished by", _reasons(commit.metrics.files_by_reason)),
-            ("seconds", f"{_seconds_of(commit.metrics):.3f}" if _seconds_of(commit.metrics) else None),
+            ("finished by", _reasons(commit)),
+            ("seconds", f"{seconds:.3f}" if seconds else None),
             ("rows", count_text(commit.rows)),
             ("rows removed", commit.rows_removed or None),
             ("files removed", commit.files_removed or None),
@@ -319,18 +322,18 @@ def _print_changed_files(details: "VersionDetails", *, is_store: bool) -> None:
             heading(f"{title}: {len(added):,}")
             print_table(
                 [
-                    Column("file", lambda file: file.path, folds=True),
-                    Column("rows", lambda file: file.rows, COUNT),
-                    Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
-                    Column("batches", lambda file: _range(file.first_batch, file.last_batch), keep=4),
+                    TableColumn("file", "path", folds=True),
+                    TableColumn("rows", "rows", COUNT),
+                    TableColumn("bytes", "size_bytes", BYTES, keep=5),
+                    TableColumn("batches", _batch_range, keep=4),
                 ],
                 added,
             )
     if details.removed:
         heading(f"Files removed: {len(details.removed):,}")
         columns = [
-            Column("file", lambda file: file.path, folds=True),
-            Column("bytes", lambda file: file.size_bytes, BYTES),
+            TableColumn("file", "path", folds=True),
+            TableColumn("bytes", "size_bytes", BYTES),
         ]
         print_table(columns, details.removed)
 
@@ -356,7 +359,7 @@ def _print_file(file: "FileDetails") -> None:
             ("checksum", file.checksum),
             ("version", f"{file.version:,}{time}{by}"),
             ("query", batches.query_id if batches else None),
-            ("batches", _range(batches.first_batch, batches.last_batch) if batches else None),
+            ("batches", _batch_range(batches) if batches else None),
             ("offsets before", _offsets(batches.offsets_before) if batches else None),
             ("offsets after", _offsets(batches.offsets) if batches else None),
             ("job", file.job_id),
@@ -372,38 +375,65 @@ def _print_ranges(ranges: "Sequence[OffsetRange] | None") -> None:
         return
     heading("Read from the sources")
     columns = [
-        Column("source", lambda offsets: offsets.source, COUNT),
-        Column("partition", lambda offsets: offsets.partition, keep=8),
-        Column("from", lambda offsets: "its start" if offsets.start is None else _offset(offsets.start), folds=True),
-        Column("to", lambda offsets: _offset(offsets.end), folds=True),
+        TableColumn("source", "source", COUNT),
+        TableColumn("partition", "partition", keep=8),
+        TableColumn("from", _start_text, folds=True),
+        TableColumn("to", "end", same_text(_offset_text), folds=True),
     ]
     print_table(columns, ranges)
 
 
-def _range(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first} to {last}"
+def _state_style(state: str) -> str:
+    return _STATE_STYLES.get(state, "red")
+
+
+def _author_id(item: "FinishedFile | RecordedVersion") -> str | None:
+    return item.query_id or item.job_id
+
+
+def _batch_range(item: "ListedRun | AddedFile | Batches") -> str:
+    if item.first_batch == item.last_batch:
+        return str(item.first_batch)
+    return f"{item.first_batch} to {item.last_batch}"
 
 
 def _offsets(offsets: list[Any] | None) -> str | None:
     """Return Spark's offsets as JSON, one for each source."""
     if offsets is None:
         return None
-    return " ".join(map(_offset, offsets))
+    return _offsets_text(offsets)
 
 
-def _offset(offset: Any) -> str:  # noqa: ANN401 - any JSON
+def _offsets_text(offsets: list[Any]) -> str:
+    return " ".join(map(_offset_text, offsets))
+
+
+def _start_text(offsets: "OffsetRange") -> str:
+    if offsets.start is None:
+        return "its start"
+    return _offset_text(offsets.start)
+
+
+def _offset_text(offset: Any) -> str:  # noqa: ANN401 - any JSON
     return json_text(offset, separators=(",", ":"))
 
 
-def _reasons(files_by_reason: Mapping[str, int]) -> str | None:
+def _replaced(version: "RecordedVersion") -> str | None:
+    """Return the rows that a version replaces."""
+    if version.overwrite:
+        return "everything"
+    return version.replaces
+
+
+def _reasons(version: "RecordedVersion") -> str | None:
     """Return the rules that ended files, with the number of files."""
-    return ", ".join(f"{reason} {files:,}" for reason, files in sorted(files_by_reason.items())) or None
+    files_by_reason = version.metrics.files_by_reason
+    return ", ".join(f"{reason} {files_by_reason[reason]:,}" for reason in sorted(files_by_reason)) or None
 
 
-def _seconds_of(metrics: "VersionMetrics") -> float:
+def _seconds_of(version: "RecordedVersion") -> float:
     """Return the time of the slowest task plus the time of the commit; unknown stages count as 0."""
+    metrics = version.metrics
     commit = (metrics.prepare_seconds, metrics.create_seconds or 0.0, metrics.publish_seconds or 0.0)
     return metrics.write_seconds + sum(commit)
 

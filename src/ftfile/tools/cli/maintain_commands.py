@@ -7,14 +7,14 @@ import typer
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text, parse_size_bytes
-from ftfile.tools.cli.change import Change, Confirmed, Planned, Report, print_result
+from ftfile.tools.cli.change import Confirmed, MaintenanceCall, Planned, Report, print_result
 from ftfile.tools.cli.check_commands import print_findings
 from ftfile.tools.cli.command import command
+from ftfile.tools.cli.directory_options import Code, DirectoryOptions, Threads, Where
 from ftfile.tools.cli.failures import FOUND
 from ftfile.tools.cli.output import Output
-from ftfile.tools.cli.place import Code, Place, Threads, Where
 from ftfile.tools.cli.terminal import print_table, put, say
-from ftfile.tools.report.views import Column
+from ftfile.tools.report.views import TableColumn
 
 CommitEvery = Annotated[
     int | None,
@@ -42,7 +42,7 @@ Quarantine = Annotated[
 
 @command("ftfile flush /data/out --dry-run", "ftfile flush /data/out --due-only")
 def flush(
-    place: Place,
+    place: DirectoryOptions,
     *,
     due_only: Annotated[
         bool, typer.Option("--due-only", help="Finish only files that are due: a rule has ended them.")
@@ -57,7 +57,7 @@ def flush(
     output: Output,
 ) -> None:
     """Finish open files, so that every reader sees their rows. No row is lost or changed."""
-    change = Change(
+    change = MaintenanceCall(
         ftfile.flush,
         place,
         due_only=due_only,
@@ -78,7 +78,7 @@ def flush(
     output.show(report, _print_flush)
 
 
-def _check_query(place: Place, query_id: str | None) -> None:
+def _check_query(place: DirectoryOptions, query_id: str | None) -> None:
     """Raise `ConfigError` if a query has not written to the directory."""
     if query_id is None:
         return
@@ -114,7 +114,7 @@ def _size_bytes(text: str) -> int:
     'ftfile compact /data/out --where "month = 7" --target 256MiB --commit-every 64',
 )
 def compact(
-    place: Place,
+    place: DirectoryOptions,
     *,
     where: Where = None,
     target_bytes: Annotated[
@@ -130,7 +130,7 @@ def compact(
 
     --where selects partitions. Older versions keep the replaced files until a vacuum.
     """
-    change = Change(
+    change = MaintenanceCall(
         ftfile.compact, place, where=where, target_bytes=target_bytes, commit_every=commit_every, threads=threads
     )
     plan = change.plan()
@@ -162,7 +162,7 @@ def _merged(report: Report) -> str:
     "ftfile repair /data/out --give-up month=7/lost.parquet",
 )
 def repair(
-    place: Place,
+    place: DirectoryOptions,
     *,
     full: Annotated[bool, typer.Option("--full", help="Also read every file.")] = False,
     give_up: GiveUp = None,
@@ -178,7 +178,7 @@ def repair(
 
     Before rows or records are lost, it asks for confirmation. The exit code is 1 if an error or a warning remains.
     """
-    change = Change(
+    change = MaintenanceCall(
         ftfile.repair,
         place,
         requires_log=False,
@@ -208,14 +208,18 @@ def _list_steps(report: Report) -> str:
     return "\n  ".join([count_text(len(report.steps), "step"), *(step.action for step in report.steps)])
 
 
+def _error_style(_: str) -> str:
+    return "red"
+
+
 def _print_steps(report: Report) -> None:
     if not report.steps:
         put("Nothing that can be repaired automatically" if report.findings else "Nothing to repair")
         return
     put("Would do" if report.dry_run else "Done")
     columns = [
-        Column("finding", lambda step: step.code),
-        Column("step", lambda step: step.action, folds=True),
-        Column("error", lambda step: step.error or None, folds=True, keep=8, style=lambda _: "red"),
+        TableColumn("finding", "code"),
+        TableColumn("step", "action", folds=True),
+        TableColumn("error", "error", folds=True, keep=8, style=_error_style, hides_zero=True),
     ]
     print_table(columns, report.steps)

@@ -10,10 +10,10 @@ import ftfile
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.change import Confirmed, Planned
 from ftfile.tools.cli.command import command
+from ftfile.tools.cli.directory_options import AtLeastVersion, DirectoryOptions, Path, Storage, Threads, settings_of
 from ftfile.tools.cli.output import Output
-from ftfile.tools.cli.place import AtLeastVersion, Path, Place, Storage, Threads, settings_of
 from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, put, say
-from ftfile.tools.report.views import BYTES, Column
+from ftfile.tools.report.views import BYTES, TableColumn, same_text, yes_or_no
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ def export(
             at_least_version=at_least_version,
         )
     if not report.versions:
-        Place(path, storage=storage).require_log()
+        DirectoryOptions(path, storage=storage).require_log()
     output.show(report, partial(_print_export, verb="Would export" if options.dry_run else "Exported"))
 
 
@@ -184,9 +184,14 @@ def _columns(report: "MigrateReport") -> tuple[str, str]:
     from ftfile.rows.spark_types import quoted_name, sql_types
 
     types = sql_types(report.schema)
-    texts = {name: f"{name if name.isidentifier() else quoted_name(name)}: {kind}" for name, kind in types.items()}
-    in_files = [text for name, text in texts.items() if name not in report.partition_by]
-    return ", ".join(in_files), ", ".join(texts[name] for name in report.partition_by)
+    texts = {}
+    for name, sql_type in types.items():
+        sql_name = quoted_name(name)
+        if name.isidentifier():
+            sql_name = name
+        texts[name] = f"{sql_name}: {sql_type}"
+    in_paths = [texts.pop(name) for name in report.partition_by]
+    return ", ".join(texts.values()), ", ".join(in_paths)
 
 
 def _print_report(report: "MigrateReport") -> None:
@@ -202,10 +207,10 @@ def _print_report(report: "MigrateReport") -> None:
     print_fields([*fields, ("query continues", query)])
     if report.left_out:
         columns = [
-            Column("left out", lambda file: file.path, folds=True),
-            Column("bytes", lambda file: file.size_bytes, BYTES),
-            Column("moved", lambda file: "yes" if file.moved else None),
-            Column("why", lambda file: file.why, folds=True),
+            TableColumn("left out", "path", folds=True),
+            TableColumn("bytes", "size_bytes", BYTES),
+            TableColumn("moved", "moved", same_text(yes_or_no), hides_zero=True),
+            TableColumn("why", "why", folds=True),
         ]
         print_table(columns, report.left_out)
 

@@ -12,7 +12,7 @@ import typer
 
 from ftfile.core.remedies import PATH, command_in
 from ftfile.tools.cli.terminal import is_terminal, print_table, printable_json, say
-from ftfile.tools.report.views import Column
+from ftfile.tools.report.views import TableColumn
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with the field names of the Python function's result.")]
 Result = TypeVar("Result")
@@ -40,7 +40,7 @@ class Output:
         else:
             print_text(result)
 
-    def show_list(self, items: Sequence[Any], columns: Sequence[Column], limit: int | None, noun: str) -> None:
+    def show_list(self, items: Sequence[Any], columns: Sequence[TableColumn], limit: int | None, noun: str) -> None:
         """Print the newest items, each as a JSON document on a line or as a row of a table.
 
         Args:

@@ -10,20 +10,20 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Wording
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.command import command
-from ftfile.tools.cli.output import Json, Output
-from ftfile.tools.cli.place import (
+from ftfile.tools.cli.directory_options import (
     Columns,
-    Place,
+    DirectoryOptions,
     Timestamp,
     Version,
     Where,
     columns_of,
     version_of,
 )
+from ftfile.tools.cli.output import Json, Output
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.store_commands import rows_of
 from ftfile.tools.cli.terminal import heading, print_fields, print_table, put
-from ftfile.tools.report.views import BYTES, COUNT, Column
+from ftfile.tools.report.views import BYTES, COUNT, TableColumn, same_text, yes_or_no
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReadOptions:
     """The options that select the rows of a version and their format."""
 
     columns: Columns = None
@@ -47,7 +47,7 @@ class Choice:
     row_format: Format = None
     json: Json = False
 
-    def batches(self, place: Place) -> "pa.RecordBatchReader":
+    def batches(self, place: DirectoryOptions) -> "pa.RecordBatchReader":
         """Return the rows of a directory or a store, or of the file with this path."""
         directory, file = place.open_rows()
         version = version_of(directory, self.version, self.timestamp)
@@ -71,7 +71,7 @@ class Choice:
     "ftfile cat /data/out --version 12 --json | jq .word",
     "ftfile cat /data/out --timestamp 2024-07-01T12:00:00Z",
 )
-def cat(place: Place, choice: Choice) -> None:
+def cat(place: DirectoryOptions, choice: ReadOptions) -> None:
     """Print the rows of a version, in the order of their commits; for a store, in the order of their keys.
 
     PATH can also be one finished file of a directory.
@@ -81,7 +81,7 @@ def cat(place: Place, choice: Choice) -> None:
 
 
 @command("ftfile head /data/out", "ftfile head /data/out -n 3 --json")
-def head(place: Place, rows: Rows = 10, *, choice: Choice) -> None:
+def head(place: DirectoryOptions, rows: Rows = 10, *, choice: ReadOptions) -> None:
     """Print the first rows of a version, or of a finished file; only the files of these rows are read."""
     batches = choice.batches(place)
     RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limited(batches, rows))
@@ -89,14 +89,14 @@ def head(place: Place, rows: Rows = 10, *, choice: Choice) -> None:
 
 @command("ftfile tail /data/out -n 20", "ftfile tail -f /data/out --where \"level = 'ERROR'\"")
 def tail(
-    place: Place,
+    place: DirectoryOptions,
     *,
     rows: Rows = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new rows until Ctrl-C.")] = False,
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="The time between two reads of the log with --follow.")
     ] = 1.0,
-    choice: Choice,
+    choice: ReadOptions,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also each new row, once."""
     directory = place.open()
@@ -123,7 +123,7 @@ def tail(
 
 @command("ftfile count /data/out", 'ftfile count /data/out --where "month >= 7" --version 12')
 def count(
-    place: Place,
+    place: DirectoryOptions,
     *,
     where: Where = None,
     version: Version = None,
@@ -140,7 +140,7 @@ def _print_count(rows: int) -> None:
 
 
 @command("ftfile schema /data/out", "ftfile schema /data/out --json | jq -r .ddl")
-def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None, output: Output) -> None:
+def schema(place: DirectoryOptions, *, version: Version = None, timestamp: Timestamp = None, output: Output) -> None:
     """Show the columns of a version with their types in Spark SQL, and as text for Spark's .schema(…)."""
     directory = place.open()
     output.show(directory.schema(version_of(directory, version, timestamp)), _print_schema)
@@ -148,9 +148,9 @@ def schema(place: Place, *, version: Version = None, timestamp: Timestamp = None
 
 def _print_schema(version_schema: "VersionSchema") -> None:
     columns = [
-        Column("column", lambda column: column.name, folds=True),
-        Column("type", lambda column: column.type, folds=True),
-        Column("nullable", lambda column: "yes" if column.nullable else "no"),
+        TableColumn("column", "name", folds=True),
+        TableColumn("type", "type", folds=True),
+        TableColumn("nullable", "nullable", same_text(yes_or_no)),
     ]
     print_table(columns, version_schema.columns)
     heading("As text")
@@ -159,7 +159,7 @@ def _print_schema(version_schema: "VersionSchema") -> None:
 
 @command("ftfile diff /data/out 3 12", "ftfile diff /data/out 2024-07-01T12:00:00Z --json | jq .rows_added")
 def diff(
-    place: Place,
+    place: DirectoryOptions,
     old: Annotated[
         str, typer.Argument(metavar="A", help="A version, or a time: the version that was newest at this time.")
     ],
@@ -184,19 +184,19 @@ def _print_diff(changes: "Changes") -> None:
     if changes.columns:
         heading(f"Columns changed: {len(changes.columns):,}")
         columns = [
-            Column("column", lambda column: column.name, folds=True),
-            Column("was", lambda column: column.old_type, folds=True),
-            Column("is", lambda column: column.new_type, folds=True),
+            TableColumn("column", "name", folds=True),
+            TableColumn("was", "old_type", folds=True),
+            TableColumn("is", "new_type", folds=True),
         ]
         print_table(columns, changes.columns)
     for title, changed in (("Files added", changes.added), ("Files removed", changes.removed)):
         if changed:
             heading(f"{title}: {len(changed):,}")
             columns = [
-                Column("file", lambda file: file.path, folds=True),
-                Column("rows", lambda file: file.rows, COUNT),
-                Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
-                Column("kind", lambda file: "piece of an open file" if file.kind == "segment" else None, keep=4),
+                TableColumn("file", "path", folds=True),
+                TableColumn("rows", "rows", COUNT),
+                TableColumn("bytes", "size_bytes", BYTES, keep=5),
+                TableColumn("kind", _kind_of_file, keep=4),
             ]
             print_table(columns, changed)
 
@@ -205,6 +205,12 @@ def _version_or_time(text: str) -> int | str:
     if text.isdecimal():
         return int(text)
     return text
+
+
+def _kind_of_file(file: "AddedFile") -> str | None:
+    if file.kind == "segment":
+        return "piece of an open file"
+    return None
 
 
 def _files(files: "Sequence[AddedFile]") -> str:

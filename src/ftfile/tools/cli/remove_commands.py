@@ -1,20 +1,21 @@
 """The commands `vacuum`, `expire`, `drop`, `delete`, `restore` and `undo`, whose changes a person confirms."""
 
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
 import ftfile
 from ftfile.core.units import bytes_text, count_text, time_text
-from ftfile.tools.cli.change import Change, Confirmed, Report, print_result
+from ftfile.tools.cli.change import Confirmed, MaintenanceCall, Report, print_result
 from ftfile.tools.cli.command import command
+from ftfile.tools.cli.directory_options import Code, DirectoryOptions, Threads
 from ftfile.tools.cli.failures import CONFLICT, FOUND
 from ftfile.tools.cli.output import Output
-from ftfile.tools.cli.place import Code, Place, Threads
 from ftfile.tools.cli.terminal import heading, print_table, put, say
-from ftfile.tools.report.views import BYTES, COUNT, TIME, Column
+from ftfile.tools.report.views import BYTES, COUNT, TIME, TableColumn, same_text
 
 Force = Annotated[
     bool,
@@ -32,7 +33,7 @@ _REASONS = {
 
 @command("ftfile vacuum /data/out --dry-run", "ftfile vacuum /data/out --retention 36h --yes")
 def vacuum(
-    place: Place,
+    place: DirectoryOptions,
     *,
     retention: Annotated[str, typer.Option(metavar="DURATION", help="Versions of this time remain readable.")] = "7d",
     force: Force = False,
@@ -44,7 +45,7 @@ def vacuum(
     The rows of the newest version are kept. Versions older than the retention become unreadable, so it asks for
     confirmation.
     """
-    _delete_files(Change(ftfile.vacuum, place, retention=retention, force=force), options, output)
+    _delete_files(MaintenanceCall(ftfile.vacuum, place, retention=retention, force=force), options, output)
 
 
 @command(
@@ -52,7 +53,7 @@ def vacuum(
     "ftfile expire /data/out --older-than 30d --keep-last 100 --yes",
 )
 def expire(
-    place: Place,
+    place: DirectoryOptions,
     *,
     older_than: Annotated[str, typer.Option(metavar="DURATION", help="Versions younger than this are kept.")] = "7d",
     keep_last: Annotated[
@@ -67,11 +68,11 @@ def expire(
     A version is kept if it is younger than --older-than or among the newest --keep-last. The rows of the newest version
     are always kept. It asks for confirmation.
     """
-    change = Change(ftfile.expire, place, older_than=older_than, keep_last=keep_last, force=force)
+    change = MaintenanceCall(ftfile.expire, place, older_than=older_than, keep_last=keep_last, force=force)
     _delete_files(change, options, output)
 
 
-def _delete_files(change: Change, options: Confirmed, output: Output) -> None:
+def _delete_files(change: MaintenanceCall, options: Confirmed, output: Output) -> None:
     plan = change.plan()
     announcement = ""
     if plan.files:
@@ -86,28 +87,43 @@ def _deleted(report: Report) -> str:
     return f"{files}. Versions before {time_text(report.horizon_ms)} UTC cannot be read without them"
 
 
+@dataclass
+class _KindOfFiles:
+    kind: str
+    why: str
+    files: int = 0
+    size_bytes: int = 0
+
+
+def _by_kind(report: Report) -> list[_KindOfFiles]:
+    """Return the files of a vacuum by kind and reason."""
+    kinds: dict[tuple[str, str], _KindOfFiles] = {}
+    for file in report.files:
+        kind = kinds.setdefault((file.kind, file.why), _KindOfFiles(file.kind, file.why))
+        kind.files += 1
+        kind.size_bytes += file.size_bytes
+    return sorted(kinds.values(), key=attrgetter("kind", "why"))
+
+
 def _print_vacuum(report: Report) -> None:
     print_result(report, "delete", "Deleted", _deleted(report))
     if report.files:
-        sizes = defaultdict[tuple[str, str], list[int]](list)
-        for file in report.files:
-            sizes[file.kind, file.why].append(file.size_bytes)
         heading("By kind")
         columns = [
-            Column("kind", lambda group: group[0]),
-            Column("files", lambda group: len(sizes[group]), COUNT),
-            Column("bytes", lambda group: sum(sizes[group]), BYTES),
-            Column("why", lambda group: group[1], folds=True),
+            TableColumn("kind", "kind"),
+            TableColumn("files", "files", COUNT),
+            TableColumn("bytes", "size_bytes", BYTES),
+            TableColumn("why", "why", folds=True),
         ]
-        print_table(columns, sorted(sizes))
+        print_table(columns, _by_kind(report))
     if report.waiting:
         heading("Files that cannot be deleted yet")
         columns = [
-            Column("files", lambda group: group.files, COUNT),
-            Column("bytes", lambda group: group.size_bytes, BYTES),
-            Column("first from (UTC)", lambda group: group.first_ms, TIME),
-            Column("last from (UTC)", lambda group: group.last_ms, TIME),
-            Column("why", lambda group: _REASONS[group.reason], folds=True),
+            TableColumn("files", "files", COUNT),
+            TableColumn("bytes", "size_bytes", BYTES),
+            TableColumn("first from (UTC)", "first_ms", TIME),
+            TableColumn("last from (UTC)", "last_ms", TIME),
+            TableColumn("why", "reason", same_text(_REASONS.__getitem__), folds=True),
         ]
         print_table(columns, report.waiting)
     if report.failed:
@@ -119,7 +135,7 @@ def _print_vacuum(report: Report) -> None:
     "ftfile drop /data/out --where \"directoryTime < DATE '2024-07-01'\" --directory-pattern yyyy-MM-dd",
 )
 def drop(
-    place: Place,
+    place: DirectoryOptions,
     *,
     where: Annotated[
         str,
@@ -145,7 +161,7 @@ def drop(
 
     Older versions can be read until a vacuum.
     """
-    _remove_rows(Change(ftfile.drop, place, where=where, directory_pattern=directory_pattern), options, output)
+    _remove_rows(MaintenanceCall(ftfile.drop, place, where=where, directory_pattern=directory_pattern), options, output)
 
 
 @command(
@@ -153,7 +169,7 @@ def drop(
     "ftfile delete /data/out --where \"name = 'x' AND month < 7\" --yes",
 )
 def delete(
-    place: Place,
+    place: DirectoryOptions,
     *,
     where: Annotated[
         str,
@@ -174,10 +190,10 @@ def delete(
 
     Open files are finished first. Older versions can be read until a vacuum.
     """
-    _remove_rows(Change(ftfile.delete, place, where=where, code=code, threads=threads), options, output)
+    _remove_rows(MaintenanceCall(ftfile.delete, place, where=where, code=code, threads=threads), options, output)
 
 
-def _remove_rows(change: Change, options: Confirmed, output: Output) -> None:
+def _remove_rows(change: MaintenanceCall, options: Confirmed, output: Output) -> None:
     plan = change.plan()
     announcement = ""
     if plan.files_removed:
@@ -209,7 +225,7 @@ def _removed(report: Report) -> str:
     "ftfile restore /data/out --timestamp 2024-07-01T12:00:00Z --yes",
 )
 def restore(
-    place: Place,
+    place: DirectoryOptions,
     *,
     version: Annotated[int | None, typer.Option(metavar="N", help="The version to restore.")] = None,
     timestamp: Annotated[
@@ -223,20 +239,20 @@ def restore(
 
     Another restore undoes it. Queries continue with their next batch.
     """
-    change = Change(ftfile.restore, place, version=version, timestamp=timestamp)
+    change = MaintenanceCall(ftfile.restore, place, version=version, timestamp=timestamp)
     _restore_rows(change, options, output, ("restores", "restore", "Restored"))
 
 
 @command("ftfile undo /data/out --dry-run", "ftfile undo /data/out --yes")
-def undo(place: Place, *, options: Confirmed, output: Output) -> None:
+def undo(place: DirectoryOptions, *, options: Confirmed, output: Output) -> None:
     """Undo the last write: restore the rows before it as the newest version, in one record. It asks for confirmation.
 
     Another undo reverts this one. Queries continue with their next batch.
     """
-    _restore_rows(Change(ftfile.undo, place), options, output, ("undoes", "undo", "Undid"))
+    _restore_rows(MaintenanceCall(ftfile.undo, place), options, output, ("undoes", "undo", "Undid"))
 
 
-def _restore_rows(change: Change, options: Confirmed, output: Output, verbs: tuple[str, str, str]) -> None:
+def _restore_rows(change: MaintenanceCall, options: Confirmed, output: Output, verbs: tuple[str, str, str]) -> None:
     """Restore a version; if files of it are missing, change nothing and exit with a code.
 
     Args:

@@ -12,7 +12,7 @@ import typer
 
 from ftfile.core.errors import ConfigError
 from ftfile.tools.cli.terminal import is_terminal, print_table, printable, write_bytes
-from ftfile.tools.report.views import Column, Kind
+from ftfile.tools.report.views import TableColumn, ValueFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,9 +80,9 @@ class RowPrinter:
         columns = []
         for number, field in enumerate(self._schema):
             is_number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
-            kind = Kind(_shown, _shown, is_number=is_number)
+            kind = ValueFormat(_shown, _shown, is_number=is_number)
             folds = not is_number and not types.is_temporal(field.type)
-            columns.append(Column(field.name, itemgetter(number), kind, keep=5, folds=folds))
+            columns.append(TableColumn(field.name, itemgetter(number), kind, keep=5, folds=folds))
         print_table(columns, _rows(batches), with_heading=not self._begun)
 
 
@@ -156,16 +156,24 @@ def _flat(schema: "pa.Schema") -> "pa.Schema":
     """Return a schema for CSV in which nested and binary columns are strings."""
     import pyarrow as pa
 
-    return pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])
+    fields = []
+    for field in schema:
+        if _needs_text(field.type):
+            fields.append(pa.field(field.name, pa.string()))
+        else:
+            fields.append(pa.field(field.name, field.type))
+    return pa.schema(fields)
 
 
 def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
     import pyarrow as pa
 
-    columns = [
-        column if column.type == field.type else pa.array(map(_text_or_null, column.to_pylist()), pa.string())
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        if column.type == field.type:
+            columns.append(column)
+        else:
+            columns.append(pa.array(map(_text_or_null, column.to_pylist()), pa.string()))
     if batch.schema != schema:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return batch

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from io import StringIO
 from json import loads
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,17 +14,17 @@ import typer
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.cli.change import Change, Planned, Report, print_result
+from ftfile.tools.cli.change import MaintenanceCall, Planned, Report, print_result
 from ftfile.tools.cli.command import command
+from ftfile.tools.cli.directory_options import Columns, DirectoryOptions, Merge, Threads, Version, columns_of
 from ftfile.tools.cli.failures import FOUND
 from ftfile.tools.cli.output import Json, Output
-from ftfile.tools.cli.place import Columns, Merge, Place, Threads, Version, columns_of
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, put, say
-from ftfile.tools.report.views import COUNT, Column
+from ftfile.tools.report.views import COUNT, TableColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -37,7 +38,7 @@ _VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
 
 
 @dataclass(frozen=True)
-class Choice:
+class StoreReadOptions:
     """The options that select the values of a version and their format."""
 
     columns: Columns = None
@@ -53,10 +54,10 @@ class Choice:
 
 @command("ftfile kv get /data/words hello world", "ftfile kv get /data/visits de,2024-07-01 --json")
 def get(
-    place: Place,
+    place: DirectoryOptions,
     key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"For a store with several key columns: {_VALUES}.")],
     *,
-    choice: Choice,
+    choice: StoreReadOptions,
 ) -> None:
     """Print the rows of keys. The exit code is 1 if a key has no row."""
     import pyarrow as pa
@@ -64,8 +65,10 @@ def get(
     with _opened(place, choice.version, choice.merge) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
-        arrays = [pa.array([values[place] for values in keys], field.type) for place, field in enumerate(fields)]
-        table = reader.lookup(pa.table(arrays, names=[field.name for field in fields]), columns_of(choice.columns))
+        columns = {}
+        for field, values in zip(fields, zip(*keys, strict=True), strict=True):
+            columns[field.name] = pa.array(values, field.type)
+        table = reader.lookup(pa.table(columns), columns_of(choice.columns))
     hits = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
     choice.printer(rows.schema).print(rows.to_batches())
@@ -78,22 +81,22 @@ def get(
 
 @command("ftfile kv scan /data/words --start h --end i", "ftfile kv scan /data/words -n 10 --columns word,n")
 def scan(
-    place: Place,
+    place: DirectoryOptions,
     *,
     start: Annotated[str | None, typer.Option(metavar="KEY", help="Start at this key, or at its first values.")] = None,
     end: Annotated[str | None, typer.Option(metavar="KEY", help="End before this key.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="Only the first N rows.")] = None,
-    choice: Choice,
+    choice: StoreReadOptions,
 ) -> None:
     """Print rows sorted by key, in a range of keys."""
     with _opened(place, choice.version, choice.merge) as reader:
-        first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
+        first, last = (_bound_of(reader, text) for text in (start, end))
         batches = _scanned(reader, columns_of(choice.columns), first, last)
         choice.printer(batches.schema).print(limited(batches, rows))
 
 
 @command("ftfile kv stats /data/words")
-def stats(place: Place, *, version: Version = None, output: Output) -> None:
+def stats(place: DirectoryOptions, *, version: Version = None, output: Output) -> None:
     """Print the keys and columns of a store, and its numbers of runs, rows, bytes and due compactions."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
@@ -119,9 +122,9 @@ def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") 
         [
             ("store", path),
             ("version", f"{stats.version:,} of {stats.newest_version:,}"),
-            ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
-            ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
-            ("merged by", ", ".join(f"{name}: {_merged_by(how)}" for name, how in definition.merge.items())),
+            ("keys", _columns_text(definition.key_fields)),
+            ("values", _columns_text(definition.value_fields)),
+            ("merged by", _merge_functions(definition)),
             ("buckets", count_text(definition.buckets)),
             ("runs", f"{stats.runs:,}, at most {stats.runs_max:,} in a bucket"),
             ("rows in runs", f"{stats.rows:,}: a key has one in each run that contains it"),
@@ -134,8 +137,19 @@ def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") 
     )
 
 
+def _columns_text(fields: "Iterable[pa.Field]") -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in fields)
+
+
+def _merge_functions(definition: "StoreDefinition") -> str:
+    texts = []
+    for column, name in definition.merge.items():
+        texts.append(f"{column}: {_merged_by(name)}")
+    return ", ".join(texts)
+
+
 @command("ftfile kv verify /data/words && echo whole")
-def verify(place: Place, *, version: Version = None, threads: Threads = None, output: Output) -> None:
+def verify(place: DirectoryOptions, *, version: Version = None, threads: Threads = None, output: Output) -> None:
     """Read every run of a version, and compare it with the log. The exit code is 1 if a run is damaged."""
     run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
     with progress_bar("verify") as progress, place.requiring_log():
@@ -155,17 +169,17 @@ def _print_verified(report: "StoreReport") -> None:
         put(f"Merged by {name}, which was not loaded")
     if report.damaged:
         columns = [
-            Column("file", lambda run: run.path, folds=True),
-            Column("offset", lambda run: run.offset, COUNT, keep=4),
-            Column("bucket", lambda run: run.bucket, COUNT, keep=5),
-            Column("error", lambda run: run.error, folds=True),
+            TableColumn("file", "path", folds=True),
+            TableColumn("offset", "offset", COUNT, keep=4),
+            TableColumn("bucket", "bucket", COUNT, keep=5),
+            TableColumn("error", "error", folds=True),
         ]
         print_table(columns, report.damaged)
 
 
 @command("ftfile kv compact /data/words --full")
 def compact(
-    place: Place,
+    place: DirectoryOptions,
     *,
     full: Annotated[
         bool, typer.Option("--full", help="Merge each bucket into one run, for the fastest reads.")
@@ -176,7 +190,7 @@ def compact(
     output: Output,
 ) -> None:
     """Run the due compactions. No row is lost or changed."""
-    change = Change(ftfile.kv.compact, place, full=full, merge=merge, threads=threads)
+    change = MaintenanceCall(ftfile.kv.compact, place, full=full, merge=merge, threads=threads)
     plan = change.plan()
     report = change.complete(plan, f"merges {_merged(plan)}" if plan.runs_replaced else "", options)
     output.show(report, _print_compact)
@@ -197,7 +211,7 @@ def _merged(report: Report) -> str:
     return f"{runs} into {written}; the newest version is {report.version}"
 
 
-def rows_of(place: Place, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
+def rows_of(place: DirectoryOptions, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
     """Return the rows of a version of a store, sorted by key."""
     return _scanned(ftfile.kv.open(place.path, version=version, **place.access), columns)
 
@@ -233,14 +247,15 @@ class ListedRun:
     last_batch: int
 
 
-def runs_of(place: Place, version: int | None) -> list[ListedRun]:
+def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
     """Return the runs of a version of a store, by batch and bucket."""
     from ftfile.kv.hashing import bucket_number
 
     with ftfile.kv.open(place.path, version=version, **place.access) as reader:
         adds = [run.add for run in reader.runs()]
-    runs = [
-        ListedRun(
+    runs = []
+    for add in adds:
+        run = ListedRun(
             path=add.path,
             offset=add.offset,
             bucket=bucket_number(add.directory_key),
@@ -250,9 +265,8 @@ def runs_of(place: Place, version: int | None) -> list[ListedRun]:
             first_batch=add.origin.first_batch,
             last_batch=add.origin.last_batch,
         )
-        for add in adds
-    ]
-    return sorted(runs, key=lambda run: (run.last_batch, run.path, run.bucket))
+        runs.append(run)
+    return sorted(runs, key=attrgetter("last_batch", "path", "bucket"))
 
 
 def _merged_by(name: str) -> str:
@@ -265,12 +279,18 @@ def _merged_by(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(place: Place, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
+def _opened(place: DirectoryOptions, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
     """Yield a reader of a store; raises `CorruptData` if the log is lost."""
     with place.requiring_log():
         reader = ftfile.kv.open(place.path, version=version, merge=merge, **place.access)
     with reader:
         yield reader
+
+
+def _bound_of(reader: "Reader", text: str | None) -> tuple[Any, ...] | None:
+    if text is None:
+        return None
+    return _key_of(reader, text, is_prefix=True)
 
 
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
@@ -283,7 +303,7 @@ def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[An
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
         names = ", ".join(field.name for field in fields)
         raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")
-    return tuple(_value_of(part, field) for part, field in zip(parts, fields, strict=False))
+    return tuple(map(_value_of, parts, fields))
 
 
 def _parts_of(text: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Text on a terminal and in a pipe: lines, tables and progress.
+"""Text on a terminal and in a pipe.
 
 Results go to stdout. Announcements, questions, progress and errors go to stderr. A table is as wide as the terminal. In
 a pipe, it is complete plain text, with tabs between the columns and without colours.
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.units import bytes_text, duration_text
-from ftfile.tools.report.views import ALWAYS, Column, View, used_columns
+from ftfile.tools.report.views import ALWAYS, TableColumn, TableView, used_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,12 +30,24 @@ ROWS_AT_ONCE = 1_000
 
 def printable(text: str, keeps: str = "") -> str:
     """Escape characters that a terminal would execute or hide, except for the characters in `keeps`."""
-    return _CONTROL.sub(lambda match: match[0] if match[0] in keeps else repr(match[0])[1:-1], text)
+
+    def escaped(match: re.Match[str]) -> str:
+        if match[0] in keeps:
+            return match[0]
+        return repr(match[0])[1:-1]
+
+    return _CONTROL.sub(escaped, text)
 
 
 def printable_json(text: str) -> str:
     """Return an equal JSON text in which no character controls a terminal or is invisible."""
-    return _CONTROL.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
+
+    def escaped(match: re.Match[str]) -> str:
+        if match[0] == "\n":
+            return match[0]
+        return f"\\u{ord(match[0]):04x}"
+
+    return _CONTROL.sub(escaped, text)
 
 
 def is_terminal() -> bool:
@@ -50,7 +62,7 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, width=shutil.get_terminal_size().columns, highlight=False, markup=False, emoji=False)
 
 
-def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool = True) -> None:
+def print_table(columns: Sequence[TableColumn], items: Iterable[Any], *, with_heading: bool = True) -> None:
     """Print items as rows; on a terminal, optional columns without values are left out."""
     if not is_terminal():
         _print_plain(columns, items, with_heading=with_heading)
@@ -61,26 +73,34 @@ def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading
         with_heading = False
 
 
-def _print_plain(columns: Sequence[Column], items: Iterable[Any], *, with_heading: bool) -> None:
+def _print_plain(columns: Sequence[TableColumn], items: Iterable[Any], *, with_heading: bool) -> None:
     if with_heading:
         print("\t".join(printable(column.name) for column in columns))
     for item in items:
-        values = [(column, column.value(item)) for column in columns]
-        print("\t".join("" if value is None else printable(column.kind.in_pipe(value)) for column, value in values))
+        print("\t".join(_plain_text(column, item) for column in columns))
 
 
-def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_heading: bool) -> None:
+def _plain_text(column: TableColumn, item: Any) -> str:  # noqa: ANN401 - of any table
+    """Return the value of an item as text in a pipe."""
+    value = column.value_of(item)
+    if value is None:
+        return ""
+    return printable(column.kind.in_pipe(value))
+
+
+def _print_laid_out(columns: Sequence[TableColumn], items: Sequence[Any], *, with_heading: bool) -> None:
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     screen = console()
     columns = used_columns(columns, items)
-    texts = [[printable(column.text(item)) for item in items] for column in columns]
-    widths = [
-        max(map(cell_len, [printable(column.name), *column_texts]), default=0)
-        for column, column_texts in zip(columns, texts, strict=True)
-    ]
+    texts: list[list[str]] = []
+    widths: list[int] = []
+    for column in columns:
+        column_texts = [printable(column.text(item)) for item in items]
+        texts.append(column_texts)
+        widths.append(max(map(cell_len, [printable(column.name), *column_texts])))
     chosen, left_out = chosen_columns(columns, widths, screen.width)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=with_heading, header_style="bold")
     for number in chosen:
@@ -88,10 +108,7 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
         justify: Literal["left", "right"] = "right" if column.kind.is_number else "left"
         table.add_column(Text(printable(column.name)), justify=justify, overflow="fold", no_wrap=not column.folds)
     for row in range(len(items)):
-        cells = []
-        for number in chosen:
-            style = columns[number].style
-            cells.append(Text(texts[number][row], style(columns[number].value(items[row])) if style else ""))
+        cells = [Text(texts[number][row], _style_of(columns[number], items[row])) for number in chosen]
         table.add_row(*cells)
     screen.print(table)
     if left_out and with_heading:
@@ -99,21 +116,30 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
         console(stderr=True).print(f"Not shown in {screen.width} columns: {names}. See --json.", style="dim")
 
 
-def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], list[int]]:
+def _style_of(column: TableColumn, item: Any) -> str:  # noqa: ANN401 - of any table
+    if column.style is None:
+        return ""
+    return column.style(column.value_of(item))
+
+
+def chosen_columns(columns: Sequence[TableColumn], widths: Sequence[int], width: int) -> tuple[list[int], list[int]]:
     """Return the numbers of the columns that fit into a width, and of the other columns."""
     chosen, left_out = [*range(len(columns))], list[int]()
 
     def needed(keep: int) -> int:
         # Less important columns are left out before any other column is folded.
-        folded = [columns[number].folds and keep > _RATHER_FOLDED for number in chosen]
-        least = [
-            min(widths[number], _FOLDED) if folds else widths[number]
-            for number, folds in zip(chosen, folded, strict=True)
-        ]
-        total: int = sum(least) + _GAP * (len(chosen) - 1)
+        total = _GAP * (len(chosen) - 1)
+        for number in chosen:
+            if columns[number].folds and keep > _RATHER_FOLDED:
+                total += min(widths[number], _FOLDED)
+            else:
+                total += widths[number]
         return total
 
-    for number in sorted(chosen, key=lambda number: (columns[number].keep, -number)):
+    def importance(number: int) -> tuple[int, int]:
+        return columns[number].keep, -number
+
+    for number in sorted(chosen, key=importance):
         keep = columns[number].keep
         if keep == ALWAYS or (keep > _RATHER_FOLDED and needed(keep) <= width):
             break
@@ -144,7 +170,7 @@ def heading(text: str, style: str = "bold") -> None:
         put(f"\n{text}")
 
 
-def print_view(view: View) -> None:
+def print_view(view: TableView) -> None:
     """Print a view with its title."""
     heading(view.title)
     print_table(view.columns, view.items)
@@ -152,7 +178,10 @@ def print_view(view: View) -> None:
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print names with values, one per line; names without a value are left out."""
-    shown = [(printable(name), printable(str(value), "\n")) for name, value in fields if value not in (None, "")]
+    shown = []
+    for name, value in fields:
+        if value not in (None, ""):
+            shown.append((printable(name), printable(str(value), "\n")))
     if not is_terminal():
         for name, value in shown:
             put(f"{name}\t{value}")
@@ -189,7 +218,8 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
-    operation, far = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[far]}"))
+    operation = TextColumn("{task.description}", markup=False)
+    far = TextColumn("{task.fields[far]}", markup=False)
     with Progress(operation, BarColumn(bar_width=None), far, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(printable(what), total=None, far="")
 

@@ -29,7 +29,7 @@ from ftfile.operate.repair_actions import set_aside
 from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.tools.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.tools.migrate.sources import require_stopped, still_there, take_inventory
-from ftfile.tools.migrate.table import Request, Table, table_of
+from ftfile.tools.migrate.table import MigratedTable, Request, table_of
 from ftfile.tools.migrate.undo import REASON, move_log, remove_empty
 from ftfile.write.spark_checkpoint import read_offsets, read_query_id
 from ftfile.write.workers import Threads
@@ -226,7 +226,7 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
     )
 
 
-def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) -> int:
+def _commit(log: CommitLog, author: Author, inventory: Inventory, table: MigratedTable) -> int:
     value = {"from": inventory.source, "log": inventory.log, "lastEntry": inventory.last_entry}
 
     def prepare(head: LogState, _: object) -> Body:
@@ -312,7 +312,7 @@ def _recorded(
     )
 
 
-def _report(inventory: Inventory, table: Table, author: Author) -> MigrateReport:
+def _report(inventory: Inventory, table: MigratedTable, author: Author) -> MigrateReport:
     """Return the report of a dry run."""
     return MigrateReport(
         version=None,

@@ -51,7 +51,7 @@ _KNOWN_FEATURES = frozenset({"deletionVectors", "columnMapping", "timestampNtz",
 _COLUMNS = ("add", "metaData", "protocol")
 
 
-class _File(NamedTuple):
+class _DeltaFile(NamedTuple):
     """A file of the table with its deletion vector."""
 
     path: str
@@ -102,7 +102,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
 
 def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the adds of the newest version by path, and the table's protocol and metadata."""
-    adds: dict[_File, Any] = {}
+    adds: dict[_DeltaFile, Any] = {}
     described: dict[str, Any] = {}
     checkpoint, parts = _checkpoint(fs, newest)
     first = checkpoint + 1
@@ -153,14 +153,14 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
         yield {name: action for name, action in row.items() if action is not None}
 
 
-def _apply(action: Mapping[str, Any], adds: dict[_File, Any], described: dict[str, Any]) -> None:
+def _apply(action: Mapping[str, Any], adds: dict[_DeltaFile, Any], described: dict[str, Any]) -> None:
     for name, text in action.items():
         if name in {"add", "remove"}:
             # A new deletion vector is an add of the file with it, and a remove of the file with the old one, in any
             # order.
             if not isinstance(text["path"], str):
                 raise TypeError(f"a path is {text['path']!r:.40}")
-            file = _File(text["path"], _vector_id(text.get("deletionVector")))
+            file = _DeltaFile(text["path"], _vector_id(text.get("deletionVector")))
             if name == "add":
                 adds[file] = text
             else:

@@ -57,7 +57,7 @@ _TEXT = "value string"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MigratedTable:
     """The part of a record that names the files."""
 
     adds: tuple[Add, ...]
@@ -85,7 +85,7 @@ class Request:
     progress: OnProgress | None
 
 
-def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, request: Request) -> Table:
+def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, request: Request) -> MigratedTable:
     """Read all committed files, and return their part of a record.
 
     Raises:
@@ -128,7 +128,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
         _add(info, fact, encoding=keys[fact.schema, fact.filters], origin=origin, unique=fs.context.ids.unique())
         for info, fact in zip(inventory.files, facts, strict=True)
     )
-    return Table(
+    return MigratedTable(
         adds,
         name,
         partition_by=columns,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
+Labels = tuple[str, ...]
+
+
 class Metric(NamedTuple):
     """A row of the table of metrics."""
 
@@ -188,7 +191,8 @@ def values_of(**subjects: object) -> Iterator[tuple[Metric, Any]]:
             yield metric, getattr(subjects[subject], name)
 
 
-Labels = tuple[str, ...]
+def _empty_buckets() -> list[int]:
+    return [0] * (len(BUCKETS_S) + 1)
 
 
 @dataclass(slots=True)
@@ -196,7 +200,7 @@ class Distribution:
     """The times of a histogram."""
 
     # by bucket; the last bucket has no upper bound
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    counts: list[int] = field(default_factory=_empty_buckets)
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
@@ -211,9 +215,10 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, dict[Labels, float]] = {name: {} for name in METRICS}
-        self._distributions: dict[str, dict[Labels, Distribution]] = {
-            name: {} for name, metric in METRICS.items() if metric.kind == "histogram"
-        }
+        self._distributions: dict[str, dict[Labels, Distribution]] = {}
+        for name, metric in METRICS.items():
+            if metric.kind == "histogram":
+                self._distributions[name] = {}
         self.observers: list[Callable[[str, Labels, float], object]] = []  # called for each time of a histogram
 
     def add(self, name: str, labels: Labels, amount: float = 1) -> None:
@@ -243,8 +248,9 @@ class Tally:
         with self._lock:
             tables: list[dict[Labels, Any]] = [*self._values.values(), *self._distributions.values()]
             for table in tables:
-                for labels in [labels for labels in table if labels[: len(beginning)] == beginning]:
-                    del table[labels]
+                for labels in list(table):
+                    if labels[: len(beginning)] == beginning:
+                        del table[labels]
 
     def values(self, name: str) -> Mapping[Labels, float]:
         """Return the current values of a counter or gauge."""
@@ -254,7 +260,7 @@ class Tally:
     def distributions(self, name: str) -> Mapping[Labels, Distribution]:
         """Return the current times of a histogram."""
         with self._lock:
-            return {
-                labels: Distribution(list(distribution.counts), distribution.sum_s)
-                for labels, distribution in self._distributions[name].items()
-            }
+            copies = {}
+            for labels, distribution in self._distributions[name].items():
+                copies[labels] = Distribution(list(distribution.counts), distribution.sum_s)
+            return copies

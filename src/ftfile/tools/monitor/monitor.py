@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Record
+    from ftfile.log.state import QueryState
     from ftfile.tools.monitor.metrics import Labels
     from ftfile.tools.monitor.publishers import Meter, PrometheusServer
 
-__all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "Place", "monitor")
+__all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "MonitoredDirectory", "monitor")
 
 
 # The maximum number of queries of a directory with series: the queries that wrote last.
@@ -40,7 +41,7 @@ QUERIES_SHOWN = 16
 _log = get_logger(__name__)
 
 
-class Place(NamedTuple):
+class MonitoredDirectory(NamedTuple):
     """A directory, and the options that open it."""
 
     path: str
@@ -59,7 +60,7 @@ class Follower:
     If the directory has no commits at the first `look`, every version counts. A follower never writes.
     """
 
-    def __init__(self, place: Place, tally: Tally, context: Context, interval_s: float) -> None:
+    def __init__(self, place: MonitoredDirectory, tally: Tally, context: Context, interval_s: float) -> None:
         self.url = place.url
         self.users: set[str] = set()  # runs of queries that write to the directory, and other users
         self.names: dict[str, str] = {}  # of queries, by id
@@ -179,15 +180,13 @@ class Follower:
         for metric, value in values_of(head=facts_of(head)):
             tally.set(metric.name, here, value)
         self._show_unpublished(log, head)
-        newest = sorted(head.queries.items(), key=lambda item: item[1].version)[-QUERIES_SHOWN:]
-        versions = {head.version, *(query.version for _, query in newest)}
-        self._times = {
-            version: self._times[version] if version in self._times else _created_s(log, version)
-            for version in versions
-            if version >= 0
-        }
+        newest = sorted(head.queries.items(), key=_last_version)[-QUERIES_SHOWN:]
+        versions = {head.version, *map(_last_version, newest)}
+        self._times = {version: self._created_s(log, version) for version in versions if version >= 0}
         tally.set("ftfile_last_commit_timestamp_seconds", here, self._times.get(head.version))
-        shown = {(self.url, self.names.get(query_id, query_id)): query for query_id, query in newest}
+        shown = {}
+        for query_id, query in newest:
+            shown[self.url, self.names.get(query_id, query_id)] = query
         for labels in self._shown - shown.keys():
             tally.set("ftfile_query_last_batch", labels, None)
             tally.set("ftfile_query_last_commit_timestamp_seconds", labels, None)
@@ -196,10 +195,19 @@ class Follower:
             tally.set("ftfile_query_last_commit_timestamp_seconds", labels, self._times.get(query.version))
         self._shown = set(shown)
 
+    def _created_s(self, log: CommitLog, version: int) -> float | None:
+        if version in self._times:
+            return self._times[version]
+        time_ms = version_time_ms(log, version)
+        if time_ms is None:
+            return None
+        return time_ms / 1000
+
     def _show_unpublished(self, log: CommitLog, head: LogState) -> None:
         skip_published(log, head)
         now_s = self._context.clock.now_ms() / 1000
-        self._unpublished = {version: self._unpublished.get(version, now_s) for version in head.unpublished}
+        before = self._unpublished
+        self._unpublished = {version: before.get(version, now_s) for version in head.unpublished}
         self._tally.set("ftfile_unpublished_versions", (self.url,), len(self._unpublished))
         oldest = min(self._unpublished.values(), default=None)
         self._tally.set("ftfile_oldest_unpublished_timestamp_seconds", (self.url,), oldest)
@@ -221,11 +229,8 @@ class Follower:
         )
 
 
-def _created_s(log: CommitLog, version: int) -> float | None:
-    time_ms = version_time_ms(log, version)
-    if time_ms is None:
-        return None
-    return time_ms / 1000
+def _last_version(query: tuple[str, QueryState]) -> int:
+    return query[1].version
 
 
 # The maximum number of directories with series. Beyond it, a directory without a running query is removed.
@@ -272,9 +277,9 @@ class Monitor:
         self, path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
         """Follow another directory; does nothing if the directory is already followed. See `ftfile.monitor`."""
-        self.follow(Place(str(path), key_provider, storage), "watch")
+        self.follow(MonitoredDirectory(str(path), key_provider, storage), "watch")
 
-    def follow(self, place: Place, user: str, names: Mapping[str, str] | None = None) -> Follower | None:
+    def follow(self, place: MonitoredDirectory, user: str, names: Mapping[str, str] | None = None) -> Follower | None:
         """Return the follower of a directory, for a user until `leave`; None if too many directories have users.
 
         `names` contains the names of queries by id.
@@ -284,7 +289,7 @@ class Monitor:
             follower = self._followers.get(place.url)
             if follower is None:
                 if len(self._followers) >= DIRECTORIES_MAX:
-                    unused = next((url for url, candidate in self._followers.items() if not candidate.users), None)
+                    unused = self._unused()
                     if unused is None:
                         _log.warning(
                             "%s is not monitored: %d directories already are, which is the maximum",
@@ -303,6 +308,13 @@ class Monitor:
             self.tally.forget(removed.url)
         follower.look()
         return follower
+
+    def _unused(self) -> str | None:
+        """Return a directory without users."""
+        for url, follower in self._followers.items():
+            if not follower.users:
+                return url
+        return None
 
     def leave(self, url: str, user: str) -> None:
         """Remove a user of a directory. The values stay until another directory needs the place."""

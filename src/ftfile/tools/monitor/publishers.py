@@ -1,9 +1,10 @@
-"""The publishers of metrics: an OpenTelemetry meter, and an HTTP server for Prometheus."""
+"""The publishers of metrics to OpenTelemetry and Prometheus."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core import __version__
@@ -127,7 +128,7 @@ def _plain(metric: Metric, tally: Tally) -> Family:
 
 def _histogram(metric: Metric, tally: Tally) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    for labels, distribution in sorted(tally.distributions(metric.name).items(), key=lambda item: item[0]):
+    for labels, distribution in sorted(tally.distributions(metric.name).items(), key=itemgetter(0)):
         buckets = zip([*map(str, BUCKETS_S), "+Inf"], accumulate(distribution.counts), strict=True)
         family.add_metric(labels, [*buckets], distribution.sum_s)
     return family

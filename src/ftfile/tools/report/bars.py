@@ -1,20 +1,20 @@
-"""Tables with bars: files by size, end reason and directory, versions by operation, and the stages of a commit."""
+"""Tables with bars about the files, the versions and the stages of commits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ftfile.core.units import bytes_text, count_text
-from ftfile.tools.report.charts import COUNT, SECONDS
+from ftfile.tools.report.scales import COUNT, SECONDS
 from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ftfile.tools.report.history import Commits, LiveFiles
+    from ftfile.tools.report.history import Commits, DirectorySums, LiveFiles
 
 
 DIRECTORIES_SHOWN = 20
@@ -65,10 +65,10 @@ def size_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     counts = np.bincount((powers - low) // step)
     totals = np.bincount((powers - low) // step, files.sizes)
     most = counts.max(initial=1)
-    rows = [
-        Bar(_range(low + number * step, step), "", count / most, (count_text(count), bytes_text(int(total))))
-        for number, (count, total) in enumerate(zip(counts.tolist(), totals.tolist(), strict=True))
-    ]
+    rows = []
+    for number, (count, total) in enumerate(zip(counts.tolist(), totals.tolist(), strict=True)):
+        sizes = _range(low + number * step, step)
+        rows.append(Bar(sizes, "", count / most, (count_text(count), bytes_text(int(total)))))
     return Bars(f"{noun} by size", f"Live {noun.lower()} of the newest version.", ("size", noun.lower(), "bytes"), rows)
 
 
@@ -81,17 +81,14 @@ def _range(power: int, step: int) -> str:
 def reason_bars(commits: Commits) -> Bars:
     """Return the numbers of files that were open over several batches, by the rule that ended them."""
     about = "Files that were open over several batches, by the rule that ended them."
-    rows = [
-        Bar(reason, REASONS.get(reason, POLICY.about), count / most, (count_text(count),))
-        for reason, count, most in _counted(commits.reasons)
-    ]
+    rows = [replace(bar, about=REASONS.get(bar.label, POLICY.about)) for bar in _counted(commits.reasons)]
     return Bars("Why files were finished", about, ("reason", "files"), rows)
 
 
 def operation_bars(commits: Commits) -> Bars:
     """Return the numbers of versions by operation."""
-    rows = [Bar(name, "", count / most, (count_text(count),)) for name, count, most in _counted(commits.operations)]
-    return Bars("Operations", "Authors of the kept versions.", ("operation", "versions"), rows)
+    heads = ("operation", "versions")
+    return Bars("Operations", "Authors of the kept versions.", heads, _counted(commits.operations))
 
 
 def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
@@ -100,18 +97,14 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
         nouns, noun = ("buckets", "runs")
     else:
         nouns, noun = ("directories", "files")
-    ordered = sorted(files.directories.items(), key=lambda item: (-item[1].size_bytes, item[0]))
+    by_name = sorted(files.directories.items())
+    ordered = sorted(by_name, key=_size_of_directory, reverse=True)
     shown, others = ordered[:DIRECTORIES_SHOWN], ordered[DIRECTORIES_SHOWN:]
     most = max((sums.size_bytes for _, sums in shown), default=0) or 1
-    rows = [
-        Bar(
-            name or "the directory itself",
-            "",
-            sums.size_bytes / most,
-            (bytes_text(sums.size_bytes), count_text(sums.files), COUNT.text(sums.rows)),
-        )
-        for name, sums in shown
-    ]
+    rows = []
+    for name, sums in shown:
+        cells = (bytes_text(sums.size_bytes), count_text(sums.files), COUNT.text(sums.rows))
+        rows.append(Bar(name or "the directory itself", "", sums.size_bytes / most, cells))
     rest = ""
     if others:
         files_left = sum(sums.files for _, sums in others)
@@ -125,22 +118,27 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     return Bars(nouns.capitalize(), about, heads=heads, rows=rows, others=rest)
 
 
+def _size_of_directory(item: tuple[str, DirectorySums]) -> int:
+    return item[1].size_bytes
+
+
 def stage_bars(commits: Commits) -> Bars:
     """Return where the time of commits goes; the bars are as long as the 95 % quantiles."""
-    found = []
-    for name, (label, about) in _STAGES.items():
+    quantiles: dict[str, list[float]] = {}
+    for name in _STAGES:
         seconds = commits.columns[name][~np.isnan(commits.columns[name])]
         if len(seconds):
-            found.append((label, about, [float(each) for each in np.quantile(seconds, (0.5, 0.95, 1))]))
-    most = max((quantiles[1] for *_, quantiles in found), default=0) or 1
-    rows = [
-        Bar(label, about, quantiles[1] / most, tuple(map(SECONDS.text, quantiles))) for label, about, quantiles in found
-    ]
+            quantiles[name] = np.quantile(seconds, (0.5, 0.95, 1)).tolist()
+    most = max((second for _, second, _ in quantiles.values()), default=0) or 1
+    rows = []
+    for name, values in quantiles.items():
+        label, about = _STAGES[name]
+        rows.append(Bar(label, about, values[1] / most, tuple(map(SECONDS.text, values))))
     heads = ("stage", "median", "95 %", "greatest")
     return Bars("Where the time goes", "Stages of a commit, one after the other.", heads, rows)
 
 
-def _counted(counter: Counter[str]) -> list[tuple[str, int, int]]:
-    """Return names with their numbers, the most frequent first, and the greatest number."""
-    ordered = counter.most_common()
-    return [(name, count, ordered[0][1]) for name, count in ordered]
+def _counted(counter: Counter[str]) -> list[Bar]:
+    """Return a row for each name with its number, the most frequent first."""
+    most = max(counter.values(), default=0)
+    return [Bar(name, "", count / most, (count_text(count),)) for name, count in counter.most_common()]

@@ -1,4 +1,4 @@
-"""Charts over the versions of a log: SVG paths, the rows of their tables, and axes."""
+"""Charts over the versions of a log, as SVG paths with the rows of their tables."""
 
 from __future__ import annotations
 
@@ -8,116 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.units import bytes_text, count_text, duration_text, time_text
+from ftfile.core.units import count_text, time_text
+from ftfile.tools.report.scales import BYTES, COUNT, SECONDS, scale_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ftfile.tools.report.history import Commits
-
-
-# If values exceed the median by this factor, the axis is logarithmic; a linear axis would show all other values as 0.
-OUTLYING = 40
-TICKS_MAX = 4
-_STEPS = (1, 2, 5, 10)
-_BINARY_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_TWO_DIGITS = 10
-_MS = 0.001
-_LONG_S = 600
-_MINUTES = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of number."""
-
-    text: Callable[[float], str]  # returns a value as text for people
-    base: int  # of the powers that a logarithmic axis marks
-    least: float  # the least value that a logarithmic axis can distinguish from 0
-
-
-def _count_text(value: float) -> str:
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    if value >= _TWO_DIGITS or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.1f}"
-
-
-def _seconds_text(value: float) -> str:
-    if value == 0:
-        return "0 s"
-    if value >= 1:
-        return duration_text(value)
-    if value >= _MS:
-        shown, unit = (value * 1000, "ms")
-    else:
-        shown, unit = (value * 1e6, "µs")
-    if shown >= _TWO_DIGITS:
-        return f"{shown:.0f} {unit}"
-    return f"{shown:.2g} {unit}"
-
-
-COUNT = Kind(_count_text, 10, 1)
-BYTES = Kind(lambda value: bytes_text(round(value)), 1024, 1)
-SECONDS = Kind(_seconds_text, 10, _MS)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """An axis that begins at 0."""
-
-    kind: Kind
-    top: float  # the greatest value on the axis
-    ticks: tuple[float, ...]  # the marked values
-    is_logarithmic: bool  # equal distances mean equal factors
-
-    def places(self, values: np.ndarray) -> np.ndarray:
-        """Return the positions of values, from 0 at the bottom to 1 at the top."""
-        if self.is_logarithmic:
-            heights: np.ndarray = np.log1p(values / self.kind.least) / np.log1p(self.top / self.kind.least)
-            return heights
-        return values / self.top
-
-
-def scale_of(kind: Kind, values: np.ndarray) -> Scale:
-    """Return the axis for values, ignoring NaN. It is logarithmic if a few values are far greater than the others."""
-    values = values[~np.isnan(values)]
-    most = float(values.max(initial=0))
-    positive = values[values > 0]
-    if len(positive) and most > OUTLYING * float(np.median(positive)) and most > kind.least * kind.base:
-        return _logarithmic(kind, most)
-    step = _step(kind, most)
-    count = max(1, math.ceil(most / step - 1e-9))
-    return Scale(kind, step * count, tuple(step * number for number in range(count + 1)), is_logarithmic=False)
-
-
-def _logarithmic(kind: Kind, most: float) -> Scale:
-    powers = [kind.least * kind.base]
-    while powers[-1] < most:
-        powers.append(powers[-1] * kind.base)
-    top = powers[-1]
-    # The greatest power, and powers at equal distances below it.
-    shown = powers[:: -max(1, math.ceil(len(powers) / TICKS_MAX))][::-1]
-    return Scale(kind, top, (0.0, *shown), is_logarithmic=True)
-
-
-def _step(kind: Kind, most: float) -> float:
-    """Return the distance between marks as a round number."""
-    least = most / TICKS_MAX
-    if kind is SECONDS and most > _LONG_S:
-        return next((float(step) for step in _MINUTES if step >= least), math.ceil(least / 86_400) * 86_400.0)
-    if least <= 0:
-        return float(kind.least)
-    if kind is BYTES:
-        unit = 1024.0 ** max(0, math.floor(math.log(least, 1024)))
-        return next(unit * step for step in _BINARY_STEPS if unit * step >= least)
-    unit = 10.0 ** math.floor(math.log10(least))
-    step = next(unit * step for step in _STEPS if unit * step >= least * (1 - 1e-9))
-    if kind is COUNT:
-        return max(step, 1.0)
-    return step
+    from ftfile.tools.report.scales import Measure, Scale
 
 
 # Maximum number of groups of versions, for which a wide screen has room with three charts in a row.
@@ -229,27 +127,30 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
          SECONDS,
          commits.pauses()),
     ]  # fmt: skip
+    charts = []
+    for key, title, about, kind, values in figures:
+        if key != "files" or not is_store:
+            charts.append(_chart(key, (title, about), kind, binned(values, starts), is_grouped=group > 1))
     events = {name: binned(columns[name], starts).total for name in _EVENTS}
+    lanes = []
+    for name, (title, about) in _EVENTS.items():
+        lanes.append(Lane(title, about, count_text(int(events[name].sum())), _marks(events[name])))
     return Timeline(
         bins=len(starts),
         versions=len(columns),
         group=group,
         labels=[*_labels(columns, starts)],
         ticks=[*_x_ticks(columns)],
-        charts=[
-            _chart(key, (title, about), kind, binned(values, starts), is_grouped=group > 1)
-            for key, title, about, kind, values in figures
-            if not (is_store and key == "files")
-        ],
-        lanes=[
-            Lane(title, about, count_text(int(events[name].sum())), _marks(events[name]))
-            for name, (title, about) in _EVENTS.items()
-        ],
-        lane_rows=[
-            tuple(count_text(int(number)) if number else _NONE for number in row)
-            for row in zip(*events.values(), strict=True)
-        ],
+        charts=charts,
+        lanes=lanes,
+        lane_rows=[tuple(map(_events_text, row)) for row in zip(*events.values(), strict=True)],
     )
+
+
+def _events_text(count: float) -> str:
+    if count:
+        return count_text(int(count))
+    return _NONE
 
 
 def _labels(columns: np.ndarray, starts: np.ndarray) -> Iterator[tuple[str, str]]:
@@ -282,7 +183,7 @@ def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
         yield (at + 0.5) / count, f"{row['version']:,}", time_text(int(row["time_ms"]))[shown]
 
 
-def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_grouped: bool) -> Chart:
+def _chart(key: str, texts: tuple[str, str], kind: Measure, values: Binned, *, is_grouped: bool) -> Chart:
     scale = scale_of(kind, values.most)
     title, about = texts
     shown = (values.least, values.mean, values.most) if is_grouped else (values.mean,)
@@ -293,8 +194,8 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
         about=about,
         summary=_summary(kind, values),
         heads=("least", "mean", "greatest") if is_grouped else ("value",),
-        rows=[tuple(_text(kind, value) for value in row) for row in zip(*shown, strict=True)],
-        ticks=[(float(scale.places(np.array(tick))), kind.text(tick)) for tick in scale.ticks],
+        rows=list(zip(*(_texts(kind, numbers) for numbers in shown), strict=True)),
+        ticks=[_marked(scale, tick) for tick in scale.ticks],
         is_logarithmic=scale.is_logarithmic,
         band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",
         line=_line(tops),
@@ -302,7 +203,7 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
     )
 
 
-def _summary(kind: Kind, values: Binned) -> str:
+def _summary(kind: Measure, values: Binned) -> str:
     has_mean = ~np.isnan(values.mean)
     if not has_mean.any():
         return "not known"
@@ -313,26 +214,46 @@ def _summary(kind: Kind, values: Binned) -> str:
     return f"{kind.text(least)} to {kind.text(most)}, {mean} on average"
 
 
-def _text(kind: Kind, value: float) -> str:
-    if np.isnan(value):
-        return _NONE
-    return kind.text(float(value))
+def _marked(scale: Scale, tick: float) -> tuple[float, str]:
+    return float(scale.places(np.array(tick))), scale.kind.text(tick)
+
+
+def _texts(kind: Measure, numbers: np.ndarray) -> Iterator[str]:
+    for number in numbers.tolist():
+        if math.isnan(number):
+            yield _NONE
+        else:
+            yield kind.text(number)
 
 
 def _heights(scale: Scale, values: np.ndarray) -> list[int | None]:
     """Return distances from the top of the drawing; None for NaN."""
-    places = HEIGHT - scale.places(values) * HEIGHT
-    return [None if place != place else round(place) for place in places.tolist()]  # noqa: PLR0124 - NaN
+    heights: list[int | None] = []
+    for place in (HEIGHT - scale.places(values) * HEIGHT).tolist():
+        if math.isnan(place):
+            heights.append(None)
+        else:
+            heights.append(round(place))
+    return heights
 
 
 def _bottoms(tops: Sequence[int | None]) -> list[int | None]:
     """Return the bottom of the chart for each existing top."""
-    return [HEIGHT if top is not None else None for top in tops]
+    bottoms: list[int | None] = []
+    for top in tops:
+        if top is None:
+            bottoms.append(None)
+        else:
+            bottoms.append(HEIGHT)
+    return bottoms
 
 
 def _band(bottoms: Sequence[int | None], tops: Sequence[int | None]) -> str:
-    pairs = enumerate(zip(bottoms, tops, strict=True))
-    return "".join(f"M{at} {low}V{high}H{at + 1}V{low}Z" for at, (low, high) in pairs if low is not None)
+    pieces = []
+    for at, (low, high) in enumerate(zip(bottoms, tops, strict=True)):
+        if low is not None:
+            pieces.append(f"M{at} {low}V{high}H{at + 1}V{low}Z")
+    return "".join(pieces)
 
 
 def _line(tops: Sequence[int | None]) -> str:
@@ -348,7 +269,7 @@ def _marks(events: np.ndarray) -> str:
     most = events.max(initial=1)
     indices = np.flatnonzero(events)
     heights = _LOWEST_MARK + (1 - _LOWEST_MARK) * events[indices] / most
-    return "".join(
-        f"M{at + 0.5:g} {HEIGHT}V{round(HEIGHT * (1 - height))}"
-        for at, height in zip(indices.tolist(), heights.tolist(), strict=True)
-    )
+    marks = []
+    for at, height in zip(indices.tolist(), heights.tolist(), strict=True):
+        marks.append(f"M{at + 0.5:g} {HEIGHT}V{round(HEIGHT * (1 - height))}")
+    return "".join(marks)

@@ -1,4 +1,4 @@
-"""The kept versions of a log, also millions, as packed columns, and totals of the newest version's files."""
+"""The kept versions of a log as packed columns, and totals of the newest version's files."""
 
 from __future__ import annotations
 
@@ -112,9 +112,8 @@ class CommitColumns:
         columns, oldest = np.concatenate(self._pieces), log.refresh().log_start
         columns = columns[columns["version"] >= oldest]
         times = _times(log)
-        columns["time_ms"] = [
-            time_of(time_ms, times.get(version)) for version, time_ms in columns[["version", "time_ms"]].tolist()
-        ]
+        recorded = zip(columns["version"].tolist(), columns["time_ms"].tolist(), strict=True)
+        columns["time_ms"] = [time_of(time_ms, times.get(version)) for version, time_ms in recorded]
         tells = columns[columns["told_version"] >= 0]
         at = np.searchsorted(columns["version"], tells["told_version"])
         # Times of a version that is not kept, or cannot be read, are skipped.
@@ -136,8 +135,12 @@ def read_commits(log: CommitLog) -> Commits:
 
 def _times(log: CommitLog) -> dict[int, int]:
     """Return the modification times of records; lists the log once."""
-    named = ((layout.parse_log_name(info.path), info.modified_ms) for info in list_or_empty(log.fs, layout.LOG))
-    return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
+    times = {}
+    for info in list_or_empty(log.fs, layout.LOG):
+        name = layout.parse_log_name(info.path)
+        if name is not None and name.nonce is None:
+            times[name.version] = info.modified_ms
+    return times
 
 
 @dataclass

@@ -1,10 +1,11 @@
-"""The implementation of `ftfile.report`: one page about the log, the files and the checks of a directory."""
+"""The implementation of `ftfile.report`, which returns one page about a directory."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import os
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files as resources
@@ -28,8 +29,9 @@ from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
 from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars, size_bars, stage_bars
-from ftfile.tools.report.charts import HEIGHT, SECONDS, timeline_of
+from ftfile.tools.report.charts import HEIGHT, timeline_of
 from ftfile.tools.report.history import CommitColumns, live_files_of, read_commits
+from ftfile.tools.report.scales import SECONDS
 from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_queries
 
 if TYPE_CHECKING:
@@ -42,13 +44,13 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import AssemblyTask
     from ftfile.operate.findings import Finding
-    from ftfile.operate.status import DirectoryStatus, QueryStatus
+    from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.tools.report.history import Commits, LiveFiles
-    from ftfile.tools.report.views import View
+    from ftfile.tools.report.views import TableView
 
 
-__all__ = ("OPEN_SHOWN", "Contents", "Report", "of_commits", "of_files", "of_silence", "render", "report")
+__all__ = ("OPEN_SHOWN", "PageContents", "Report", "of_commits", "of_files", "of_silence", "render", "report")
 
 SMALL_BYTES = 16 << 20  # with a lower mean size, readers need more time to open files than to read them
 SMALL_FILES = 100  # fewer files need little time
@@ -59,6 +61,11 @@ SILENT = 10  # times the usual pause: the 0.95 quantile of the pauses
 SILENT_S = 900
 # Findings of a status that `verify` also reports.
 _COMPARED = ("code-not-asked", "horizon-ahead", "lost-records", "not-hidden", "not-publishable", "not-published")
+
+OPEN_SHOWN = 50
+_FOLDER = "ftfile.tools.report"
+_NEVER_MS = 1 << 62
+_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ def report(
     verify_report = None
     if verify:
         verify_report = compare(log.fs, on_record=columns.add)
-    contents = Contents(
+    contents = PageContents(
         path=parse(url).path if is_local(url) else redacted(url),
         made_ms=place.context.clock.now_ms(),
         is_store=is_store,
@@ -143,7 +150,7 @@ def report(
     return Report(url, contents.status.version, contents.findings, render(contents))
 
 
-def _findings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[Finding]:
+def _findings(contents: PageContents, verify_report: VerifyReport | None) -> Iterator[Finding]:
     commits, status = contents.commits, contents.status
     if verify_report is None:
         yield from status.findings
@@ -216,13 +223,8 @@ def of_commits(commits: Commits) -> Iterator[Finding]:
             yield find("slower-commits", "", f"{SECONDS.text(before)}, as before", actual)
 
 
-OPEN_SHOWN = 50
-_FOLDER = "ftfile.tools.report"
-_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
-
-
 @dataclass(frozen=True)
-class Contents:
+class PageContents:
     """All facts on a page."""
 
     path: str
@@ -237,7 +239,7 @@ class Contents:
     findings: tuple[Finding, ...] = ()
 
 
-def render(contents: Contents) -> str:
+def render(contents: PageContents) -> str:
     """Return the page. All text in it is escaped, and only its own script runs. `ConfigError` without jinja2."""
     try:
         import jinja2  # noqa: F401, PLC0415 - of an extra
@@ -253,18 +255,23 @@ def _template() -> jinja2.Template:
     """Return the template of the page, with the style and the script already in it."""
     import jinja2  # noqa: PLC0415 - as above
 
-    style, script, template = (
-        resources(_FOLDER).joinpath(f"report.{end}").read_text("utf-8") for end in ("css", "js", "html")
-    )
+    folder = resources(_FOLDER)
+    style = folder.joinpath("report.css").read_text("utf-8")
+    script = folder.joinpath("report.js").read_text("utf-8")
+    template = folder.joinpath("report.html").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["sentence"] = _sentence
     return environment.from_string(template, {"style": style, "script": script, "digest": digest})
 
 
-def _values(contents: Contents) -> dict[str, Any]:
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _values(contents: PageContents) -> dict[str, Any]:
     commits, files, is_store = contents.commits, contents.files, contents.is_store
     attention = _attention(contents.findings, contents.path)
     bars = [size_bars(files, is_store=is_store), operation_bars(commits)]
@@ -307,14 +314,14 @@ def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
 
 
 def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
-    counts = {noun: sum(_NOUNS[severity] == noun for severity, *_ in attention) for noun in _NOUNS.values()}
-    texts = [count_text(count, noun) for noun, count in counts.items() if count]
+    counts = Counter(severity for severity, *_ in attention)
+    texts = [count_text(counts[severity], noun) for severity, noun in _NOUNS.items() if counts[severity]]
     if texts:
         return ", ".join(texts)
     return "nothing needs attention"
 
 
-def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
+def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     """Yield names, values and explanations."""
     commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
     nothing = "nothing has been committed yet"
@@ -345,10 +352,11 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
 
 
-def _open(contents: Contents) -> View:
+def _urgency(file: OpenFile) -> tuple[bool, int, int]:
+    return not file.reason, file.deadline_ms or _NEVER_MS, file.first_ms
+
+
+def _open(contents: PageContents) -> TableView:
     """Return the view of open files; due files first, then the earliest deadlines."""
-    never_ms = 1 << 62
-    ordered = sorted(
-        contents.status.open, key=lambda file: (not file.reason, file.deadline_ms or never_ms, file.first_ms)
-    )
+    ordered = sorted(contents.status.open, key=_urgency)
     return view_of_open(ordered[:OPEN_SHOWN], contents.made_ms, contents.path)

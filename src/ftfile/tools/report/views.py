@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.remedies import in_commands
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, exact_time, time_text
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
     from ftfile.operate.status import QueryStatus, UnpublishedFile
 
 
-ALWAYS = 9  # see `Column`
+ALWAYS = 9  # see `TableColumn`
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueFormat:
     """The text form of a column's values, for people and for programs."""
 
     for_people: Callable[[Any], str]
@@ -30,15 +32,41 @@ class Kind:
     is_number: bool = False
 
 
-BYTES = Kind(bytes_text, is_number=True)
-COUNT = Kind(count_text, is_number=True)
-SECONDS = Kind(duration_text, lambda value: f"{value:.3f}", is_number=True)
-TEXT = Kind(str)
-TIME = Kind(time_text, exact_time)
+def same_text(text_of: Callable[[Any], str]) -> ValueFormat:
+    """Return the format of values with the same text for people and for programs."""
+    return ValueFormat(text_of, text_of)
+
+
+def age_at(now_ms: int) -> ValueFormat:
+    """Return the format of times, in milliseconds since 1970, as their age."""
+    return same_text(partial(ago, now_ms=now_ms))
+
+
+def with_commands(path: str) -> ValueFormat:
+    """Return the format of messages for Python, as messages that name commands for a path."""
+    return same_text(partial(in_commands, path=path))
+
+
+def yes_or_no(value: bool) -> str:  # noqa: FBT001 - a function of `same_text`
+    """Return the text of a flag."""
+    if value:
+        return "yes"
+    return "no"
+
+
+def _milliseconds_text(seconds: float) -> str:
+    return f"{seconds:.3f}"
+
+
+BYTES = ValueFormat(bytes_text, is_number=True)
+COUNT = ValueFormat(count_text, is_number=True)
+SECONDS = ValueFormat(duration_text, _milliseconds_text, is_number=True)
+TEXT = ValueFormat(str)
+TIME = ValueFormat(time_text, exact_time)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table.
 
     On a narrow terminal, columns with the lowest `keep` are left out first; `ALWAYS` columns are never left out.
@@ -46,117 +74,153 @@ class Column:
     """
 
     name: str  # the heading
-    value: Callable[[Any], Any]  # returns the value of an item; None without a value
-    kind: Kind = TEXT
+    # The name of an attribute of an item, such as `size_bytes` or `lag.kind`, or a function that returns the value of
+    # an item. None means that an item has no value.
+    value: str | Callable[[Any], Any]
+    kind: ValueFormat = TEXT
     keep: int = ALWAYS
     folds: bool = False  # long values continue in the next line
     style: Callable[[Any], str] | None = None  # returns the style of rich for a value
+    hides_zero: bool = False  # 0 and empty values are shown as if the item had no value
+
+    def value_of(self, item: Any) -> Any:  # noqa: ANN401 - of any table
+        """Return the value of an item, or None."""
+        if isinstance(self.value, str):
+            value = attrgetter(self.value)(item)
+        else:
+            value = self.value(item)
+        if self.hides_zero and not value:
+            return None
+        return value
 
     def text(self, item: Any) -> str:  # noqa: ANN401 - of any table
         """Return the value of an item as text for people."""
-        value = self.value(item)
+        value = self.value_of(item)
         if value is None:
             return ""
         return self.kind.for_people(value)
 
 
-def used_columns(columns: Sequence[Column], items: Sequence[Any]) -> list[Column]:
+def used_columns(columns: Sequence[TableColumn], items: Sequence[Any]) -> list[TableColumn]:
     """Return the columns that have a value in some item, or are never left out."""
-    return [
-        column for column in columns if column.keep == ALWAYS or any(column.value(item) is not None for item in items)
-    ]
+    return [column for column in columns if column.keep == ALWAYS or _has_values(column, items)]
+
+
+def _has_values(column: TableColumn, items: Sequence[Any]) -> bool:
+    return any(column.value_of(item) is not None for item in items)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TableView:
     """A table with a row for each item."""
 
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     items: Sequence[Any]
 
     @property
-    def used_columns(self) -> list[Column]:
+    def used_columns(self) -> list[TableColumn]:
         """Return the columns of a page: columns with values, and columns that are never left out."""
         return used_columns(self.columns, self.items)
 
 
-def view_of_queries(queries: Sequence[QueryStatus], now_ms: int) -> View:
+class QuerySource(NamedTuple):
+    """A source of a query."""
+
+    query_id: str
+    lag: SourceLag
+
+
+def view_of_queries(queries: Sequence[QueryStatus], now_ms: int) -> TableView:
     """Return the view of queries, with the batches and the checkpoint of each query."""
     columns = [
-        Column("query", lambda query: query.query_id, folds=True),
-        Column("last batch", lambda query: query.last_batch, TEXT),
-        Column("version", lambda query: query.version, COUNT, keep=3),
-        Column("committed", lambda query: query.time_ms and ago(query.time_ms, now_ms)),
-        Column("under way", lambda query: _under_way(query, now_ms), keep=8),
-        Column("checkpoint", lambda query: query.checkpoint and query.checkpoint.path, keep=1, folds=True),
+        TableColumn("query", "query_id", folds=True),
+        TableColumn("last batch", "last_batch", TEXT),
+        TableColumn("version", "version", COUNT, keep=3),
+        TableColumn("committed", "time_ms", age_at(now_ms)),
+        TableColumn("under way", partial(_under_way, now_ms=now_ms), keep=8),
+        TableColumn("checkpoint", _checkpoint_path, keep=1, folds=True),
     ]
-    return View("Queries", columns, queries)
+    return TableView("Queries", columns, queries)
 
 
-def view_of_sources(queries: Sequence[QueryStatus], now_ms: int, *, names_query: bool = True) -> View:
-    """Return the view of the sources of queries, as (query, source): the unread data of each source."""
+def view_of_sources(queries: Sequence[QueryStatus], now_ms: int, *, names_query: bool = True) -> TableView:
+    """Return the view of the sources of queries, as `QuerySource` items: the unread data of each source."""
     columns = [
-        Column("query", lambda row: row[0].query_id if names_query else None, keep=4, folds=True),
-        Column("source", lambda row: row[1].source, COUNT),
-        Column("kind", lambda row: row[1].kind),
-        Column("left to read", lambda row: _backlog(row[1], now_ms), folds=True),
-        Column("path", lambda row: row[1].path, keep=3, folds=True),
-        Column("read up to", lambda row: offset_text(row[1].kind, row[1].offset), keep=5, folds=True),
+        TableColumn("source", "lag.source", COUNT),
+        TableColumn("kind", "lag.kind"),
+        TableColumn("left to read", "lag", same_text(partial(_backlog, now_ms=now_ms)), folds=True),
+        TableColumn("path", "lag.path", keep=3, folds=True),
+        TableColumn("read up to", _read_up_to, keep=5, folds=True),
     ]
-    sources = [(query, source) for query in queries if query.checkpoint for source in query.checkpoint.sources]
-    return View("Sources: unread data after the newest batch that Spark has planned", columns, sources)
+    if names_query:
+        columns.insert(0, TableColumn("query", "query_id", keep=4, folds=True))
+    sources: list[QuerySource] = []
+    for query in queries:
+        if query.checkpoint:
+            sources += [QuerySource(query.query_id, lag) for lag in query.checkpoint.sources]
+    return TableView("Sources: unread data after the newest batch that Spark has planned", columns, sources)
 
 
-def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> View:
+def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> TableView:
     """Return the view of open files: when each file ends, and why it is open."""
     columns = [
-        Column("directory", lambda file: file.directory or ".", folds=True),
-        Column("rows", lambda file: file.rows, COUNT),
-        Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
-        Column("pieces", lambda file: file.segments, COUNT, keep=2),
-        Column("opened", lambda file: ago(file.first_ms, now_ms), keep=5),
-        Column("due", lambda file: _due(file, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-        Column("why it is open", lambda file: in_commands(file.waiting, path), keep=6, folds=True),
-        Column("query", lambda file: file.query_id, keep=1),
+        TableColumn("directory", _directory_of, folds=True),
+        TableColumn("rows", "rows", COUNT),
+        TableColumn("bytes", "size_bytes", BYTES, keep=4),
+        TableColumn("pieces", "segments", COUNT, keep=2),
+        TableColumn("opened", "first_ms", age_at(now_ms), keep=5),
+        TableColumn("due", partial(_due, now_ms=now_ms), style=_due_style),
+        TableColumn("why it is open", "waiting", with_commands(path), keep=6, folds=True),
+        TableColumn("query", "query_id", keep=1),
     ]
-    return View("Open files: committed rows that are in no finished file yet", columns, files)
+    return TableView("Open files: committed rows that are in no finished file yet", columns, files)
 
 
-def view_of_unpublished(files: Sequence[UnpublishedFile], path: str) -> View:
+def view_of_unpublished(files: Sequence[UnpublishedFile], path: str) -> TableView:
     """Return the view of files to publish or to hide: the reason of a failure, or that the next commit does it."""
-
-    def why(file: UnpublishedFile) -> str:
-        return in_commands(file.problem, path) or f"the next commit {'hides' if file.removed else 'publishes'} it"
-
     columns = [
-        Column("file", lambda file: file.path, folds=True),
-        Column("version", lambda file: file.version, COUNT),
-        Column("why", why, folds=True, style=lambda text: "" if text.startswith("the next") else "red"),
+        TableColumn("file", "path", folds=True),
+        TableColumn("version", "version", COUNT),
+        TableColumn("why", partial(_why_unpublished, path=path), folds=True, style=_why_style),
     ]
-    return View(
+    return TableView(
         "Not published: committed files without their final names, or removed files that still have them",
         columns,
         files,
     )
 
 
-def view_of_machine(findings: Sequence[Finding]) -> View:
+def _why_unpublished(file: UnpublishedFile, path: str) -> str:
+    if file.problem:
+        return in_commands(file.problem, path)
+    if file.removed:
+        return "the next commit hides it"
+    return "the next commit publishes it"
+
+
+def _why_style(why: str) -> str:
+    if why.startswith("the next commit"):
+        return ""
+    return "red"
+
+
+def view_of_machine(findings: Sequence[Finding]) -> TableView:
     """Return the view of the checks of a machine."""
     columns = [
-        Column("check", lambda check: check.code),
-        Column("state", lambda check: check.severity),
-        Column("found", lambda check: check.actual),
-        Column("what to do", lambda check: check.remedy),
+        TableColumn("check", "code"),
+        TableColumn("state", "severity"),
+        TableColumn("found", "actual"),
+        TableColumn("what to do", "remedy"),
     ]
-    return View("Checks of the machine", columns, findings)
+    return TableView("Checks of the machine", columns, findings)
 
 
 def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
     """Return the offset of a source as text for people; as JSON if the form of the offset is not known."""
     match offset:
         case dict() if kind == "kafka":
-            text = "; ".join(f"{topic}: partition {_ends_text(ends)}" for topic, ends in sorted(offset.items()))
+            text = "; ".join(f"{topic}: partition {_ends_text(offset[topic])}" for topic in sorted(offset))
         case {"kind": "start"} | {"kind": "log", "version": -1}:
             text = "its start"
         case {"kind": "log", "snapshot": int(version), "read": int(files)}:
@@ -178,8 +242,22 @@ def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
 
 def _ends_text(ends: Mapping[str, int]) -> str:
     """Return the offset of each partition of a topic, ordered by partition: `0 at 1350, 1 at 17`."""
-    in_order = sorted(ends.items(), key=lambda end: (len(end[0]), end[0]))
-    return ", ".join(f"{partition} at {end}" for partition, end in in_order)
+    partitions = sorted(ends, key=_length_and_text)  # as numbers, of which the partitions are texts
+    return ", ".join(f"{partition} at {ends[partition]}" for partition in partitions)
+
+
+def _length_and_text(text: str) -> tuple[int, str]:
+    return len(text), text
+
+
+def _checkpoint_path(query: QueryStatus) -> str | None:
+    if query.checkpoint is None:
+        return None
+    return query.checkpoint.path
+
+
+def _read_up_to(source: QuerySource) -> str:
+    return offset_text(source.lag.kind, source.lag.offset)
 
 
 def _under_way(query: QueryStatus, now_ms: int) -> str | None:
@@ -212,9 +290,19 @@ def _backlog(source: SourceLag, now_ms: int) -> str:
     return "; ".join([f"{files}{oldest}", *excluded])
 
 
+def _directory_of(file: OpenFile) -> str:
+    return file.directory or "."
+
+
 def _due(file: OpenFile, now_ms: int) -> str:
     if file.reason:
         return f"now ({file.reason})"
     if file.deadline_ms is None:
         return "no deadline"
     return ago(file.deadline_ms, now_ms)
+
+
+def _due_style(due: str) -> str:
+    if due.startswith("now"):
+        return "yellow"
+    return ""

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, exact_time, time_text
 from ftfile.tools.cli import terminal
 from ftfile.tools.cli.terminal import chosen_columns, print_table
-from ftfile.tools.report.views import BYTES, COUNT, TIME, Column
+from ftfile.tools.report.views import BYTES, COUNT, TIME, TableColumn
 from tests.unit.tools.cli.running import in_terminal
 
 ROWS = [
@@ -22,12 +22,12 @@ ROWS = [
     {"file": "short\t\x1b[31mred", "rows": 1, "bytes": 0, "time": 1_700_000_000_123, "query": None},
 ]
 COLUMNS = [
-    Column("file", lambda row: row["file"], folds=True),
-    Column("rows", lambda row: row["rows"], COUNT),
-    Column("bytes", lambda row: row["bytes"], BYTES, keep=5),
-    Column("time", lambda row: row["time"], TIME, keep=4),
-    Column("query", lambda row: row["query"], keep=1),
-    Column("nothing", lambda row: row.get("nothing"), keep=2),
+    TableColumn("file", lambda row: row["file"], folds=True),
+    TableColumn("rows", lambda row: row["rows"], COUNT),
+    TableColumn("bytes", lambda row: row["bytes"], BYTES, keep=5),
+    TableColumn("time", lambda row: row["time"], TIME, keep=4),
+    TableColumn("query", lambda row: row["query"], keep=1),
+    TableColumn("nothing", lambda row: row.get("nothing"), keep=2),
 ]
 
 
@@ -67,7 +67,7 @@ def test_a_pipe_gets_all_of_it_in_plain_text(capsys: pytest.CaptureFixture[str])
 
 
 def test_which_columns_are_left_out() -> None:
-    columns = [Column(name, str, keep=keep, folds=folds) for name, keep, folds in
+    columns = [TableColumn(name, str, keep=keep, folds=folds) for name, keep, folds in
                [("a", 9, True), ("b", 5, False), ("c", 2, False), ("d", 5, False)]]  # fmt: skip
     widths = [40, 10, 10, 10]
     assert chosen_columns(columns, widths, 100) == ([0, 1, 2, 3], [])

@@ -10,7 +10,7 @@ from ftfile.operate.findings import check, find
 from ftfile.operate.open_files import OpenFile
 from ftfile.operate.status import DirectoryStatus, QueryStatus
 from ftfile.tools.report.history import COLUMNS, Commits, DirectorySums, LiveFiles
-from ftfile.tools.report.report import Contents
+from ftfile.tools.report.report import PageContents
 
 __all__ = ("commits_of", "contents_of")
 
@@ -40,7 +40,7 @@ def commits_of(versions: int, seed: int = 1) -> Commits:
     return Commits(columns, operations, reasons)
 
 
-def contents_of(versions: int, *, is_store: bool = False) -> Contents:
+def contents_of(versions: int, *, is_store: bool = False) -> PageContents:
     commits = commits_of(versions)
     draw = np.random.default_rng(2)
     sizes = draw.lognormal(17, 1.2, 20_000).astype(np.int64)
@@ -73,7 +73,7 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
         find("removed-files", "", "a & b", "<script>alert(2)</script>"),
     )
     machine = (check("python", "3.10", "3.11", is_passed=True), find("java", "", "a JDK", "there is no java"))
-    return Contents(
+    return PageContents(
         path=LONG,
         made_ms=MADE_MS,
         is_store=is_store,

@@ -18,8 +18,9 @@ from ftfile.log.opening import open_log
 from ftfile.operate.compact import merge_ranges
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.tools.report.bars import size_bars
-from ftfile.tools.report.charts import BINS_MAX, BYTES, COUNT, SECONDS, binned, scale_of, starts_of, timeline_of
+from ftfile.tools.report.charts import BINS_MAX, binned, starts_of, timeline_of
 from ftfile.tools.report.history import CommitColumns, LiveFiles, live_files_of, read_commits
+from ftfile.tools.report.scales import BYTES, COUNT, SECONDS, scale_of
 from tests.kit.parameters import parametrize
 from tests.unit.tools.report.samples import commits_of
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.testing.micro_batch import MicroBatch
-    from ftfile.tools.report.charts import Kind
     from ftfile.tools.report.history import Commits
+    from ftfile.tools.report.scales import Measure
 
 
 @pytest.mark.slow
@@ -64,7 +65,7 @@ def test_more_versions_than_places_are_grouped() -> None:
 
 @pytest.mark.slow
 @given(st.sampled_from([COUNT, BYTES, SECONDS]), st.lists(st.floats(0, 1e13), max_size=20))
-def test_axes_have_room_for_all_values_and_few_marks(kind: Kind, values: list[float]) -> None:
+def test_axes_have_room_for_all_values_and_few_marks(kind: Measure, values: list[float]) -> None:
     scale = scale_of(kind, np.array(values, float))
     places = scale.places(np.array([*values, *scale.ticks]))
     assert ((places >= 0) & (places <= 1 + 1e-9)).all()

@@ -128,7 +128,7 @@ class RowsOf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class DirectoryOptions:
     """The directory that a command names, and the options that open it."""
 
     path: Path
