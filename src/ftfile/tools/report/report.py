@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import AssemblyTask
     from ftfile.operate.findings import Finding
-    from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
+    from ftfile.operate.open_files import OpenFile
+    from ftfile.operate.status import DirectoryStatus, QueryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.tools.report.history import Commits, LiveFiles
     from ftfile.tools.report.views import TableView
