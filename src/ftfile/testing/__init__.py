@@ -1,1 +1,1 @@
-"""A test kit: file systems that crash or fail, contract suites for extensions, and batches without a JVM."""
+"""A test kit for extensions of ftfile and for programs that use it."""

@@ -203,18 +203,27 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
 def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
     """Return each add and dead letter with its content, without missing ones that can have been deleted."""
     old = (record for record in log.records if record.version <= log.vacuumed_to)
-    letters = [letter for record in log.records for letter in record.dead_letters]
-    deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
+    removes = itertools.chain.from_iterable(record.removes for record in old)
+    letters = list(itertools.chain.from_iterable(record.dead_letters for record in log.records))
+    deletable = {remove.id for remove in removes} | {letter.id for letter in letters}
     # Restores move files, so the newest record that restored an add contains its path.
     log_adds = log.adds()
-    newest = {layout.original_id(add.id): add for add in sorted(log_adds, key=lambda add: restored_version(add.id))}
+    newest: dict[str, Add] = {}
+    for add in sorted(log_adds, key=_restored_version):
+        newest[layout.original_id(add.id)] = add
     adds = [(add, newest[layout.original_id(add.id)]) for add in log_adds]
     adds += [(letter, letter) for letter in letters]
-    return [
-        (add, plain)
-        for add, moved in adds
-        if add.id not in damaged and (plain := _content_of(fs, moved, may_be_gone=add.id in deletable)) is not None
-    ]
+    contents = []
+    for add, moved in adds:
+        if add.id not in damaged:
+            plain = _content_of(fs, moved, may_be_gone=add.id in deletable)
+            if plain is not None:
+                contents.append((add, plain))
+    return contents
+
+
+def _restored_version(add: Add) -> int:
+    return restored_version(add.id)
 
 
 def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
@@ -291,7 +300,9 @@ def _check_visible(
 
 def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
     """Check that if a removed part is visible, neither its replacements nor their replacements are visible."""
-    replaced_by: dict[str, Record] = {remove.id: record for record in records for remove in record.removes}
+    replaced_by: dict[str, Record] = {}
+    for record in records:
+        replaced_by.update((remove.id, record) for remove in record.removes)
     for record in records:
         for remove in record.removes:
             if remove.final_path not in report.visible:

@@ -1,4 +1,4 @@
-"""The clock and the ids that the kit passes to ftfile: the machine's, or repeatable ones for a test."""
+"""The clock and the ids that the kit passes to ftfile."""
 
 from __future__ import annotations
 

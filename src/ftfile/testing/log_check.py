@@ -1,8 +1,9 @@
-"""The checks of a log (I1 and I7): its records, checkpoints and ranges agree with each other."""
+"""Checks that the records, checkpoints and ranges of a log agree (I1 and I7)."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from ftfile.log.state import LogState
 from ftfile.operate.verify.history import adds_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ftfile.log.format.model import Add, Record
     from ftfile.storage.api import FileSystem
@@ -70,7 +71,9 @@ class LogContents:
     def adds(self) -> list[Add]:
         """Return all adds of kept records and of the oldest snapshot."""
         adds = {add.id: add for add in self.snapshots[min(self.snapshots)].values()}
-        return list((adds | {add.id: add for record in self.records for add in record.adds}).values())
+        for record in self.records:
+            adds.update((add.id, add) for add in record.adds)
+        return list(adds.values())
 
     def oldest_batch(self, query_id: str) -> int:
         """Return the oldest batch of a query that must have a kept record; 0 if all records are kept."""
@@ -150,7 +153,7 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
     else:
         log.snapshots[log.start] = _snapshot(fs, _fold(log), log.start)
     newest = max(log.snapshots)
-    names = {name for add in log.snapshots[newest].values() for name in _own_names(add)}
+    names = set(_names_of(log.snapshots[newest].values()))
     for record in log.records:
         if record.version <= newest:
             continue
@@ -161,7 +164,7 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
         require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
         survivors = live.keys() - removed if record.overwrite else ()
         require(not survivors, "I7", f"version {record.version} overwrites all and leaves {survivors}")
-        for name in (name for add in (*record.adds, *record.dead_letters) for name in _own_names(add)):
+        for name in _names_of([*record.adds, *record.dead_letters]):
             require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)
         remaining = {add_id: add for add_id, add in live.items() if add_id not in removed}
@@ -252,4 +255,14 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
     """Return the adds without the fields that ranges omit."""
-    return {add_id: structs.replace(add, ranges=()) if add.ranges else add for add_id, add in adds.items()}
+    forgetting = {}
+    for add_id, add in adds.items():
+        if add.ranges:
+            forgetting[add_id] = structs.replace(add, ranges=())
+        else:
+            forgetting[add_id] = add
+    return forgetting
+
+
+def _names_of(adds: Iterable[Add]) -> Iterator[str]:
+    return itertools.chain.from_iterable(map(_own_names, adds))

@@ -1,4 +1,4 @@
-"""Micro-batches without a JVM: the real plan, pickled, with its tasks, messages and commit, in Spark's order."""
+"""Micro-batches without a JVM, in the order of Spark's calls."""
 
 from __future__ import annotations
 

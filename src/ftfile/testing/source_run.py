@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections import Counter
@@ -76,7 +77,7 @@ class SourceRun:
     @property
     def rows(self) -> list[Row]:
         """Return the rows of all batches that the sink received, in the order of batches."""
-        return [row for number in sorted(self.batches) for row in self.batches[number]]
+        return list(itertools.chain.from_iterable(self.batches[number] for number in sorted(self.batches)))
 
     def restart(self) -> None:
         """Start a new process, which has only the checkpoint."""
@@ -154,10 +155,12 @@ class SourceRun:
             start = json.loads(self.offsets[number - 1])
         shares = stream.shares(start, json.loads(self.offsets[number]))
         self._die("partitions asked")
-        rows = [row for share in shares for row in self._read(pickle.dumps(share))]
+        rows: list[Row] = []
+        for share in shares:
+            rows += self._read(pickle.dumps(share))
         before = self.batches.setdefault(number, rows)
         require(sorted(before, key=repr) == sorted(rows, key=repr), "S1", f"batch {number} has other rows than before")
-        adds = [read for share in shares for read in self._ids(share)]
+        adds = list(itertools.chain.from_iterable(map(self._ids, shares)))
         require(self.adds.setdefault(number, adds) == adds, "S1", f"batch {number} reads other adds than before")
         self._die("rows read")
         self.commits = number + 1
@@ -202,7 +205,7 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     head = log.refresh()
     for position in positions:
         _check_named(log, head.log_start, position)
-    counts = Counter(add for adds in run.adds.values() for add in adds)
+    counts = Counter(itertools.chain.from_iterable(run.adds.values()))
     twice = [add for add, times in counts.items() if times > 1]
     require(not twice, "S6", f"{twice} were read twice")
     began = next((position for position in positions if not isinstance(position, Beginning)), None)

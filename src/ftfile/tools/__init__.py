@@ -1,1 +1,1 @@
-"""The command, reports, exports, metrics and migration: tools of people and of other engines."""
+"""Tools for people and for other engines."""

@@ -1,4 +1,4 @@
-"""Contents of files: their codecs, the ends of their lines, and fingerprints of the content that was read.
+"""Codecs, line ends and fingerprints of the contents of files.
 
 The fingerprints cover the first KiB, and the last KiB before a position. Fluent Bit and Vector also identify files by
 their first bytes.

@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ftfile.core.codecs import codec_of
@@ -70,7 +72,7 @@ class Originals:
         """Return the known files with this start and enough read bytes; the newest first."""
         if start not in self._by_start:
             originals = [self._original(file, place) for file, place in self._table.known_by_start(start)]
-            self._by_start[start] = tuple(sorted(originals, key=lambda one: -one.modified_ms))
+            self._by_start[start] = tuple(sorted(originals, key=attrgetter("modified_ms"), reverse=True))
         return self._by_start[start]
 
     def may_have(self, match: Match) -> bool:
@@ -99,7 +101,7 @@ class Contents:
         mismatched: keys of paths whose content differs from the known content.
     """
 
-    new: dict[str, list[Original]] = field(default_factory=lambda: defaultdict(list))
+    new: dict[str, list[Original]] = field(default_factory=partial(defaultdict, list))
     claimed: set[bytes] = field(default_factory=set)
     mismatched: set[bytes] = field(default_factory=set)
 
@@ -125,10 +127,12 @@ def match_content(
         starting: returns the known files whose content has a start.
         contents: of the plan; it is changed.
     """
-    variants = [(match, codec) for match in matches for codec in _codecs(match.row)]
+    variants: list[tuple[Match, str]] = []
+    for match in matches:
+        variants += [(match, codec) for codec in _codecs(match.row)]
     firsts = yield [Look(match.row, frozenset(), codec) for match, codec in variants]
     originals: dict[Key, list[Original]] = {}
-    looks = _Looks()
+    looks = _PlanLooks()
     for match, codec in variants:
         row = match.row
         content = firsts[row.place, codec]
@@ -148,7 +152,7 @@ def match_content(
         if not codec and not match.position:
             contents.new[first.start].append(Original(None, row, first=first))
     answers = {**firsts, **(yield looks.list())}
-    looks = _Looks()
+    looks = _PlanLooks()
     for key, candidates in originals.items():
         content = answers[key] = _unless_rewritten(firsts[key], answers[key])
         for one in candidates:
@@ -182,7 +186,7 @@ def _candidates(originals: Sequence[Original], match: Match, content: Content) -
     """Return the possible originals of a file: the newest deleted files and the newest listed files."""
     head, is_window = _first(content).head, content.size_bytes >= WINDOW_BYTES
     candidates: dict[bool, list[Original]] = {True: [], False: []}
-    for one in sorted(originals, key=lambda one: -one.modified_ms):
+    for one in sorted(originals, key=attrgetter("modified_ms"), reverse=True):
         file, row = one.file, one.row
         if row is not None and row.place == match.row.place:
             continue
@@ -208,7 +212,7 @@ def _unless_rewritten(first: Answer, second: Answer) -> Answer:
     return CHANGED
 
 
-class _Looks:
+class _PlanLooks:
     """Looks that are being collected, one for each content."""
 
     def __init__(self) -> None:
@@ -306,7 +310,7 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
     unread = [(one, -1) for one in _related(compared, Relation.UNREAD)]
     if not (beginnings or unread):
         return None
-    original, position = max(beginnings or unread, key=lambda pair: pair[1])
+    original, position = max(beginnings or unread, key=itemgetter(1))
     path = "" if original.row is None else original.row.path
     copy = copy._replace(original=path, is_read=size_bytes <= position, is_whole=size_bytes == position)
     return replace(match, rule=Rule.COPY, copy=copy)
@@ -321,12 +325,17 @@ def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Conten
     return None
 
 
+def _position_and_listed(candidate: tuple[KnownFile, Row | None]) -> tuple[int, bool]:
+    file, row = candidate
+    return file.position, row is not None
+
+
 def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
     """Apply rule 7."""
     behind = [(one.file, one.row) for one in _related(compared, Relation.BEHIND) if one.file is not None]
     if not behind:
         return None
-    file, row = max(behind, key=lambda pair: (pair[0].position, pair[1] is not None))
+    file, row = max(behind, key=_position_and_listed)
     if row is None and file.key in contents.claimed:
         return replace(match, rule=Rule.UNDECIDED)
     is_packed = bool(copy.content.codec)

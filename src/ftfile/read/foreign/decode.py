@@ -10,6 +10,7 @@ import pkgutil
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -285,7 +286,7 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
         before, names = names, {(info.path, info.identity) for info in listed}
         if names == before:
             break
-        candidates = sorted((info for info in listed if info.path != planned.path), key=lambda info: info.path)
+        candidates = sorted((info for info in listed if info.path != planned.path), key=attrgetter("path"))
         renamed = [info.path for info in candidates if info.identity is not None and info.identity == planned.identity]
         yield from (Candidate(path, filters) for path in renamed)
         if not by_content or planned.end < CONTENT_BYTES_MIN:

@@ -295,8 +295,11 @@ class Draft:
     def claimed(self) -> frozenset[bytes]:
         """Return the keys of known files that were found at other paths, or in compressed copies."""
         entries = self._entries.values()
-        keys = {key for entry in entries for key in (*entry.previous_keys, entry.advances)}
-        return frozenset(bytes.fromhex(key) for key in keys)
+        keys: set[str] = set()
+        for entry in entries:
+            keys.update(entry.previous_keys)
+            keys.add(entry.advances)
+        return frozenset(map(bytes.fromhex, keys))
 
     def budgets(self, matches: Sequence[Match]) -> list[int | None]:
         """Return the limit in bytes of each file, so that all limits together fit into the plan.

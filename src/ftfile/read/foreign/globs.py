@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import chain
 
 from ftfile.core.errors import ConfigError
 
@@ -67,7 +68,9 @@ def alternatives(glob: str) -> list[str]:
             depth -= 1
             if not depth:
                 words = [glob[begin + 1 : end] for begin, end in zip(commas, [*commas[1:], place], strict=True)]
-                return [one for word in words for one in alternatives(glob[:start] + word + glob[place + 1 :])]
+                return list(
+                    chain.from_iterable(alternatives(glob[:start] + word + glob[place + 1 :]) for word in words)
+                )
     if depth:
         raise ConfigError(f"the pattern {glob!r} has a {{ without its }}; write \\{{ for the character")
     return [glob]

@@ -1,4 +1,4 @@
-"""The existing files: a listing of a directory, its subdirectories, and the paths that a pattern matches."""
+"""The listing of the existing files that the settings select."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
@@ -85,18 +85,18 @@ def list_files(
         StorageError: a directory cannot be listed.
         ConfigError: files belong to a directory that ftfile writes.
     """
-    visit = partial(_visit, fs, watch, _Filter.of(settings), settings.recursive_file_lookup)
+    visit = partial(_visit, fs, watch, _PathFilter.of(settings), settings.recursive_file_lookup)
     visits: list[_Visit] = []
     waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
     while waiting:
-        level = parallel(fs, lambda item: visit(*item), list(waiting.items()))
+        level = parallel(fs, visit, list(waiting.items()))
         waiting = {}
         for directory, pattern in chain.from_iterable(one.directories for one in level):
             waiting.setdefault(directory, set()).add(pattern)
         visits += level
     columns = zip(*(one.files for one in visits), strict=True)
-    files = _Files._make(list(chain.from_iterable(column)) for column in columns)
-    logs = [directory for one in visits for directory in one.logs]
+    files = _ListedFiles._make(list(chain.from_iterable(column)) for column in columns)
+    logs = list(chain.from_iterable(one.logs for one in visits))
     if logs:
         refuse_rows_among(fs, settings, logs, files.paths)
     if not settings.follow_links and any(files.links):
@@ -106,7 +106,7 @@ def list_files(
     return _listing(settings.root, files, before, now_s)
 
 
-class _Files(NamedTuple):
+class _ListedFiles(NamedTuple):
     """Files as columns of texts and numbers. The garbage collector does not visit each file."""
 
     paths: list[str]
@@ -116,18 +116,18 @@ class _Files(NamedTuple):
     links: list[bool]  # True for symbolic links, and for entries that are not regular files
 
     @classmethod
-    def of(cls, infos: Collection[FileInfo]) -> _Files:
+    def of(cls, infos: Collection[FileInfo]) -> _ListedFiles:
         return cls(*(list(map(attrgetter(name), infos)) for name in _FIELDS))
 
-    def without_links(self) -> _Files:
+    def without_links(self) -> _ListedFiles:
         is_kept = [not is_link for is_link in self.links]
-        return _Files._make(list(compress(column, is_kept)) for column in self)
+        return _ListedFiles._make(list(compress(column, is_kept)) for column in self)
 
 
 _FIELDS = ("path", "size_bytes", "modified_ms", "identity", "is_link")
 
 
-def _warn_of_links(settings: FilesSettings, files: _Files) -> None:
+def _warn_of_links(settings: FilesSettings, files: _ListedFiles) -> None:
     links = list(compress(files.paths, files.links))
     first = join(settings.root, min(links))
     _log.warning(
@@ -141,7 +141,7 @@ class _Visit(NamedTuple):
     `logs` contains the directory itself if ftfile may write it.
     """
 
-    files: _Files
+    files: _ListedFiles
     directories: list[tuple[str, _Pattern]]
     logs: list[str]
 
@@ -149,11 +149,11 @@ class _Visit(NamedTuple):
 def _visit(
     fs: FileSystem,
     watch: Watch | None,
-    chosen: _Filter | None,
+    chosen: _PathFilter | None,
     is_recursive: bool,  # noqa: FBT001 - see `list_files`
-    directory: str,
-    patterns: set[_Pattern],
+    due: tuple[str, set[_Pattern]],
 ) -> _Visit:
+    directory, patterns = due
     entries: list[tuple[FileInfo, _Pattern]] = []  # entries that match a pattern, with the rest of the pattern
     directories: list[tuple[str, _Pattern]] = []
     for pattern in patterns:
@@ -175,12 +175,7 @@ def _visit(
     for pattern in patterns:
         if not pattern:
             files += [info for info in infos if not info.is_directory]
-            directories.extend(
-                (info.path, pattern)
-                for info in infos
-                if info.is_directory and not info.is_link and (is_recursive or "=" in info.path[cut:])
-                if not _is_hidden(info.path[cut:])
-            )
+            directories += [(path, pattern) for path in _followed(infos, cut, is_recursive=is_recursive)]
         elif has_wildcard(pattern[0]):
             matches, sees_hidden = glob_pattern(pattern[0]).fullmatch, pattern[0][0] in "_."
             for info in infos:
@@ -193,7 +188,16 @@ def _visit(
     return _Visit(_accepted(files, cut, chosen), directories, logs)
 
 
-def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _Filter | None) -> _Files:
+def _followed(infos: Iterable[FileInfo], cut: int, *, is_recursive: bool) -> Iterator[str]:
+    """Yield the subdirectories to list: all with `is_recursive`, otherwise the directories of partitions."""
+    for info in infos:
+        name = info.path[cut:]
+        is_listed = info.is_directory and not info.is_link and (is_recursive or "=" in name)
+        if is_listed and not _is_hidden(name):
+            yield info.path
+
+
+def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _PathFilter | None) -> _ListedFiles:
     """Return the files of a directory that are not hidden and are accepted; their names begin at `cut`."""
     # Several patterns may match one file. The first and last character of most names show that they are not hidden.
     shown = {
@@ -202,7 +206,7 @@ def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _Filter | None) -> _F
         if (info.path[cut] not in "_." and info.path[-1] != "_") or not _is_hidden(info.path[cut:])
     }
     infos = shown.values()
-    return _Files.of(infos if chosen is None else [info for info in infos if chosen.accepts(info.path)])
+    return _ListedFiles.of(infos if chosen is None else [info for info in infos if chosen.accepts(info.path)])
 
 
 def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:
@@ -225,14 +229,14 @@ class _Test(NamedTuple):
     is_of_path: bool = False  # the pattern matches the path instead of the name
 
 
-class _Filter(NamedTuple):
+class _PathFilter(NamedTuple):
     """The options that select files; at least one option is set."""
 
     above: str  # the path of the root
     tests: list[_Test]
 
     @classmethod
-    def of(cls, settings: FilesSettings) -> _Filter | None:
+    def of(cls, settings: FilesSettings) -> _PathFilter | None:
         """Return the filter of these settings; None if all files are read."""
         texts = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
         tests = [_Test(re.compile(text), is_included, "/" in text) for text, is_included in texts if text is not None]
@@ -245,13 +249,17 @@ class _Filter(NamedTuple):
     def accepts(self, path: str) -> bool:
         """Return True for the path of a file that is read."""
         name = path[path.rfind("/") + 1 :]
-        return all(
-            (pattern.fullmatch(f"{self.above}/{path}" if is_of_path else name) is not None) == is_included
-            for pattern, is_included, is_of_path in self.tests
-        )
+        for pattern, is_included, is_of_path in self.tests:
+            if is_of_path:
+                match = pattern.fullmatch(f"{self.above}/{path}")
+            else:
+                match = pattern.fullmatch(name)
+            if (match is not None) != is_included:
+                return False
+        return True
 
 
-def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> Listing:
+def _listing(root: str, files: _ListedFiles, before: Listing | None, now_s: float) -> Listing:
     """Return a listing that contains each file once. Values of unchanged files are reused from the listing `before`."""
     if before is None or files.paths != before.paths or files.identities != before.identities:
         files = _once(files)
@@ -271,7 +279,7 @@ def _listing(root: str, files: _Files, before: Listing | None, now_s: float) -> 
 
 
 def _keys_and_hashes(
-    root: str, files: _Files, before: Listing | None
+    root: str, files: _ListedFiles, before: Listing | None
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
     """Return the columns of keys and hashes, and the places of the files in the listing `before`; -1 for new files."""
     count = len(files.paths)
@@ -295,15 +303,16 @@ def _hashes(identities: Iterable[str | None]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(map(identity_hash, identities)), "<u8")
 
 
-def _once(files: _Files) -> _Files:
+def _once(files: _ListedFiles) -> _ListedFiles:
     """Return each file under one name: a name that is not a link if possible, then the first name in sort order."""
     names = [identity or f"/{path}" for identity, path in zip(files.identities, files.paths, strict=True)]
     if len(set(names)) == len(names):
         return files
     first: dict[str, int] = {}
-    for place in sorted(range(len(names)), key=lambda place: (files.links[place], files.paths[place])):
+    keys = list(zip(files.links, files.paths, strict=True))
+    for place in sorted(range(len(names)), key=keys.__getitem__):
         first.setdefault(names[place], place)
-    return _Files._make([column[place] for place in first.values()] for column in files)
+    return _ListedFiles._make([column[place] for place in first.values()] for column in files)
 
 
 def refuse_rows(
@@ -335,7 +344,7 @@ def refuse_rows_among(
 ) -> None:
     """Raise a ConfigError if files are below one of the directories and ftfile writes this directory."""
     holders = {parent_of(path) for path in files}
-    above = {directory for holder in holders for directory in layout.ancestors(holder)}
+    above = set(chain.from_iterable(map(layout.ancestors, holders)))
     refuse_rows(fs, settings, sorted(above.intersection(directories)), "; or exclude its files with ignoreFilePattern")
 
 

@@ -1,4 +1,4 @@
-"""The plan of one batch: the ranges of files that its tasks read, and its changes to the known files.
+"""The plan of one batch.
 
 Plans are plain data, and contain all that a later process needs. A plan and the files known before it determine the
 files known after it. Its ranges determine the rows of the batch.
@@ -6,6 +6,7 @@ files known after it. Its ranges determine the rows of the batch.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -30,11 +31,11 @@ _KeyOrNone = Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")]
 _Size = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
 
 
-class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _PlanRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An item of a list in a plan: an array in JSON."""
 
 
-class Range(_Row, frozen=True):
+class Range(_PlanRow, frozen=True):
     """The bytes `[start, end)` of one file that a batch reads. Fingerprints identify them even in a moved file."""
 
     path: str  # of the file at planning time, relative to the root of the plan
@@ -69,7 +70,7 @@ class FileShare:
     cuts: tuple[Cut, ...]
 
 
-class FileEntry(_Row, frozen=True):
+class FileEntry(_PlanRow, frozen=True):
     """The new known state of a file, if the end of a range does not imply it or the plan does not read the file."""
 
     path: str
@@ -88,14 +89,14 @@ class FileEntry(_Row, frozen=True):
     parked: str = ""  # reason why the file is skipped until it changes: it is damaged, or its length is unknown
 
 
-class Refused(_Row, frozen=True):
+class Refused(_PlanRow, frozen=True):
     """A file that its store cannot open. Its known state does not change, and opening it is retried."""
 
     path: str
     reason: str
 
 
-class Late(_Row, frozen=True):
+class Late(_PlanRow, frozen=True):
     """A file that appeared with a time before `Plan.low` and is not read."""
 
     path: str
@@ -123,8 +124,8 @@ class Plan(Struct, frozen=True, rename="camel"):
 
         The shares depend only on the ranges, and not on later changes of the files.
         """
-        cuts = (cut for planned in self.ranges for cut in _cuts(planned, task_bytes))
-        groups = packed(cuts, lambda cut: cut.end - cut.start + OPEN_COST_BYTES, task_bytes)
+        cuts = itertools.chain.from_iterable(_cuts(planned, task_bytes) for planned in self.ranges)
+        groups = packed(cuts, _cost_of, task_bytes)
         return [FileShare(self.root, tuple(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
@@ -140,6 +141,10 @@ class Plan(Struct, frozen=True, rename="camel"):
             ValueError, KeyError: the object is not a plan.
         """
         return msgspec.convert(payload, cls)
+
+
+def _cost_of(cut: Cut) -> int:
+    return cut.end - cut.start + OPEN_COST_BYTES
 
 
 def _cuts(planned: Range, max_bytes: int) -> Iterator[Cut]:

@@ -13,6 +13,7 @@ file announces the new start of the log. The older records are deleted after tha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
@@ -124,10 +125,11 @@ def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: 
     start = min(done - VERSIONS_KEPT, names[0].version, older.name.version + 1)
     if start <= state.log_start or any(log.checkpoints.read(name) is None for name in names):
         return None
-    sizes = [(info.size_bytes if (info := stat_or_none(log.fs, file.path)) else -1) for file in (older, newest)]
-    if sizes == [older.size_bytes, newest.size_bytes]:
-        return start
-    return None
+    for file in (older, newest):
+        info = stat_or_none(log.fs, file.path)
+        if info is None or info.size_bytes != file.size_bytes:
+            return None
+    return start
 
 
 def trim(fs: FileSystem, state: LogState) -> int:
@@ -140,7 +142,7 @@ def trim(fs: FileSystem, state: LogState) -> int:
     records = [path for path, nonce in old if nonce is None]
     # Companions are deleted last: a reader that finds a record without a companion checks if the record still exists.
     for paths in (records, [path for path, nonce in old if nonce is not None], _unnamed_columns(fs, state)):
-        parallel(fs, lambda path: delete_file(fs, path), paths)
+        parallel(fs, partial(delete_file, fs), paths)
     return len(records)
 
 

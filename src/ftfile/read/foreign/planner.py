@@ -46,7 +46,7 @@ _RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=900.0)
 _REFUSED_MAX = 100  # maximum of files that a plan names
 
 
-class _Loss(NamedTuple):
+class _LossOfData(NamedTuple):
     """Bytes of a deleted or truncated file that were never read."""
 
     path: str  # empty if unknown
@@ -328,7 +328,7 @@ class Planner:
         is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
         return is_undecided or (self._settings.file_identity == "content" and table.has_new(behind))
 
-    def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_Loss]:
+    def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_LossOfData]:
         """Yield the unread bytes of truncated files. With `fileIdentity=content`, another file may contain them."""
         for match in matches:
             file, path = match.row.known, match.row.path
@@ -338,9 +338,9 @@ class Planner:
                 and self._settings.reads_lines(path)
             )
             if is_lost and file is not None and file.position < file.size_bytes and not file.is_parked:
-                yield _Loss(path, file.size_bytes - file.position)
+                yield _LossOfData(path, file.size_bytes - file.position)
 
-    def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_Loss]:
+    def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_LossOfData]:
         """Return the losses of deleted files, after a second listing has confirmed that they are missing."""
         rows = table.missing
         losses, claimed = [], draft.claimed
@@ -353,10 +353,10 @@ class Planner:
             if not memory.is_reported and (self._schedule.is_fixed or memory.missing_since < self._listings):
                 memory.is_reported = True
                 file = KnownFile.unpacked(row)
-                losses.append(_Loss(memory.path, file.size_bytes - file.position))
+                losses.append(_LossOfData(memory.path, file.size_bytes - file.position))
         return losses
 
-    def _check_losses(self, losses: Sequence[_Loss]) -> None:
+    def _check_losses(self, losses: Sequence[_LossOfData]) -> None:
         """Log a warning for losses, or raise, depending on `failOnDataLoss`."""
         if not losses:
             return

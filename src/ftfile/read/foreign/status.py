@@ -1,9 +1,10 @@
-"""`ftfile.source_status`: the progress and the unread files of streams of files, for other processes."""
+"""The implementation of `ftfile.source_status`, for processes other than the stream."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def status_of(
         parked=_parked(recorded, listing, known),
         refused=_refused(recorded[-1], listing),
         late=known.late,
-        late_files=tuple(late for plan in recorded for late in plan.late),
+        late_files=tuple(chain.from_iterable(plan.late for plan in recorded)),
         files_behind=len(unread),
         bytes_behind=int(unread["bytes"].sum()),
         oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
@@ -164,8 +165,11 @@ def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
 
 def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
     """Return the listed files that are parked. If the plan of a file was trimmed, its reason is unknown."""
-    entries = [(plan.root, entry) for plan in plans for entry in plan.files if entry.parked]
-    reasons = {key_of(root, entry.path): entry.parked for root, entry in entries}
+    reasons: dict[bytes, str] = {}
+    for plan in plans:
+        for entry in plan.files:
+            if entry.parked:
+                reasons[key_of(plan.root, entry.path)] = entry.parked
     index = known.find(listing.keys[:, 0], listing.keys[:, 1])
     files = []
     for place in np.flatnonzero(index >= 0).tolist():

@@ -1,4 +1,4 @@
-"""Tests of the operations that the commit protocol relies on: exclusive creation, exclusive renames, and hints."""
+"""Tests of the operations that the commit protocol relies on."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ class ExclusiveContract(ContractSupport):
             contents = dict(zip(moved, pool.map(self.stored, repeat(filesystem), moved), strict=True))
         wrong = [target for target, source in moved.items() if contents[target] != source.encode()]
         assert not wrong
-        remaining = {info.path for directory in ("sources", "targets") for info in filesystem.list(directory)}
+        infos = [*filesystem.list("sources"), *filesystem.list("targets")]
+        remaining = {info.path for info in infos}
         unexpected = remaining ^ {*sources, *moved} - set(moved.values())
         assert not unexpected
 
@@ -160,14 +161,15 @@ class ExclusiveContract(ContractSupport):
 
         paths = [f"log/{number}" for number in range(self.race_rounds)]
         filesystem.make_directories("log")
-        winners = self.race(
-            filesystem, len(paths), lambda client, racer, number: client.create_exclusive(paths[number], content(racer))
-        )
+
+        def create(client: FileSystem, racer: int, number: int) -> None:
+            client.create_exclusive(paths[number], content(racer))
+
+        winners = self.race(filesystem, len(paths), create)
         with ThreadPoolExecutor(self.racers) as pool:
             contents = list(pool.map(self.stored, repeat(filesystem), paths))
-        wrong = [
-            path for path, stored, winner in zip(paths, contents, winners, strict=True) if stored != content(winner)
-        ]
+        expected = dict(zip(paths, map(content, winners), strict=True))
+        wrong = [path for path, stored in zip(paths, contents, strict=True) if stored != expected[path]]
         assert not wrong
         unexpected = {info.path for info in filesystem.list("log")} ^ {*paths}
         assert not unexpected

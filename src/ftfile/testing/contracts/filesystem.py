@@ -340,19 +340,19 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
     def test_malformed_paths_are_refused(self, filesystem: FileSystem, path: str) -> None:
         write(filesystem, "file", b"data")
         calls: list[Callable[[], object]] = [
-            lambda: filesystem.create(path),
-            lambda: filesystem.open(path),
-            lambda: filesystem.read(path),
-            lambda: filesystem.stat(path),
-            lambda: filesystem.list(path),
-            lambda: filesystem.make_directories(path),
-            lambda: filesystem.sync_directory(path),
-            lambda: filesystem.remove_directory(path),
-            lambda: filesystem.rename(path, "other"),
-            lambda: filesystem.rename("file", path),
-            lambda: filesystem.create_exclusive(path, b""),
-            lambda: filesystem.put(path, b""),
-            lambda: filesystem.delete(path),
+            partial(filesystem.create, path),
+            partial(filesystem.open, path),
+            partial(filesystem.read, path),
+            partial(filesystem.stat, path),
+            partial(filesystem.list, path),
+            partial(filesystem.make_directories, path),
+            partial(filesystem.sync_directory, path),
+            partial(filesystem.remove_directory, path),
+            partial(filesystem.rename, path, "other"),
+            partial(filesystem.rename, "file", path),
+            partial(filesystem.create_exclusive, path, b""),
+            partial(filesystem.put, path, b""),
+            partial(filesystem.delete, path),
         ]
         for call in calls:
             with pytest.raises(Unsupported):

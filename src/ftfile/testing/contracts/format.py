@@ -13,7 +13,7 @@ import pytest
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError, UnencodableRows
 from ftfile.formats.api import LineFormat
-from ftfile.testing.contracts.segments import GARBAGE, SegmentContract, Target, named, written
+from ftfile.testing.contracts.segments import GARBAGE, SegmentContract, Target, listed, named, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,8 +111,7 @@ class FormatContract(SegmentContract):
     def test_rows_come_back(self, file_format: Format) -> None:
         rows = self.rows(file_format)
         for batches in ([rows], [rows.slice(0, 7), rows.slice(7)], [rows.slice(number, 1) for number in range(20)]):
-            expected = [row for batch in batches for row in batch.to_pylist()]
-            assert self.read(file_format, written(file_format, *batches), rows.schema) == expected
+            assert self.read(file_format, written(file_format, *batches), rows.schema) == listed(batches)
 
     def test_a_file_without_rows(self, file_format: Format) -> None:
         schema, target = self.rows(file_format).schema, Target()
@@ -229,7 +228,7 @@ class FormatContract(SegmentContract):
         step = max(1, len(data) // 60)
         for damaged in (*GARBAGE, *(data[:end] for end in range(0, len(data), step))):
             try:
-                read_rows = [row for batch in reader.decode(named(damaged), rows.schema) for row in batch.to_pylist()]
+                read_rows = listed(reader.decode(named(damaged), rows.schema))
             except CorruptData as error:
                 assert error.path == "a file"  # noqa: PT017 - or it is read
                 continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,10 +32,10 @@ class OutputStreamContract(WritingContract):
     """Tests of the streams that `create` returns; a part of `FileSystemContract`."""
 
     def test_os14_hflush_shows_the_bytes_to_new_readers(self, filesystem: FileSystem) -> None:
-        self._check_sync(filesystem, "hflush", lambda stream: stream.hflush())
+        self._check_sync(filesystem, "hflush", methodcaller("hflush"))
 
     def test_os15_hsync_is_no_weaker_than_hflush_and_reaches_the_device(self, filesystem: FileSystem) -> None:
-        self._check_sync(filesystem, "hsync", lambda stream: stream.hsync())
+        self._check_sync(filesystem, "hsync", methodcaller("hsync"))
         if "hsync" not in filesystem.capabilities.stream_capabilities or self.device_syncs(filesystem) is None:
             return
         with filesystem.create("synced") as stream:

@@ -1,4 +1,4 @@
-"""The contract of a format's segments, and of the parts that are assembled from them; a part of `FormatContract`."""
+"""The contract of a format's segments and of the parts that are assembled from them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 from abc import ABC, abstractmethod
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -97,7 +98,7 @@ class SegmentContract(ABC):
         counts = [1, 3, rows.num_rows - 6, 2]
         parts = self._joined(file_format, rows, counts, limits)
         read = [self.read(file_format, part, rows.schema) for part in parts]
-        assert [row for part in read for row in part] == rows.to_pylist()
+        assert list(chain.from_iterable(read)) == rows.to_pylist()
         for data, part_rows in zip(parts[:-1], read, strict=False):
             assert limits != Limits(), "a part without limits has ended"
             assert limits.max_rows is None or len(part_rows) <= limits.max_rows
@@ -188,4 +189,7 @@ def named(data: bytes) -> io.BytesIO:
 
 def listed(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """Return rows as Python values."""
-    return [row for batch in batches for row in batch.to_pylist()]
+    rows: list[dict[str, Any]] = []
+    for batch in batches:
+        rows += batch.to_pylist()
+    return rows

@@ -1,4 +1,4 @@
-"""The base of the contract suites: more clients, reads without the driver, failing stores, and random numbers."""
+"""The base of the contract suites."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""File systems for tests: in memory, with crashes, and with faults."""
+"""File systems for tests, with crashes and injected faults."""

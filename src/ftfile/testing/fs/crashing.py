@@ -1,4 +1,4 @@
-"""A file system in memory that simulates power cuts: it records each step, and enumerates the possible disks.
+"""A file system in memory that simulates power cuts.
 
 Run a scenario on a `CrashingFileSystem`. Then `crash_states` enumerates, for each moment of the run, every disk that a
 power cut can leave, and `kill_states` every disk that a killed process leaves. Recover on the file system of a state,

@@ -71,12 +71,14 @@ class Disk:
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal for disks with equal names and contents; times and numbers are ignored."""
-        entries = sorted(
-            path.encode("utf-8", "surrogateescape")
-            + (b"/" if number == DIRECTORY else b"\0" + _digest(self.inodes[number].content))
-            for path, number in self.tree.walk()
-        )
-        return _digest(b"\n".join(entries))
+        entries = []
+        for path, number in self.tree.walk():
+            name = path.encode("utf-8", "surrogateescape")
+            if number == DIRECTORY:
+                entries.append(name + b"/")
+            else:
+                entries.append(name + b"\0" + _digest(self.inodes[number].content))
+        return _digest(b"\n".join(sorted(entries)))
 
 
 @dataclass(frozen=True, slots=True)

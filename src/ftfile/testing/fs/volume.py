@@ -338,10 +338,10 @@ class VolumeFileSystem(FileSystem):
         tree = self._volume.live.tree
         if self._store != "s3" or not directory:
             return True
-        return any(
-            number != DIRECTORY or self._is_there(child)
-            for child, number in (tree.children("list", directory) if directory in tree.directories else ())
-        )
+        if directory not in tree.directories:
+            return False
+        children = tree.children("list", directory)
+        return any(number != DIRECTORY or self._is_there(child) for child, number in children)
 
     def _info(self, path: str, number: int) -> FileInfo:
         if number == DIRECTORY:

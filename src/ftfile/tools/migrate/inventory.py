@@ -1,4 +1,4 @@
-"""The inventory of a directory that another program wrote: its committed files, and the files to leave out.
+"""The inventory of a directory that another program wrote.
 
 The log of Spark's file sink lists the committed files. Flink, Kafka Connect and Malhar mark them by their names.
 """
@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -88,8 +89,8 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
         directories = [info.path for identity, info in below.items() if identity not in passed]  # ends loops of links
         passed |= below.keys()
         _refuse_logs_below(directories)
-        listed: Sequence[list[FileInfo]] = parallel(fs, lambda path: list_own(fs, path), directories)
-        entries = [info for infos in listed for info in infos]
+        listed: Sequence[list[FileInfo]] = parallel(fs, partial(list_own, fs), directories)
+        entries = list(itertools.chain.from_iterable(listed))
     _refuse_others_below(files)
     return dict(sorted(files.items()))
 
@@ -169,7 +170,7 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     if missing := [batch for batch in range(first, newest + 1) if batch not in entries]:
         raise ConfigError(f"{SPARK_LOG!r} lacks batch {missing[0]}: restore it from a copy. Nothing was changed")
     needed = [entries[batch][0] for batch in range(first, newest + 1)]
-    contents = parallel(fs, lambda path: read_entry(fs, path), needed)
+    contents = parallel(fs, partial(read_entry, fs), needed)
     sizes: dict[str, int] = {}
     for path, content in zip(needed, contents, strict=True):
         for action, text, size_bytes in _parsed(path, content):
@@ -220,7 +221,8 @@ def _entry(value: Any) -> tuple[str, str, int]:  # noqa: ANN401 - whatever JSON 
 def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
     """Return each URL's path in this directory, also if the directory was moved; `ConfigError` if a file is missing."""
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
-    base = next((base for path in plain.values() if (base := _base_of(path, listed_paths)) is not None), "")
+    bases = (_base_of(path, listed_paths) for path in plain.values())
+    base = next((base for base in bases if base is not None), "")
     paths = {url: path.removeprefix(base) for url, path in plain.items()}
     if missing := [url for url, path in paths.items() if path not in listed_paths]:
         raise ConfigError(
@@ -259,7 +261,11 @@ _NOT_COMPACTED = (
 
 def is_named_by_flink(names: Iterable[str]) -> bool:
     """Return True if a file has a name that Flink's sinks give to unfinished files."""
-    return any(pattern.fullmatch(name) for name in names for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING))
+    return any(map(_is_unfinished_name_of_flink, names))
+
+
+def _is_unfinished_name_of_flink(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING))
 
 
 def is_named_by_apex(names: Iterable[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -36,7 +37,8 @@ _FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.u
 
 def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
     """Return True if a file of this format may store old dates or times in the Julian calendar."""
-    if all(_first(leaf) is None for field in schema for leaf in leaf_types(field.type)):
+    types = itertools.chain.from_iterable(leaf_types(field.type) for field in schema)
+    if all(_first(leaf) is None for leaf in types):
         return False
     if name == "parquet":
         footer = pq.read_metadata(file)

@@ -1,4 +1,4 @@
-"""The reading of foreign files, each once and completely: columns in Spark's types, and facts for the log."""
+"""The reading of foreign files, each once and completely."""
 
 from __future__ import annotations
 
@@ -167,22 +167,28 @@ def _of_avro(file: BinaryIO) -> str:
     return spark_schema_json(pa.schema(list(arrow_type(described))))
 
 
+def _of_arrow(file: BinaryIO) -> str:
+    return spark_schema_json(_as_spark(pa.ipc.open_file(file).schema, frozenset()))
+
+
 _READERS: dict[str, Any] = {
     "parquet": _of_parquet,
     "orc": _of_orc,
     "avro": _of_avro,
-    "arrow": lambda file: spark_schema_json(_as_spark(pa.ipc.open_file(file).schema, frozenset())),
+    "arrow": _of_arrow,
 }
 
 
 def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
     """Return columns in Spark's types; local times of the columns `instants` are in UTC."""
-    return pa.schema(
-        [
-            pa.field(field.name, map_leaf_types(field.type, _instant if field.name in instants else _leaf))
-            for field in schema
-        ]
-    )
+    fields = []
+    for field in schema:
+        if field.name in instants:
+            spark_type = map_leaf_types(field.type, _instant)
+        else:
+            spark_type = map_leaf_types(field.type, _leaf)
+        fields.append(pa.field(field.name, spark_type))
+    return pa.schema(fields)
 
 
 def _instant(kind: pa.DataType) -> pa.DataType:

@@ -60,8 +60,12 @@ class _DeltaFile(NamedTuple):
 
 def commits_of(fs: FileSystem) -> dict[int, str]:
     """Return the files of Delta's log by version."""
-    names = ((_COMMIT.fullmatch(info.path.rpartition("/")[2]), info.path) for info in list_or_empty(fs, DELTA_LOG))
-    return {int(match[1]): path for match, path in names if match is not None}
+    commits = {}
+    for info in list_or_empty(fs, DELTA_LOG):
+        match = _COMMIT.fullmatch(info.path.rpartition("/")[2])
+        if match is not None:
+            commits[int(match[1])] = info.path
+    return commits
 
 
 def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
@@ -223,6 +227,18 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
         )
 
 
+def _never(_: Iterable[str]) -> bool:
+    return False
+
+
+def _always(_: Iterable[str]) -> bool:
+    return True
+
+
+def _no_entries(_: FileSystem) -> Mapping[int, object]:
+    return {}
+
+
 class Program(NamedTuple):
     """A program that wrote a directory, and the functions that find its committed files.
 
@@ -236,9 +252,9 @@ class Program(NamedTuple):
 
     name: Source
     take: Callable[[FileSystem, Mapping[str, FileInfo]], Inventory]
-    is_named_so: Callable[[Iterable[str]], bool] = lambda _: False
+    is_named_so: Callable[[Iterable[str]], bool] = _never
     log: str | None = None
-    list_entries: Callable[[FileSystem], Mapping[int, object]] = lambda _: {}
+    list_entries: Callable[[FileSystem], Mapping[int, object]] = _no_entries
 
 
 # The order matters: `detect` returns the first program whose names match.
@@ -248,7 +264,7 @@ _TABLE = (
     Program("flink", flink_files, is_named_by_flink),
     Program("apex", apex_files, is_named_by_apex),
     Program("kafka-connect", kafka_files, is_named_by_kafka),
-    Program("files", plain_files, lambda _: True),
+    Program("files", plain_files, _always),
 )
 PROGRAMS: Mapping[str, Program] = {program.name: program for program in _TABLE}
 _BY_LOG = {program.log: program for program in _TABLE if program.log is not None}

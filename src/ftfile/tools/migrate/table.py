@@ -1,4 +1,4 @@
-"""The part of a migration's record: an add for each file, and the definitions that readers need."""
+"""The part of a migration's record that names the files."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
         keys[schema, filters] = definition_key(of_these)
         definitions[keys[schema, filters]] = of_these
     origin = _origin(author)
-    adds = tuple(
-        _add(info, fact, encoding=keys[fact.schema, fact.filters], origin=origin, unique=fs.context.ids.unique())
-        for info, fact in zip(inventory.files, facts, strict=True)
-    )
+    adds = []
+    for info, fact in zip(inventory.files, facts, strict=True):
+        encoding_key, unique = keys[fact.schema, fact.filters], fs.context.ids.unique()
+        adds.append(_add(info, fact, encoding=encoding_key, origin=origin, unique=unique))
     return MigratedTable(
-        adds,
+        tuple(adds),
         name,
         partition_by=columns,
         schema_key=definition_key(recorded),
@@ -179,9 +179,10 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
     for info in files:
         example_paths.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
     if len(example_paths) > 1:
-        examples = ", ".join(
-            f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(example_paths.items())[:2]
-        )
+        texts = []
+        for columns, path in list(example_paths.items())[:2]:
+            texts.append(f"{path!r} has {', '.join(columns) or 'none'}")
+        examples = ", ".join(texts)
         raise ConfigError(
             f"paths have different columns: {examples}. Move the files of one kind to a separate directory, and "
             "migrate each directory. Nothing was changed"

@@ -1,4 +1,4 @@
-"""The undoing of a migration before the next commit, and the moves of files that plain readers must not see."""
+"""The undoing of a migration, and the moves that it undoes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def move_log(fs: FileSystem, log: str) -> None:
     # Without commits, a directory is not a Delta table, and a second call would not find it. So the first commit is
     # last.
     last = min((path for path in moved if path.endswith(".json")), default=None)
-    for path in sorted(moved, key=lambda path: (path != last, path), reverse=True):
+    entries = sorted(path for path in moved if path != last)
+    entries.reverse()
+    if last is not None:
+        entries.append(last)
+    for path in entries:
         _move(fs, path, _hidden(path))
     remove_empty(fs, log)
     _sync(fs, {layout.parent(path) for path in moved} | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
@@ -63,7 +67,10 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
         with contextlib.suppress(NotFound):  # the file of this note is missing: its move was retried
             _move(fs, hidden, target)
             back.append(target)
-    _sync(fs, {above for path in back for above in layout.ancestors(layout.parent(path))})
+    changed: set[str] = set()
+    for path in back:
+        changed.update(layout.ancestors(layout.parent(path)))
+    _sync(fs, changed)
     return tuple(back)
 
 
@@ -82,10 +89,12 @@ def _place_before(hidden: str) -> str:
 def foreign_in_quarantine(fs: FileSystem) -> list[str]:
     """Return the files in quarantine that no migration moved there."""
     moved_files = {note.removesuffix(".origin") for note in _notes(fs)}
-    paths = (info.path for info in list_or_empty(fs, layout.QUARANTINE))
-    return [
-        path for path in paths if path.endswith(".quarantined") and path.removesuffix(".quarantined") not in moved_files
-    ]
+    foreign_files = []
+    for info in list_or_empty(fs, layout.QUARANTINE):
+        name = info.path.removesuffix(".quarantined")
+        if name != info.path and name not in moved_files:
+            foreign_files.append(info.path)
+    return foreign_files
 
 
 def _notes(fs: FileSystem) -> dict[str, str]:

@@ -82,7 +82,7 @@ def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
             raise damage
 
 
-class _Opened(NamedTuple):
+class _OpenedContainer(NamedTuple):
     """The header of an Avro file, with the schema for reading its blocks."""
 
     avro: AvroType
@@ -93,7 +93,7 @@ class _Opened(NamedTuple):
     is_julian: bool
 
 
-def _opened(file: BinaryIO, path: str) -> _Opened:
+def _opened(file: BinaryIO, path: str) -> _OpenedContainer:
     metadata = read_metadata(file)
     described, codec, marker = header_of(file, metadata)
     try:
@@ -105,7 +105,7 @@ def _opened(file: BinaryIO, path: str) -> _Opened:
         raise CorruptData(path, "an Avro file whose schema bounds its memory", repr(error)) from error
     if avro.kind != "record":
         raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
-    return _Opened(avro, plain, row=row, codec=codec, marker=marker, is_julian=_is_julian(metadata))
+    return _OpenedContainer(avro, plain, row=row, codec=codec, marker=marker, is_julian=_is_julian(metadata))
 
 
 def _is_julian(metadata: Mapping[bytes, bytes]) -> bool:

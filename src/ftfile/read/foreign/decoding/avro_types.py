@@ -137,10 +137,10 @@ def plain_schema(avro: AvroType) -> Any:  # noqa: ANN401 - JSON
     records with one field, named `m0`, `m1` and so on, which shows readers the branch. Avro stores a record of one
     field like the field.
     """
-    return _Plain().schema(avro)
+    return _PlainType().schema(avro)
 
 
-class _Plain:
+class _PlainType:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._records = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -138,13 +139,10 @@ CASTS = (
     ),
 )
 
-_CONVERTS = {
-    (file_format, stored, target): cast.convert
-    for cast in CASTS
-    for file_format in cast.formats
-    for stored in cast.stored
-    for target in cast.target
-}
+_CONVERTS: dict[tuple[str, str, str], Convert] = {}
+for _cast_rule in CASTS:
+    for _types in itertools.product(_cast_rule.formats, _cast_rule.stored, _cast_rule.target):
+        _CONVERTS[_types] = _cast_rule.convert
 
 _NAMES = {
     pa.bool_(): "BOOLEAN",

@@ -24,20 +24,22 @@ _DIGITS_MAX = 1000  # digits of a number: Spark's parser refuses more
 _WORDS = {"NaN", "Infinity", "+Infinity", "-Infinity", "+INF", "-INF"}
 
 
-class _Number(str):
+class _JsonNumber(str):
     """A number with its spelling."""
 
     __slots__ = ()
 
 
-def _spelled_number(text: str) -> _Number:
+def _spelled_number(text: str) -> _JsonNumber:
     if len(text) > _DIGITS_MAX and sum(map(str.isdigit, text)) > _DIGITS_MAX:
         raise ValueError(f"a number has more than {_DIGITS_MAX} digits")
-    return _Number(text)
+    return _JsonNumber(text)
 
 
 # A decoder that keeps the spelling of numbers.
-_decode = json.JSONDecoder(parse_int=_spelled_number, parse_float=_spelled_number, parse_constant=_Number).raw_decode
+_decode = json.JSONDecoder(
+    parse_int=_spelled_number, parse_float=_spelled_number, parse_constant=_JsonNumber
+).raw_decode
 
 
 def _check_names(members: list[tuple[str, Any]]) -> None:
@@ -52,7 +54,7 @@ def _check_names(members: list[tuple[str, Any]]) -> None:
 _decode_with_names_checked = json.JSONDecoder(object_pairs_hook=_check_names, parse_int=str).raw_decode
 
 
-class _Value(NamedTuple):
+class _JsonValue(NamedTuple):
     """A value from Python's parser, and its place in the text."""
 
     parsed: Any  # empty for an object or an array, whose values are read from the text
@@ -90,14 +92,14 @@ def behind_space(text: str, position: int) -> int:
     return match.end()
 
 
-def _value_at(text: str, start: int) -> _Value:
+def _value_at(text: str, start: int) -> _JsonValue:
     parsed, end = _decode(text, start)
     if isinstance(parsed, (dict, list)):
         parsed = type(parsed)()  # a long text in the error would be in memory twice
-    return _Value(parsed, text, start, end)
+    return _JsonValue(parsed, text, start, end)
 
 
-def _items(array: _Value) -> Iterator[_Value]:
+def _items(array: _JsonValue) -> Iterator[_JsonValue]:
     """Yield the values of an array that the parser has already read."""
     position = behind_space(array.text, array.start + 1)
     while array.text[position] != "]":
@@ -108,7 +110,7 @@ def _items(array: _Value) -> Iterator[_Value]:
             position = behind_space(array.text, position + 1)
 
 
-def _members(outer: _Value) -> Iterator[tuple[str, _Value]]:
+def _members(outer: _JsonValue) -> Iterator[tuple[str, _JsonValue]]:
     """Yield names and values of an object that the parser has already read."""
     position = behind_space(outer.text, outer.start + 1)
     while outer.text[position] != "}":
@@ -121,7 +123,7 @@ def _members(outer: _Value) -> Iterator[tuple[str, _Value]]:
             position = behind_space(outer.text, position + 1)
 
 
-def _typed(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
+def _typed(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
     """Return a JSON value as pyarrow accepts it for a type.
 
     Raises:
@@ -135,7 +137,7 @@ def _typed(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many t
     if pa.types.is_string(kind):
         return _text(value)
     if isinstance(parsed, str):
-        if isinstance(parsed, _Number):
+        if isinstance(parsed, _JsonNumber):
             return _number(parsed, kind)
         return _of_string(value, kind)
     if isinstance(parsed, bool) and pa.types.is_boolean(kind):
@@ -143,7 +145,7 @@ def _typed(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many t
     raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
 
 
-def _of_string(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+def _of_string(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
     text: str = value.parsed
     if pa.types.is_floating(kind) and text in _WORDS:
         return float(text)
@@ -154,7 +156,7 @@ def _of_string(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as
     raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
 
 
-def _nested(value: _Value, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+def _nested(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
     if pa.types.is_struct(kind) and isinstance(value.parsed, dict):
         members = dict(_members(value))
         return {field.name: _typed(members[field.name], field.type) for field in kind if field.name in members}
@@ -186,9 +188,9 @@ def _floating(spelled: str, kind: pa.DataType) -> float:
     return float(pa.scalar(str(spelled)).cast(kind).as_py())  # rounded only once
 
 
-def _text(value: _Value) -> str:
+def _text(value: _JsonValue) -> str:
     """Return a string unchanged, and any other value in its spelling."""
-    if isinstance(value.parsed, str) and not isinstance(value.parsed, _Number):
+    if isinstance(value.parsed, str) and not isinstance(value.parsed, _JsonNumber):
         return _with_question_marks(value.parsed)
     if _HALF_PAIR.search(value.spelled):
         # Spark refuses half a surrogate pair in this text

@@ -10,6 +10,7 @@ import array
 import contextlib
 import io
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import arro3.io
@@ -64,7 +65,7 @@ def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
     """Yield the rows of a cut: one for an object, one for each object in an array, none for a blank line."""
     reader = JsonRows(schema, decoding)
     blocks = line_blocks(content, cut, decoding.separator, bytes_max=JSON_LINE_BYTES_MAX)
-    for part in (part for block in blocks for part in _parts(block, decoding.separator)):
+    for part in chain.from_iterable(_parts(block, decoding.separator) for block in blocks):
         text = as_utf_8(part, decoding)
         lines = lines_of(text, decoding.line_sep.encode())
         if _is_as_stored(text, part, decoding):
@@ -230,7 +231,10 @@ class JsonRows:
 
         # arro3 raises only Exception
         untaken = in_halves(take, len(numbers), Exception, smallest=_TOGETHER_MIN)
-        return [int(number) for piece in untaken for number in numbers[piece.start : piece.end]]
+        remaining: list[int] = []
+        for piece in untaken:
+            remaining += map(int, numbers[piece.start : piece.end])
+        return remaining
 
     def _take_slowly(self, rows: Rows, lines: Lines, numbers: list[int]) -> None:
         """Read lines one by one. Blank lines have no rows."""
@@ -255,7 +259,7 @@ class JsonRows:
 
         def take(start: int, end: int) -> None:
             piece = numbers[start:end]
-            values = [value for number in piece for value in objects[number]]
+            values = list(chain.from_iterable(objects[number] for number in piece))
             struct = pa.array(values, pa.struct(list(self._as_read)))
             of_line = np.repeat(piece, [len(objects[number]) for number in piece])
             rows.add(self._typed(pa.RecordBatch.from_struct_array(struct), len(values)), of_line)

@@ -1,4 +1,4 @@
-"""An open foreign file: its bytes, its decoded and decrypted plain content, and its lines or records.
+"""An open foreign file, whose content is read as bytes, lines or records.
 
 Lines are returned in blocks of UTF-8 that end with a line feed.
 """
@@ -312,7 +312,7 @@ def binary_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
         end = b""
     else:
         end = decoding.delimiter or b""
-    file = cast("BinaryIO", _Pieces(content.pieces(), content.planned.path, end))
+    file = cast("BinaryIO", _PlainPieces(content.pieces(), content.planned.path, end))
     yield from BinaryRecords(decoding.framing).decode(file, schema)
 
 
@@ -335,7 +335,7 @@ def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
     return batch_of(columns, schema, 1)
 
 
-class _Pieces:
+class _PlainPieces:
     """A file of pieces that ends with `end`, which is added if it is missing."""
 
     def __init__(self, pieces: Iterator[bytes], name: str, end: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Records in lines: conversion of their values, their rows, and the treatment of bad records."""
+"""Rows of records in lines."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,7 +96,7 @@ class KnownFiles:
 
     def _changes(self, plan: Plan) -> dict[bytes, bytes | None]:
         """Return the rows that a plan changes, by key; None for removed rows."""
-        keys = (key for entry in plan.files for key in entry.previous_keys)
+        keys = chain.from_iterable(entry.previous_keys for entry in plan.files)
         changes: dict[bytes, bytes | None] = {bytes.fromhex(key): None for key in keys}
         displaced: dict[bytes, KnownFile] = {}  # by the key of the path
         for entry in plan.files:
