@@ -1,4 +1,4 @@
-"""Avro's object container files: a header with the schema, and blocks of rows in Avro's binary encoding.
+"""Avro's object container files.
 
 Every value is nullable, as a union of null and its type: a byte selects the branch.
 """
@@ -11,6 +11,8 @@ import json
 import lzma
 import os
 import zlib
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
@@ -55,9 +57,9 @@ _CRC_BYTES = 4
 _ZLIB_REST_BYTES_MAX = 3  # fastavro leaves the first bytes of zlib's checksum after a deflate stream
 _XZ_MEMORY_BYTES_MAX = 256 << 20
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
-    "deflate": lambda: isal_zlib.decompressobj(_RAW_DEFLATE),
+    "deflate": partial(isal_zlib.decompressobj, _RAW_DEFLATE),
     "bzip2": bz2.BZ2Decompressor,
-    "xz": lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES_MAX),
+    "xz": partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY_BYTES_MAX),
 }
 _VARINT_BYTES_MAX = 10
 
@@ -262,7 +264,7 @@ _NULL, _PRESENT = 0, 2
 
 def encode_rows(batch: pa.RecordBatch) -> pa.BinaryArray:
     """Return the bytes of each row."""
-    return _joined([piece for column in batch.columns for piece in _pieces(column)])
+    return _joined(list(chain.from_iterable(map(_pieces, batch.columns))))
 
 
 def decimal_bytes(precision: int) -> int:
@@ -283,7 +285,7 @@ def _pieces(array: pa.Array) -> list[pa.Array]:
         return [_numbers(_sizes(array), valid), array.view(pa.binary())]
     if pa.types.is_struct(kind):
         branch = _with_branch(np.empty((len(array), 0), np.uint8), 0, valid)
-        fields = [piece for field in array.flatten() for piece in _pieces(field)]
+        fields = list(chain.from_iterable(map(_pieces, array.flatten())))
         if not array.null_count:
             return [branch, *fields]
         return [branch, _only(valid, _joined(fields))]

@@ -114,11 +114,14 @@ def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[s
     below = name
     if namespace:
         below = f"{namespace}.{name}"
-    described = [
-        {"name": field.name, "type": ["null", _type(field.type, field.name, below)], "default": None}
-        for field in fields
-    ]
-    return {"type": "record", "name": name, **({"namespace": namespace} if namespace else {}), "fields": described}
+    schema: dict[str, Any] = {"type": "record", "name": name}
+    if namespace:
+        schema["namespace"] = namespace
+    schema["fields"] = []
+    for field in fields:
+        kind = ["null", _type(field.type, field.name, below)]
+        schema["fields"].append({"name": field.name, "type": kind, "default": None})
+    return schema
 
 
 def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401 - JSON

@@ -1,4 +1,4 @@
-"""The base of columnar formats: rows are collected and encoded in groups, and the length of a file is estimated.
+"""The base of columnar formats, which encode rows in groups.
 
 Their segments are Arrow batches in a spool, which are encoded once, when a part is assembled from them.
 """
@@ -16,6 +16,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.formats.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.formats.reading.batches import batch_as
+from ftfile.rows.buffers import leaf_types
 from ftfile.rows.messages import read_rows
 from ftfile.rows.spark_types import spark_schema_json
 
@@ -34,6 +35,7 @@ __all__ = (
     "RowSegments",
     "as_sink",
     "check_text",
+    "count_leaves",
     "encoding_errors",
 )
 
@@ -45,6 +47,14 @@ _LZ4_RATIO_MAX = 255
 _SAMPLE_ROWS = 10_000
 _MARK_BYTES = 8  # the maximum length of a format's name at the start of a file
 _RATIO_GUESS = 0.4  # assumed ratio of the length in the file to the memory, until a file was written
+
+
+def count_leaves(schema: pa.Schema) -> int:
+    """Return the number of leaf columns of rows with these columns."""
+    leaves = 0
+    for kind in schema.types:
+        leaves += len(list(leaf_types(kind)))
+    return leaves
 
 
 class Codec(NamedTuple):

@@ -244,9 +244,9 @@ class _CsvRows:
     def __init__(self, schema: pa.Schema, options: CsvLines) -> None:
         self._options = options
         self._schema = schema
-        self._sep, self._quote, self._line_sep = (
-            text_scalar(text, pa.string()) for text in (options.sep, options.quote, options.line_sep)
-        )
+        self._sep = text_scalar(options.sep, pa.string())
+        self._quote = text_scalar(options.quote, pa.string())
+        self._line_sep = text_scalar(options.line_sep, pa.string())
         specials = {options.sep, options.quote, options.escape, "\r", "\n"}
         in_class = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(specials))
         nulls = "".join(f"|^{re.escape(text)}$" for text in options.nulls_as_read)

@@ -6,6 +6,7 @@ import binascii
 import io
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import arro3.io
@@ -195,14 +196,7 @@ class JsonLines(Lines):
     def check_schema(self, schema: pa.Schema) -> None:
         if not self.ignore_null_fields:
             check_variants(self.name, schema, _TWO_NULLS)
-        check_problems(
-            self.name,
-            (
-                f"column `{path}`: {arrow}; keys in JSON must be strings: cast the keys to STRING, or use parquet"
-                for path, arrow in columns_within(schema)
-                if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type)
-            ),
-        )
+        check_problems(self.name, _problems_of_keys(schema))
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         line_sep = self.line_sep.encode()
@@ -220,10 +214,7 @@ class JsonLines(Lines):
                     texts = with_binary_variants(lines, schema)
                 for batch in _read(texts, as_read):
                     rows += batch.num_rows
-                    columns = [
-                        rebuild(array, column.type, self._read_leaf)
-                        for column, array in zip(schema, batch.columns, strict=True)
-                    ]
+                    columns = list(map(partial(rebuild, leaf=self._read_leaf), batch.columns, schema.types))
                     yield batch_of(columns, schema, batch.num_rows)
             except Exception as error:  # arro3 has no specific errors
                 raise corrupt(file, "JSON lines", error) from error
@@ -387,12 +378,28 @@ def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_stream(reader)
 
 
+def _problems_of_keys(schema: pa.Schema) -> Iterator[str]:
+    for path, arrow in columns_within(schema):
+        if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type):
+            yield f"column `{path}`: {arrow}; keys in JSON must be strings: cast the keys to STRING, or use parquet"
+
+
 def _with_text(
     array: pa.Array, is_text: Callable[[pa.DataType], bool], text: Callable[[pa.Array], pa.StringArray]
 ) -> pa.Array:
     """Return a column with leaves of some types as strings."""
-    target = map_leaf_types(array.type, lambda kind: pa.string() if is_text(kind) else kind)
-    return rebuild(array, target, lambda leaf, _: text(leaf) if is_text(leaf.type) else leaf)
+
+    def type_with_text(kind: pa.DataType) -> pa.DataType:
+        if is_text(kind):
+            return pa.string()
+        return kind
+
+    def leaf_with_text(leaf: pa.Array, _: pa.DataType) -> pa.Array:
+        if is_text(leaf.type):
+            return text(leaf)
+        return leaf
+
+    return rebuild(array, map_leaf_types(array.type, type_with_text), leaf_with_text)
 
 
 def _is_plain(column: pa.Array) -> bool:

@@ -1,4 +1,4 @@
-"""The base of line formats: rows become text in slices, and files end after an exact row.
+"""The base of line formats, which encode rows as text in slices.
 
 Their segments are bytes of a file without its header: parts are assembled by joining them.
 """

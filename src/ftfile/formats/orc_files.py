@@ -1,4 +1,4 @@
-"""`fileFormat=orc`: stripes large enough for fast scans, and footers completed for Spark.
+"""`fileFormat=orc`: ORC files with footers that are completed for Spark.
 
 Statistics of stripes and the footer are Protobuf messages. The postscript, another message, and its length in one byte
 follow. In compressed files, the messages before it consist of chunks, each with its length and a flag for an
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import numpy as np
@@ -16,13 +17,20 @@ import pyarrow as pa
 from pyarrow import orc
 
 from ftfile.core.errors import UnencodableRows
-from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.formats.columnar import (
+    Codec,
+    CollectingEncoder,
+    ColumnarFormat,
+    as_sink,
+    check_text,
+    count_leaves,
+    encoding_errors,
+)
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.read_errors import reading_errors
 from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
 from ftfile.rows.buffers import (
     is_valid,
-    leaf_types,
     leaves,
     map_leaf_types,
     rebuild,
@@ -78,10 +86,13 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
         lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
     footer = _packed(footer, numbers)
     lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
-    described = b"".join(
-        number_field(number, lengths[number]) if number in lengths else raw for number, _, raw in fields(postscript)
-    )
-    return tail[:start] + statistics + footer + described + bytes([len(described)])
+    described = bytearray()
+    for number, _, raw in fields(postscript):
+        if number in lengths:
+            described += number_field(number, lengths[number])
+        else:
+            described += raw
+    return tail[:start] + statistics + footer + bytes(described) + bytes([len(described)])
 
 
 def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
@@ -92,10 +103,13 @@ def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
 
 def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
     """Return a message after applying a change to each of its messages with a number."""
-    return b"".join(
-        bytes_field(number, change(value)) if number == field_number and isinstance(value, bytes) else raw
-        for number, value, raw in fields(message)
-    )
+    changed = bytearray()
+    for number, value, raw in fields(message):
+        if number == field_number and isinstance(value, bytes):
+            changed += bytes_field(number, change(value))
+        else:
+            changed += raw
+    return bytes(changed)
 
 
 def _bounded_columns(stripe: bytes) -> bytes:
@@ -134,10 +148,11 @@ def stripe_rows(tail: bytes) -> list[int]:
     """Return the rows of each stripe, from the tail of a file in memory of ORC's library: one plain message."""
     footer = next(value for number, value, _ in fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
     stripes = [value for number, value, _ in fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
-    return [
-        sum(value for number, value, _ in fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
-        for stripe in stripes
-    ]
+    return list(map(_rows_of_stripe, stripes))
+
+
+def _rows_of_stripe(stripe: bytes) -> int:
+    return sum(value for number, value, _ in fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
 
 
 def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
@@ -196,14 +211,7 @@ class OrcFormat(ColumnarFormat):
     def check_schema(self, schema: pa.Schema) -> None:
         ColumnarFormat.check_schema(self, schema)
         check_variants(self.name, schema)
-        check_problems(
-            self.name,
-            (
-                f"column `{path}`: TIME, which ORC does not support; use cast(column AS STRING), or parquet"
-                for path, arrow in columns_within(schema)
-                if pa.types.is_time(arrow)
-            ),
-        )
+        check_problems(self.name, _problems_of_times(schema))
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
         check_text(batch)
@@ -261,13 +269,11 @@ class _OrcEncoder(CollectingEncoder):
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: OrcFormat) -> None:
         super().__init__(schema, target, options.check_rows)
         self._codec = options.compression.replace("none", "uncompressed")
-        self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
+        self._leaf_columns = count_leaves(schema)
         # The writer allocates memory for a group of values of every column at the start.
         self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
         # Local times are stored as numbers, like by Spark's writer.
-        stored = (
-            map_leaf_types(kind, lambda leaf: pa.int64() if leaf == _WALL_CLOCK else leaf) for kind in schema.types
-        )
+        stored = [map_leaf_types(kind, _stored_type) for kind in schema.types]
         self._stored = pa.schema(zip(schema.names, stored, strict=True))
         self._has_long_texts = False
         self._sink = _Tail(target)
@@ -339,13 +345,24 @@ class _Tail:
         return len(data)
 
 
+def _problems_of_times(schema: pa.Schema) -> Iterator[str]:
+    for path, arrow in columns_within(schema):
+        if pa.types.is_time(arrow):
+            yield f"column `{path}`: TIME, which ORC does not support; use cast(column AS STRING), or parquet"
+
+
+def _stored_type(leaf: pa.DataType) -> pa.DataType:
+    if leaf == _WALL_CLOCK:
+        return pa.int64()
+    return leaf
+
+
 def _has_long_texts(rows: pa.Table) -> bool:
-    texts = (leaf for column in rows.columns for chunk in column.chunks for leaf in leaves(chunk))
-    return any(
-        np.diff(string_parts(leaf)[0]).max(initial=0) > TEXT_BYTES_MAX
-        for leaf in texts
-        if pa.types.is_string(leaf.type)
-    )
+    for column in rows.columns:
+        for leaf in chain.from_iterable(map(leaves, column.chunks)):
+            if pa.types.is_string(leaf.type) and np.diff(string_parts(leaf)[0]).max(initial=0) > TEXT_BYTES_MAX:
+                return True
+    return False
 
 
 def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""`fileFormat=parquet`: row groups large enough for fast scans, and Parquet modular encryption with keys of ftfile.
+"""`fileFormat=parquet`: Parquet files, also with modular encryption.
 
 Keys are wrapped like parquet-hadoop wraps them locally (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
 bytes, and of the key encrypted by AES-GCM with the master key, whose id is associated data.
@@ -19,7 +19,7 @@ import pyarrow.parquet.encryption as pe
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
-from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
+from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, count_leaves, encoding_errors
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.lent_file import LentFile
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
@@ -264,9 +264,18 @@ def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int]) -> int:
     return int(min(max(1, _READ_BATCH_BYTES // max(1, row_bytes)), _READ_BATCH_ROWS))
 
 
+def _is_repetitive(leaf: pa.Array) -> bool:
+    """Return True if a dictionary makes a column smaller."""
+    return len(leaf) > 0 and pc.count_distinct(leaf).as_py() <= len(leaf) * _DISTINCT_MAX
+
+
 def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield row groups that are read together; pyarrow allocates memory for all row groups of a call."""
-    return packed(groups, lambda group: int(metadata.row_group(group).total_byte_size), _SPAN_BYTES)
+
+    def size_of(group: int) -> int:
+        return int(metadata.row_group(group).total_byte_size)
+
+    return packed(groups, size_of, _SPAN_BYTES)
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:
@@ -301,7 +310,7 @@ class _ParquetEncoder(CollectingEncoder):
         self._codec = codec
         self._encryption = encryption or {}
         self._metadata = metadata
-        self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
+        self._leaf_columns = count_leaves(schema)
         self._writer: pq.ParquetWriter | None = None
 
     def _end(self) -> None:
@@ -338,13 +347,10 @@ class _ParquetEncoder(CollectingEncoder):
 
     def _settings(self, rows: pa.Table) -> dict[str, Any]:
         sample = rows.slice(0, _SAMPLE_ROWS)
+        repetitive = [path for path, leaf in _leaf_columns(sample) if _is_repetitive(leaf)]
         return {
             **self._codec,
-            "use_dictionary": [
-                path
-                for path, leaf in _leaf_columns(sample)
-                if len(leaf) and pc.count_distinct(leaf).as_py() <= len(leaf) * _DISTINCT_MAX
-            ],
+            "use_dictionary": repetitive,
             "write_page_checksum": True,
             "store_schema": False,  # the Parquet types contain all about Spark's types
         }

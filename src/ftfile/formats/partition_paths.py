@@ -133,10 +133,12 @@ def path_column_values(
 
 def with_path_columns(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
     """Return rows of a file with the columns of its path, in the order of `schema`."""
-    columns = [
-        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
-        for field in schema
-    ]
+    columns: list[pa.Array] = []
+    for name in schema.names:
+        if name in values:
+            columns.append(pa.repeat(values[name], batch.num_rows))
+        else:
+            columns.append(batch.column(name))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -217,7 +219,11 @@ def _escaped_value(column: str, text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    return _ESCAPE.sub(_character, text)
+
+
+def _character(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16))
 
 
 _INDEX = "\0index"  # not a column name
@@ -278,4 +284,7 @@ def _by_zone(places: Iterable[Place]) -> dict[str, list[str]]:
 def _values(paths: Sequence[str], schema: pa.Schema, time_zone: str) -> dict[str, pa.Array]:
     """Return the values of each path, by column."""
     rows = [parse_partition_path(path, schema, time_zone) for path in paths]
-    return {field.name: pa.array([row[field.name] for row in rows], value_type(field.type)) for field in schema}
+    columns: dict[str, pa.Array] = {}
+    for field in schema:
+        columns[field.name] = pa.array([row[field.name] for row in rows], value_type(field.type))
+    return columns

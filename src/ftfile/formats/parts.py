@@ -1,9 +1,10 @@
-"""Reading of parts on storage: located, verified, and decoded by filters and formats from the log."""
+"""Verified reading of parts on storage."""
 
 from __future__ import annotations
 
 import io
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ def extension_of(encoding: Mapping[str, Any]) -> str:
 WHOLE_BYTES = 8 << 20
 
 _ALL = Wanted()
+_ADVICE = "Another program changed it: restore it from a copy"
 
 
 def read_add(
@@ -95,14 +97,17 @@ def read_add(
             # If the file is intact, values do not fit the requested types.
             for _ in read_add(fs, add, encoding, narrowed, is_old=is_old):
                 pass
-            asked = [f"{column.name} {column.type}, stored as {narrowed.field(column.name).type}" for column in schema]
-            differing = ", ".join(
-                text for text, one, other in zip(asked, schema, narrowed, strict=True) if one != other
-            )
             raise SchemaError(
-                f"{add.final_path or add.path!r} has values out of range for the requested types: {differing}. Omit "
+                f"{add.final_path or add.path!r} has values out of range for the requested types: "
+                f"{', '.join(_differing_types(schema, narrowed))}. Omit "
                 ".schema(…), or give the stored types"
             ) from None
+
+
+def _differing_types(requested: pa.Schema, stored: pa.Schema) -> Iterator[str]:
+    for column, stored_column in zip(requested, stored, strict=True):
+        if column != stored_column:
+            yield f"{column.name} {column.type}, stored as {stored_column.type}"
 
 
 def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
@@ -128,12 +133,16 @@ def read_part(
                     raise _other(add, _recorded(add), f"{actual[0]} bytes with {actual[1]}")
             yield from _part_rows(as_file(opened), add, file_format=file_format, schema=schema, keys=keys)
         return
-    content = open_add(add, lambda path: fs.read(path, add.length))
+    content = open_add(add, partial(_read_part, fs, add.length))
     if len(content) != add.length or not matches(content, add.checksum):
         raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
     file = io.BytesIO(content)
     file.name = add.final_path or add.path  # its name in errors
     yield from _part_rows(file, add, file_format=file_format, schema=schema, keys=keys)
+
+
+def _read_part(fs: FileSystem, length: int, path: str) -> bytes:
+    return fs.read(path, length)
 
 
 class UnreadablePart(Exception):
@@ -263,9 +272,6 @@ def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[s
     """Return the names in the log of requested columns; unknown names are unchanged."""
     spelling = {name.lower(): name for name in recorded}
     return tuple(name if name in recorded else spelling.get(name.lower(), name) for name in requested)
-
-
-_ADVICE = "Another program changed it: restore it from a copy"
 
 
 def _recorded(add: Add) -> str:

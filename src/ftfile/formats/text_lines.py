@@ -59,10 +59,12 @@ class TextLines(Lines):
         for block in whole_lines(file, line_sep):
             lines = pa.array(block.split(line_sep)[:-1], pa.binary())
             try:
-                columns = [
-                    lines.cast(column.type) if column.name == name else pa.nulls(len(lines), column.type)
-                    for column in schema
-                ]
+                columns: list[pa.Array] = []
+                for column in schema:
+                    if column.name == name:
+                        columns.append(lines.cast(column.type))
+                    else:
+                        columns.append(pa.nulls(len(lines), column.type))
             except pa.ArrowInvalid as error:
                 raise corrupt(file, "text in UTF-8", error) from error
             yield batch_of(columns, schema, len(lines))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
+from ftfile.log.format.adds import parts_of
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.state import (
     Definitions,
@@ -116,7 +117,7 @@ class Fold:
         self._apply_definitions(record)
         self._assembly_jobs = record.assembly_tasks
         self._tables.apply(record.tables, record.time_ms)
-        parts = (*(add for add in record.adds if add.kind == "part"), *record.dead_letters)
+        parts = (*parts_of(record.adds), *record.dead_letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")
         self._remember_removed(record.version, removes)
         if parts or removes:
@@ -181,8 +182,8 @@ class Fold:
             key = waiting.pop()
             needed.add(key)
             definition: Any = self._definitions.get(key or "")
-            named = definition.values() if isinstance(definition, dict) else ()
-            waiting += [name for name in named if isinstance(name, str) and name not in needed]
+            if isinstance(definition, dict):
+                waiting += [name for name in definition.values() if isinstance(name, str) and name not in needed]
         return needed
 
     def _apply_author(self, record: Record) -> None:

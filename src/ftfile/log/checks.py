@@ -1,4 +1,4 @@
-"""Checks before a record is created: staged files, final paths and rewrites, so that every record can be published.
+"""Checks before a record is created, so that every record can be published.
 
 A path is free if the store supports it, no file has the name of one of its directories, and no other part has it. Names
 without the unique part can repeat: they are compared with all live parts, and checked in the store.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import (
@@ -24,6 +27,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of, parts_of
 from ftfile.log.format.model import Remove
 from ftfile.log.places import list_or_empty, stat_or_none
 from ftfile.log.read.times import time_text
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
+
+_log = get_logger(__name__)
 
 # The number of records that are read individually for the names of live parts; for more, a snapshot is cheaper.
 FOLLOWED_MAX = 256
@@ -67,20 +73,31 @@ def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
     for add in adds:
         check_file(add, infos.get(add.path), horizon_ms)
     if fs.capabilities.directory_sync:
-        directories = {layout.parent(add.path) for add in adds}
-        chain = {above for directory in directories for above in layout.ancestors(directory)}
-        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
+        unsynced: set[str] = set()
+        for directory in {layout.parent(add.path) for add in adds}:
+            unsynced.update(layout.ancestors(directory))
+        unsynced.difference_update(layout.ancestors(layout.META))
+        for directory in sorted(unsynced, reverse=True):
             fs.sync_directory(directory)
 
 
 def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
     """Return the existing files of the adds by path; also other files of the stage."""
-    paths = [add.path for add in adds]
-    directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
-    # Directories of data are never listed, since they grow.
-    direct = parallel(fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)])
-    listed = [info for directory in directories for info in list_or_empty(fs, directory)]
-    return {info.path: info for info in (*listed, *direct) if info is not None}
+    directories: set[str] = set()
+    direct: list[str] = []
+    for add in adds:
+        if layout.is_staged(add.path):
+            directories.add(layout.parent(add.path))
+        else:
+            direct.append(add.path)  # directories of data are never listed, since they grow
+    infos: dict[str, FileInfo] = {}
+    for directory in directories:
+        for info in list_or_empty(fs, directory):
+            infos[info.path] = info
+    for existing in parallel(fs, partial(stat_or_none, fs), direct):
+        if existing is not None:
+            infos[existing.path] = existing
+    return infos
 
 
 def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
@@ -97,7 +114,8 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
                 f"{time_text(horizon_ms)}. {_TOO_LONG}. Otherwise: {_ADVICE}"
             )
         raise CorruptData(add.path, expected, "no such file", _ADVICE)
-    if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
+    is_longer = add.kind == "part" and info.size_bytes > end
+    if info.size_bytes < end or is_longer:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
     if info.modified_ms <= horizon_ms and horizon_ms > 0:
         raise StaleFiles(
@@ -115,23 +133,31 @@ class FinalPaths:
 
     def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
         store = log.fs.capabilities
-        paths = {add.final_path for add in adds if add.final_path is not None}
-        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths}
-        self._faults = {path: fault for path, fault in faults.items() if fault is not None}
-        # Deepest first, without the root.
-        self._above = {path: layout.ancestors(layout.parent(path))[:-1] for path in faults}
+        self._faults: dict[str, str] = {}
+        self._above: dict[str, Sequence[str]] = {}  # deepest first, without the root
+        valid: set[str] = set()
+        needed_directories: set[str] = set()
+        for path in _final_paths(adds):
+            self._above[path] = layout.ancestors(layout.parent(path))[:-1]
+            fault = shape_fault(path) or store.fault_of(path)
+            if fault is not None:
+                self._faults[path] = fault
+            else:
+                valid.add(path)
+                needed_directories.update(self._above[path])
         self._reserved = head.reserved
-        # Recorded, but not published yet.
-        waiting = (add.final_path for entry in head.unpublished.values() for add in entry.adds)
-        self._waiting = {path for path in waiting if path is not None}
+        self._waiting: set[str] = set()  # recorded, but not published yet
+        for entry in head.unpublished.values():
+            self._waiting |= _final_paths(entry.adds)
         self._claimed: set[str] = set()
         self._directories: set[str] = set()
-        valid = faults.keys() - self._faults.keys()
-        self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
+        self._files = _files_among(log, head, needed_directories)
         repeating = _repeating(adds)
-        self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
+        self._live: AbstractSet[str] = frozenset()
+        if repeating:
+            self._live = live_names(log, head)
         # The file at the final name of a part that was written there is its own.
-        own_paths = {add.path for add in adds}
+        own_paths = set(map(attrgetter("path"), adds))
         asked = sorted(path for path in (repeating & valid) - own_paths if self._files.isdisjoint(self._above[path]))
         self._taken = _found(log, asked).keys()
 
@@ -140,7 +166,10 @@ class FinalPaths:
         paths: list[str] = []
         directories: list[str] = []
         try:
-            for path in (add.final_path for add in adds if add.final_path is not None):
+            for add in adds:
+                path = add.final_path
+                if path is None:
+                    continue
                 self._check(path)
                 new = [directory for directory in self._above[path] if directory not in self._directories]
                 self._claimed.add(path)
@@ -156,7 +185,7 @@ class FinalPaths:
         if path in self._faults:
             raise ConfigError(f"the name of a new file would be {path!r}, which {self._faults[path]}")
         for directory in reversed(self._above[path]):
-            if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
+            if self._is_file(directory):
                 _raise_taken(directory, "a directory is needed, but a file of that name exists")
             if directory in self._reserved:
                 _raise_taken(directory, f"it was the name of a part that version {self._reserved[directory]} removed")
@@ -170,6 +199,14 @@ class FinalPaths:
             _raise_taken(path, "a file of that name exists")
         if path in self._live:
             _raise_taken(path, "it is the name of a part of the directory whose file was moved or deleted")
+
+    def _is_file(self, path: str) -> bool:
+        """Return True if a path is, or will be, the name of a file."""
+        return path in self._files or path in self._claimed or path in self._waiting or path in self._live
+
+
+def _final_paths(adds: Iterable[Add]) -> set[str]:
+    return {add.final_path for add in adds if add.final_path is not None}
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
@@ -192,7 +229,7 @@ def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths
         record = log.recent.records.get(following) or log.read_record(following)
         if record is None or record.previous_nonce != nonce:
             return False
-        known_paths.live.difference_update(remove.final_path for remove in record.removes if remove.final_path)
+        known_paths.live.difference_update(map(attrgetter("final_path"), record.removes))
         known_paths.live |= _repeating(record.adds)
         nonce = record.nonce
     return nonce == head.nonce
@@ -200,12 +237,16 @@ def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths
 
 def _repeating(adds: Iterable[Add]) -> set[str]:
     """Return the final paths without the unique part."""
-    return {add.final_path for add in adds if add.final_path and layout.unique_part(add.id) not in add.final_path}
+    paths: set[str] = set()
+    for add in adds:
+        if add.final_path and layout.unique_part(add.id) not in add.final_path:
+            paths.add(add.final_path)
+    return paths
 
 
 def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
     """Return the existing files and directories by path."""
-    infos = parallel(log.fs, lambda path: _file_at(log.fs, path), paths)
+    infos = parallel(log.fs, partial(_file_at, log.fs), paths)
     return {path: info for path, info in zip(paths, infos, strict=True) if info is not None}
 
 
@@ -231,9 +272,9 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
         known_paths.directories.clear()
     files: set[str] = set()
     absent: set[str] = set()
-    unknown = sorted(directories - known_paths.directories.keys(), key=lambda path: path.count("/"))
+    unknown = sorted(directories - known_paths.directories.keys(), key=_depth)
     # Below a file, or a missing directory, no path is checked.
-    for _, group in itertools.groupby(unknown, key=lambda path: path.count("/")):
+    for _, group in itertools.groupby(unknown, key=_depth):
         level = list(group)
         infos = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
         for directory in level:
@@ -245,14 +286,15 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     return files
 
 
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
 def _raise_taken(path: str, why: str) -> None:
     raise NameCollision(
         f"{path!r} is taken: {why}. Nothing was committed under this name, and no file was changed. Move the file "
         "away, choose names that differ between batches with partFileName, or set ifExists=newName"
     )
-
-
-_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,29 +325,34 @@ class Accepted:
     @property
     def adds(self) -> tuple[Add, ...]:
         """Return the adds of the accepted rewrites."""
-        return tuple(add for rewrite in self.rewrites for add in rewrite.adds)
+        return tuple(chain.from_iterable(rewrite.adds for rewrite in self.rewrites))
 
     @property
     def removes(self) -> tuple[Remove, ...]:
         """Return the removes of the inputs of the accepted rewrites."""
-        return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
+        return tuple(map(Remove.of, self.inputs))
 
     @property
     def inputs(self) -> tuple[Add, ...]:
         """Return the inputs of the accepted rewrites."""
-        return tuple(add for rewrite in self.rewrites for add in rewrite.inputs)
+        return tuple(chain.from_iterable(rewrite.inputs for rewrite in self.rewrites))
 
     def lost(self, rewrites: Sequence[Rewrite]) -> int:
         """Return the number of inputs of the rewrites that were too late."""
-        refused = sum(len(refusal.rewrite.inputs) for refusal in self.refused)
-        return sum(len(rewrite.inputs) for rewrite in rewrites) - len(self.inputs) - refused
+        lost = -len(self.inputs)
+        for rewrite in rewrites:
+            lost += len(rewrite.inputs)
+        for refusal in self.refused:
+            lost -= len(refusal.rewrite.inputs)
+        return lost
 
     def metrics(self, counts_before: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Return the number of parts by the reason why they ended; other parts are added."""
         counts = Counter(counts_before or {})
-        counts.update(
-            rewrite.reason for rewrite in self.rewrites if rewrite.reason for add in rewrite.adds if add.kind == "part"
-        )
+        for rewrite in self.rewrites:
+            parts = len(parts_of(rewrite.adds))
+            if rewrite.reason and parts:
+                counts[rewrite.reason] += parts
         if counts:
             return {"partsByReason": dict(counts)}
         return {}
@@ -326,13 +373,13 @@ def accept_rewrites(
     accepted: list[Rewrite] = []
     left_out = list(refused)
     claimed: set[str] = set()
-    adds = [add for rewrite in rewrites for add in rewrite.adds]
+    adds = list(chain.from_iterable(rewrite.adds for rewrite in rewrites))
     if rewrites:
         paths = FinalPaths(log, head, (*own_adds, *adds))
         paths.claim(own_adds)
         infos = find_files(log.fs, adds)
     for rewrite in rewrites:
-        inputs = {add.id for add in rewrite.inputs}
+        inputs = ids_of(rewrite.inputs)
         if inputs & claimed or not all(head.is_live(add, rewrite.read_version) for add in rewrite.inputs):
             _log.info(
                 "discarding a rewrite of %d adds: some are no longer live, or belong to another rewrite",
@@ -340,10 +387,11 @@ def accept_rewrites(
             )
             continue
         # The remaining rows of a segment are in the same spool, which is safe while one of its segments is live.
-        input_paths = {add.path for add in rewrite.inputs}
+        input_paths = set(map(attrgetter("path"), rewrite.inputs))
         try:
-            for add in (add for add in rewrite.adds if add.path not in input_paths):
-                check_file(add, infos.get(add.path), head.horizon_ms)
+            for add in rewrite.adds:
+                if add.path not in input_paths:
+                    check_file(add, infos.get(add.path), head.horizon_ms)
             paths.claim(rewrite.adds)
         except (StaleFiles, CorruptData) as error:
             _log.warning("discarding a rewrite, it will be repeated: %s", error)
@@ -365,8 +413,5 @@ def still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Sequ
     if all(rewrite.read_version >= head.removed_since - 1 for rewrite in rewrites):
         return rewrites
     adds = snapshot().adds
-    return [
-        replace(rewrite, read_version=head.version)
-        for rewrite in rewrites
-        if all(add.id in adds for add in rewrite.inputs)
-    ]
+    live = [rewrite for rewrite in rewrites if all(add.id in adds for add in rewrite.inputs)]
+    return [replace(rewrite, read_version=head.version) for rewrite in live]

@@ -1,4 +1,4 @@
-"""The log of one directory: reading up to the head, and creating the next version."""
+"""The log of one directory."""
 
 from __future__ import annotations
 

@@ -101,18 +101,18 @@ def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
     """
     entries = list_own(fs, "")
     names = {info.path for info in entries}
-    table = next((name for name in _TABLES if name in names), None)
+    table = next(filter(names.__contains__, _TABLES), None)
     if table == _ICEBERG and not any(".metadata.json" in info.path for info in list_or_empty(fs, _ICEBERG)):
         table = None
     if table is not None:
         raise _refusal(table, path)
     directories = [info.path for info in entries if info.is_directory]
-    inner = next((name for name, is_one in zip(directories, _have_logs(fs, directories), strict=True) if is_one), None)
-    if inner is not None:
-        raise ConfigError(
-            f"path={path!r} contains the ftfile directory {inner!r}: plain readers would read the rows of both. Write "
-            f"to {inner!r} itself, move it out of this path, or choose another path"
-        )
+    for inner, is_ftfile in zip(directories, _have_logs(fs, directories), strict=True):
+        if is_ftfile:
+            raise ConfigError(
+                f"path={path!r} contains the ftfile directory {inner!r}: plain readers would read the rows of both. "
+                f"Write to {inner!r} itself, move it out of this path, or choose another path"
+            )
     return entries
 
 

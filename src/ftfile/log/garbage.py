@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.logs import get_logger
@@ -18,7 +20,7 @@ from ftfile.log.wal import list_wal, list_wal_writers, opening_of
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
@@ -121,12 +123,13 @@ def find_garbage(
     else:
         since = vacuumed_to
     within = snapshot_at(log, head, since=max(since, head.log_start))
-    garbage = _find_removed(log, head)
-    returned = [
-        (remove, GarbageFile(info.path, info.size_bytes, "returned", _WHY["returned"]))
-        for remove, info in garbage
-        if is_recorded(log.fs, info, remove)
-    ]
+    returned: list[tuple[Remove, GarbageFile]] = []
+    foreign: list[str] = []
+    for remove, info in _find_removed(log, head):
+        if is_recorded(log.fs, info, remove):
+            returned.append((remove, GarbageFile(info.path, info.size_bytes, "returned", _WHY["returned"])))
+        else:
+            foreign.append(info.path)
     # The file of a restored part is known, and its name reserved, while the record that removed it is kept.
     if returned:
         possible = head.log_start
@@ -135,8 +138,6 @@ def find_garbage(
     log_start = head.log_start
     if vacuumed_to is None:
         log_start = max(log_start, min(possible, within.compacted_to + 1))
-    returned_paths = {file.path for _, file in returned}
-    foreign = [info.path for _, info in garbage if info.path not in returned_paths]
     findings = Findings(log_start, since, log_start < possible, returned=returned, foreign=foreign)
     _collect_parts(log.fs, head, within=within, horizon_ms=horizon_ms, findings=findings)
     # A record with a future time was created while the store's clock was ahead.
@@ -158,36 +159,41 @@ def find_waiting(
     if not files:
         return ()
     since = max(newest_at(list_or_empty(log.fs, layout.LOG), head, horizon_ms, now_ms) or 0, head.log_start)
-    recent = {path for add in snapshot_at(log, head, since=since).adds.values() for path in _paths_of(add)}
+    recent: set[str] = set()
+    for add in snapshot_at(log, head, since=since).adds.values():
+        recent.add(add.path)
+        recent.add(layout.retired_path(add.id))
     versions = sorted(removals(log, head, since, head.version))
-    removed_ms = [created_ms(log, version) or 0 for version in (versions[:1] + versions[-1:])]
-    recorded = [file for file in files if file.path in recent]
-    unrecorded = [file for file in files if file.path not in recent]
-    young = [file for file in unrecorded if later.modified_ms[file.path] + retention_ms > now_ms]
-    old = [file for file in unrecorded if later.modified_ms[file.path] + retention_ms <= now_ms]
-    reasons: tuple[tuple[Literal["retention", "readers", "version"], list[GarbageFile], list[int]], ...] = (
-        ("retention", young, [later.modified_ms[file.path] for file in young]),
-        ("readers", recorded, removed_ms),
-        ("version", old, []),
-    )
-    return tuple(
-        WaitingFiles(reason, len(group), sum(file.size_bytes for file in group), *_span(times, retention_ms, now_ms))
-        for reason, group, times in reasons
-        if group
-    )
+    recorded = _WaitingGroup("readers")
+    if versions:
+        recorded.times_ms.extend((created_ms(log, versions[0]) or 0, created_ms(log, versions[-1]) or 0))
+    young, old = _WaitingGroup("retention"), _WaitingGroup("version")
+    for file in files:
+        modified_ms = later.modified_ms[file.path]
+        if file.path in recent:
+            recorded.files.append(file)
+        elif modified_ms + retention_ms > now_ms:
+            young.files.append(file)
+            young.times_ms.append(modified_ms)
+        else:
+            old.files.append(file)
+    return tuple(group.counted(retention_ms, now_ms) for group in (young, recorded, old) if group.files)
 
 
-def _paths_of(add: Add) -> tuple[str, str]:
-    """Return the paths of the file of an add, and of its hidden file after a removal."""
-    return add.path, layout.retired_path(add.id)
+@dataclass(frozen=True, slots=True)
+class _WaitingGroup:
+    """Files that are kept for one reason, and the times at which their retention starts."""
 
+    reason: Literal["retention", "readers", "version"]
+    files: list[GarbageFile] = field(default_factory=list)
+    times_ms: list[int] = field(default_factory=list)
 
-def _span(times_ms: Sequence[int], retention_ms: int, now_ms: int) -> tuple[int | None, int | None]:
-    """Return the ends of the retention for the first and the last of some times; None if it has ended."""
-    ends = [time_ms + retention_ms for time_ms in times_ms if time_ms + retention_ms > now_ms]
-    if ends:
-        return (min(ends), max(ends))
-    return (None, None)
+    def counted(self, retention_ms: int, now_ms: int) -> WaitingFiles:
+        """Return the number of files, and when the first and the last of them can be deleted."""
+        size_bytes = sum(map(attrgetter("size_bytes"), self.files))
+        ends_ms = [time_ms + retention_ms for time_ms in self.times_ms if time_ms + retention_ms > now_ms]
+        first_ms, last_ms = min(ends_ms, default=None), max(ends_ms, default=None)
+        return WaitingFiles(self.reason, len(self.files), size_bytes, first_ms=first_ms, last_ms=last_ms)
 
 
 def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:
@@ -198,12 +204,19 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
     live, remembered = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
     if len(live) == len(remembered):
         return []
-    parts = [add for add in remembered.values() if add.final_path is not None]
-    removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
-    for add in (add for add in parts if add.id in live):
-        removed.pop(add.final_path or "", None)
+    removed: dict[str, Add] = {}
+    live_paths: set[str] = set()
+    for add in remembered.values():
+        if add.final_path is None:
+            continue
+        if add.id in live:
+            live_paths.add(add.final_path)
+        else:
+            removed[add.final_path] = add
+    for path in live_paths:
+        removed.pop(path, None)
     files: list[FileInfo] = []
-    for directory in {layout.parent(path) for path in removed}:
+    for directory in set(map(layout.parent, removed)):
         files += [info for info in list_or_empty(log.fs, directory) if info.path in removed]
     return [(Remove.of(removed[info.path]), info) for info in files]
 
@@ -223,45 +236,68 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
 
 
 def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
-    files: list[FileInfo] = []
-    directories: list[FileInfo] = []
-    waiting = [layout.STAGED]
-    while waiting:
-        for info in list_or_empty(fs, waiting.pop()):
-            (directories if info.is_directory else files).append(info)
-            waiting += [info.path] if info.is_directory else []
-    staged = {info.path: info for info in files if info.modified_ms <= horizon_ms}
+    files, directories = _list_stage(fs)
+    staged = _older(files, horizon_ms)
     hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
-    retired = {info.path: info for info in hidden if info.modified_ms <= horizon_ms}
+    retired = _older(hidden, horizon_ms)
     for add in within.adds.values():
         staged.pop(add.path, None)
         retired.pop(layout.retired_path(add.id), None)
         # A part to be restored is still hidden.
         retired.pop(add.path, None)
     # Dead letters are in no snapshot: until they are published, only this list contains them.
-    for add in (add for entry in head.unpublished.values() for add in entry.adds):
+    for add in chain.from_iterable(entry.adds for entry in head.unpublished.values()):
         staged.pop(add.path, None)
-    for note in _collect_notes(
-        fs, [path for path in staged if layout.is_note(path)], within=within, horizon_ms=horizon_ms, findings=findings
-    ):
+    notes = list(filter(layout.is_note, staged))
+    for note in _collect_notes(fs, notes, within=within, horizon_ms=horizon_ms, findings=findings):
         del staged[note]
     for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
         for info in infos:
             findings.add(info, kind)
-    holding = {above for info in files if info.path not in staged for above in layout.ancestors(info.path)}
     # A running query would only have to create its directory again.
-    holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
-    # If directories have no time, an empty one can have been created just now.
-    old = {info.path for info in directories if 0 < info.modified_ms <= horizon_ms}
-    old |= {above for path in staged for above in layout.ancestors(path)} & {info.path for info in directories}
-    findings.directories.extend(sorted(old - holding, reverse=True))
+    holding = {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
+    emptied = _ancestors_of(staged)
+    holding |= _ancestors_of(info.path for info in files if info.path not in staged)
+    for info in directories:
+        # If directories have no time, an empty one can have been created just now.
+        is_old = 0 < info.modified_ms <= horizon_ms
+        if info.path not in holding and (is_old or info.path in emptied):
+            findings.directories.append(info.path)
+    findings.directories.sort(reverse=True)
+
+
+def _ancestors_of(paths: Iterable[str]) -> set[str]:
+    directories: set[str] = set()
+    for path in paths:
+        directories.update(layout.ancestors(path))
+    return directories
+
+
+def _list_stage(fs: FileSystem) -> tuple[list[FileInfo], list[FileInfo]]:
+    """Return the files and the directories of the stage."""
+    files: list[FileInfo] = []
+    directories: list[FileInfo] = []
+    waiting = [layout.STAGED]
+    while waiting:
+        for info in list_or_empty(fs, waiting.pop()):
+            if info.is_directory:
+                directories.append(info)
+                waiting.append(info.path)
+            else:
+                files.append(info)
+    return files, directories
+
+
+def _older(infos: Iterable[FileInfo], horizon_ms: int) -> dict[str, FileInfo]:
+    """Return the files that are not younger than the horizon, by path."""
+    return {info.path: info for info in infos if info.modified_ms <= horizon_ms}
 
 
 def _collect_notes(
     fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
 ) -> list[str]:
     """Find files that were written under their final names and never committed; return the notes of younger ones."""
-    live = {add.path for add in within.adds.values()}
+    live = set(map(attrgetter("path"), within.adds.values()))
 
     def uncommitted(note: str) -> FileInfo | None:
         path = read_note(fs, note)
@@ -284,7 +320,7 @@ def _collect_notes(
 
 def _collect_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
     """Find records that are not kept, oldest first, and companions of records that were never created."""
-    for info in sorted(old, key=lambda info: info.path):
+    for info in sorted(old, key=attrgetter("path")):
         name = layout.parse_log_name(info.path)
         if name is None:
             continue
@@ -301,16 +337,15 @@ def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
     """Find replaced checkpoints and ranges, and files of killed processes next to them."""
     fs, ranges = log.fs, list_compacted(log.fs)
     own_checkpoints = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
-    older = [name for name in list_checkpoints(fs) if own_checkpoints and name.version < own_checkpoints[-1].version]
-    replaced: Mapping[str, str] = {
-        **{layout.log_checkpoint_path(name): "checkpoint" for name in older if name not in own_checkpoints},
-        **{
-            layout.compacted_path(name): "range"
-            for name in contained(ranges, CompactedFiles(log, head, ranges).cover())
-        },
-    }
+    replaced: dict[str, str] = {}
+    for checkpoint in list_checkpoints(fs) if own_checkpoints else ():
+        if checkpoint.version < own_checkpoints[-1].version and checkpoint not in own_checkpoints:
+            replaced[layout.log_checkpoint_path(checkpoint)] = "checkpoint"
+    for name in contained(ranges, CompactedFiles(log, head, ranges).cover()):
+        replaced[layout.compacted_path(name)] = "range"
     writers = list_wal_writers(fs)
-    replaced = {**replaced, **dict.fromkeys(_unneeded_windows(fs, head, writers), "windows")}
+    for path in _unneeded_windows(fs, head, writers):
+        replaced[path] = "windows"
     for directory in (layout.META, layout.LOG, layout.CHECKPOINTS, layout.COMPACTED, *writers):
         for info in list_or_empty(fs, directory):
             if info.is_directory or info.modified_ms > horizon_ms:
@@ -321,15 +356,11 @@ def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
                 findings.add(info, replaced[info.path])
 
 
-def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]) -> list[str]:
-    """Return the files of windows of older processes, which the newest process of their writer has taken over."""
-    paths: list[str] = []
+def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]) -> Iterator[str]:
+    """Yield the files of windows of older processes, which the newest process of their writer has taken over."""
     for directory in directories:
         writer = directory.rpartition("/")[2]
         opening = opening_of(head, writer)
-        paths += [
-            layout.wal_path(writer, name)
-            for name in list_wal(fs, writer)
-            if name.epoch < opening.epoch and name.epoch != opening.wal_epoch
-        ]
-    return paths
+        for name in list_wal(fs, writer):
+            if name.epoch < opening.epoch and name.epoch != opening.wal_epoch:
+                yield layout.wal_path(writer, name)

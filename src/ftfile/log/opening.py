@@ -1,4 +1,4 @@
-"""Opening an existing directory: its log, its keys, and the log of a maintenance operation."""
+"""Opening of an existing directory."""
 
 from __future__ import annotations
 
@@ -134,8 +134,10 @@ def open_with_written_settings(
 
 def written_settings(head: LogState) -> Settings:
     """Return the file-system settings of the newest writer that has any, such as permissions."""
-    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-    return file_settings(next((text["storage"] for text in texts if "storage" in text), {}))
+    for definition in reversed(head.definitions.values()):
+        if isinstance(definition, dict) and "storage" in definition:
+            return file_settings(definition["storage"])
+    return ()
 
 
 # The settings for stored files that a record can contain, with their allowed texts; no settings of a client, an address

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from ftfile.core.checksum import Crc32, check_known_checksum
@@ -244,7 +245,7 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
     With `first`, no process has done it before: a file of the recorded length is the part. Otherwise the content is
     compared, since the part can have been retired long ago, and the file can belong to another program.
     """
-    steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes, tracker)
+    steps = parallel(fs, partial(_retire_one, fs, first=first), removes, tracker)
     for step, clause in (
         ("foreign", "were replaced by other files, which stay. Another program wrote files at the names of"),
         ("nowhere", "did not exist any more. Another program deleted or moved"),
@@ -265,9 +266,12 @@ def place(
 
     def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
         try:
-            return (add, None) if _place_one(fs, add) == "nowhere" else None
+            step = _place_one(fs, add)
         except NameCollision as error:
             return add, error
+        if step == "nowhere":
+            return add, None
+        return None
 
     return [unplaced for unplaced in parallel(fs, attempt, adds, tracker) if unplaced is not None]
 
@@ -276,10 +280,13 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
     """Make the new names durable, and the names of their directories, which another committer can have created."""
     if not fs.capabilities.directory_sync:
         return
-    directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
-    directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
-    moves = bool(entry.removes) or any(add.path.startswith(f"{layout.RETIRED}/") for add in entry.adds)
-    directories |= {layout.META, layout.RETIRED} if moves else set()
+    directories = {layout.parent(remove.final_path or "") for remove in entry.removes}
+    moves = bool(entry.removes)
+    for add in entry.adds:
+        directories.update(layout.ancestors(layout.parent(add.final_path or "")))
+        moves = moves or add.path.startswith(f"{layout.RETIRED}/")
+    if moves:
+        directories |= {layout.META, layout.RETIRED}
     # Parents first: a durable move into a directory whose name is not durable would lose the part.
     for directory in sorted(directories):
         _sync(fs, directory)

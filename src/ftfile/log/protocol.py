@@ -16,6 +16,7 @@ from msgspec import structs
 from ftfile.core.errors import InvalidMessages
 from ftfile.log.checks import FinalPaths, check_staged
 from ftfile.log.commit_log import Measured
+from ftfile.log.format.adds import ids_of, parts_of
 from ftfile.log.format.model import Body, Record
 from ftfile.log.policy import DEFAULT_POLICY, check_replay, fingerprint_mac, lineage_start
 from ftfile.log.publish import check_removes_published, post_commit, raise_own_or_warn, roll_forward
@@ -110,9 +111,10 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
-    said = structs.asdict(body)
-    said["assembly_tasks"] = head.jobs_left(body.removes) if body.assembly_tasks is None else body.assembly_tasks
-    said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
+    fields = structs.asdict(body)
+    if body.assembly_tasks is None:
+        fields["assembly_tasks"] = head.jobs_left(body.removes)
+    fields["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     context = log.fs.context
     now_ms = context.clock.now_ms()
     return Record(
@@ -123,7 +125,7 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
         store_ms=None if log.store_clock is None else log.store_clock.time_at(now_ms),
         previous_nonce=head.nonce,
         writer=context.writer,
-        **said,
+        **fields,
     )
 
 
@@ -133,8 +135,8 @@ def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
     A restore adds old files, and has checked itself that no vacuum can delete them.
     """
     adds = (*body.adds, *body.dead_letters)
-    parts = [add for add in adds if add.kind == "part"]
-    assert len({add.id for add in adds}) == len(adds), "two adds with one id"
+    parts = parts_of(adds)
+    assert len(ids_of(adds)) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
     if body.restored is None:
         _check_staged_adds(log, head, body, adds)
@@ -143,5 +145,9 @@ def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
 
 def _check_staged_adds(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
     # The remaining rows of a segment are in the same spool, which is safe while one of its segments is live.
-    shared_spools = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
+    shared_spools: set[str] = set()
+    for remove in body.removes:
+        segment = head.segments.get(remove.id)
+        if segment is not None:
+            shared_spools.add(segment.path)
     check_staged(log.fs, [add for add in adds if add.path not in shared_spools], head.horizon_ms)

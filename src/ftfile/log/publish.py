@@ -1,4 +1,4 @@
-"""Publishing moves parts to their final names and hides removed ones; then it writes checkpoints and ranges.
+"""Publishing moves added parts to their final names and hides removed parts.
 
 Only publishing moves parts, and it never replaces a file. After a crash, the next committer repeats it. The batch is
 committed before, so failures do not affect it; they are logged.
@@ -7,6 +7,7 @@ committed before, so failures do not affect it; they are logged.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import RetryPolicy, Tracker, call_with_retries
@@ -14,6 +15,7 @@ from ftfile.core.errors import CommitError, ConfigError, FtfileError, MissingPar
 from ftfile.core.logs import get_logger
 from ftfile.log import checkpoints
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import clear_stage, place, retire, sync_names
@@ -108,9 +110,9 @@ def raise_own_or_warn(problems: Sequence[Problem], author: Author, version: int 
 
 def check_removes_published(problems: Sequence[Problem], record: Record) -> None:
     """Refuse a record that removes an unpublished part, since publishing it later would restore it."""
-    removed = {remove.id for remove in record.removes}
+    removed = ids_of(record.removes)
     for problem in problems:
-        if any(add.id in removed for add in problem.adds):
+        if not removed.isdisjoint(ids_of(problem.adds)):
             raise problem.error
 
 
@@ -179,7 +181,7 @@ def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
 
 
 def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
-    names = ", ".join(repr(add.final_path) for add in adds[:5])
+    names = ", ".join(map(repr, map(attrgetter("final_path"), adds[:5])))
     return MissingPart(
         f"{len(adds)} committed part(s) of version {entry.version} are neither staged nor at their final names, the "
         f"first: {names}. They were published, and then moved or deleted. Restore them, or continue without them with "

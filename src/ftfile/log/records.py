@@ -1,4 +1,4 @@
-"""The records of a directory as files, created exclusively; and hints."""
+"""The records of a directory and its hint as files."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from msgspec import field
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
+from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import (
     Add,
     AssemblyTask,
@@ -70,7 +71,10 @@ class SharedMap(Mapping[K, V]):
         return key in self.newer or (key in self.older and key not in self.gone)
 
     def __iter__(self) -> Iterator[K]:
-        yield from (key for key in self.older if key not in self.gone) if self.gone else self.older
+        if self.gone:
+            yield from (key for key in self.older if key not in self.gone)
+        else:
+            yield from self.older
         yield from self.newer
 
     def __len__(self) -> int:
@@ -210,12 +214,11 @@ class LogView:
 
     def to_state(self) -> LogState:
         """Return a state that only answers `has` for streams and transactions."""
-        queries = {
-            query_id: QueryState(
+        queries: dict[str, QueryState] = {}
+        for query_id, last_batch in self.last_batches.items():
+            queries[query_id] = QueryState(
                 last_batch, self.version, run_id="", offsets_hash=None, lineage_start=0, fingerprint=None
             )
-            for query_id, last_batch in self.last_batches.items()
-        }
         transactions = {app: TransactionState(last, self.version, None) for app, last in self.transactions.items()}
         return LogState(
             version=self.version,
@@ -268,8 +271,8 @@ class LogState:
 
     def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyTask, ...]:
         """Return the due tasks that can still run after these removes."""
-        ended = {remove.id for remove in removes}
-        return tuple(job for job in self.assembly_tasks if ended.isdisjoint(add.id for add in job.inputs))
+        ended = ids_of(removes)
+        return tuple(job for job in self.assembly_tasks if ended.isdisjoint(ids_of(job.inputs)))
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Return True if this record is in the log up to here; None if it is too old to decide."""

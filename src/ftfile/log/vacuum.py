@@ -1,10 +1,11 @@
-"""Vacuum deletes files that no record needs, while queries run; expire also ends old versions."""
+"""Deletion of files that no record needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
@@ -69,7 +70,7 @@ class VacuumReport:
     @property
     def size_bytes(self) -> int:
         """Return the length of all files together."""
-        return sum(file.size_bytes for file in self.files)
+        return sum(map(attrgetter("size_bytes"), self.files))
 
 
 def vacuum(
@@ -279,7 +280,7 @@ def _waiting(
 
 
 def _garbage_files(findings: Findings) -> tuple[GarbageFile, ...]:
-    return (*findings.files, *(file for _, file in findings.returned))
+    return (*findings.files, *map(itemgetter(1), findings.returned))
 
 
 def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
@@ -291,10 +292,14 @@ def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
         # Notes name files that could not be deleted.
         keeps_notes = any(file.kind == "direct" and file.path in failed for file in findings.files)
         paths = [file.path for file in files if not (keeps_notes and layout.is_note(file.path))]
-        deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths, tracker)
+        deleted = parallel(fs, partial(_is_deleted, fs), paths, tracker)
         failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)
     return set(failed)
+
+
+def _is_deleted(fs: FileSystem, path: str) -> bool:
+    return _tried(path, fs.delete, path)
 
 
 def _remove_directories(fs: FileSystem, findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.checksum import Decoding, checksum
@@ -45,15 +46,11 @@ class Opening(NamedTuple):
 
         `names` are those of all files, listed before the head of the log was read.
         """
-        return max(
-            (
-                name.epoch
-                for name in names
-                # A process has further files than the first one only after its opening is complete in the log.
-                if name.epoch > self.epoch or (name.epoch > self.wal_epoch and name.number > 0)
-            ),
-            default=None,
-        )
+        return max((name.epoch for name in names if self._shows_loss(name)), default=None)
+
+    def _shows_loss(self, name: layout.WalName) -> bool:
+        # A process has further files than the first one only after its opening is complete in the log.
+        return name.epoch > self.epoch or (name.epoch > self.wal_epoch and name.number > 0)
 
 
 NO_OPENING = Opening(0, 0, "")
@@ -166,7 +163,7 @@ class WalFiles:
     def delete(self, names: Sequence[layout.WalName]) -> bool:
         """Delete files; False, with a warning, if the store failed, and some of them stay."""
         try:
-            parallel(self.fs, lambda name: delete_file(self.fs, self._path(name)), names)
+            parallel(self.fs, partial(delete_file, self.fs), list(map(self._path, names)))
         except StorageError as error:
             _log.warning("unneeded files of windows stay until the next commit or opening: %s", error)
             return False

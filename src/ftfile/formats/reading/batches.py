@@ -31,12 +31,12 @@ def batch_as(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast | None = None)
         pyarrow.ArrowException: a value does not fit its type.
     """
     present = set(batch.schema.names)
-    columns = [
-        rebuild(batch.column(column.name), column.type, cast or _cast)
-        if column.name in present
-        else pa.nulls(batch.num_rows, column.type)
-        for column in schema
-    ]
+    columns: list[pa.Array] = []
+    for column in schema:
+        if column.name in present:
+            columns.append(rebuild(batch.column(column.name), column.type, cast or _cast))
+        else:
+            columns.append(pa.nulls(batch.num_rows, column.type))
     return batch_of(columns, schema, batch.num_rows)
 
 

@@ -1,1 +1,1 @@
-"""The format of the log: all bytes and paths."""
+"""The format of the log."""

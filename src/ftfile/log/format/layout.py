@@ -1,4 +1,4 @@
-"""All paths of the protocol, relative to the directory: formatting and parsing.
+"""The paths of the protocol, relative to the directory.
 
 No reader must read a file below `_ftfile` as data, for any pattern. Spark skips names with a leading underscore, but
 lists a directory that a pattern names, so all files here have such names. DuckDB and Polars do not skip them, and find

@@ -1,4 +1,4 @@
-"""The values of the log, immutable: the attributes, JSON names, types and defaults of all fields."""
+"""The immutable values of the log, with the JSON names, types and defaults of their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live adds of a version as columns of documents, and ranges built from records and other ranges."""
+"""Adds as columns of documents: the live adds of a version, and the adds of merged ranges."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ftfile.log.format.model import Add, Record
+
+
+# Adds per document: more need too much memory at once, fewer compress worse.
+DOCUMENT_ADDS = 50_000
 
 
 @dataclass(slots=True)
@@ -122,8 +126,9 @@ class AddTable(Mapping[str, "Add"]):
     def _home(self) -> dict[str, int]:
         """Return the number of the block of each add."""
         if self._homes is None:
-            numbered = enumerate(self._blocks)
-            self._homes = {add_id: number for number, block in numbered for add_id in block.chosen_ids()}
+            self._homes = {}
+            for number, block in enumerate(self._blocks):
+                self._homes.update(dict.fromkeys(block.chosen_ids(), number))
         return self._homes
 
 
@@ -138,10 +143,6 @@ def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
     """Return fields of adds by their names in records."""
     attributes = [FIELDS[name].name for name in names]
     return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
-
-
-# Adds per document: more need too much memory at once, fewer compress worse.
-DOCUMENT_ADDS = 50_000
 
 
 class _Packer:
@@ -182,7 +183,12 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
     live: dict[str, tuple[Add, int]] = {}
     live_columns, ended = Columns(), Columns()
     removes: dict[str, int] = {}
+    schemas: list[SchemaChange] = []
+    definitions: dict[str, Any] = {}
     for record in records:
+        if record.schema is not None:
+            schemas.append(SchemaChange(record.version, record.schema))
+        definitions |= record.definitions
         for remove in record.removes:
             if remove.id not in live:
                 removes[remove.id] = record.version
@@ -190,7 +196,8 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
             add, added = live.pop(remove.id)
             if record.version > log_start:
                 ended.append(add, added, record.version)
-        live.update((add.id, (add, record.version)) for add in record.adds)
+        for add in record.adds:
+            live[add.id] = add, record.version
     for add, added in live.values():
         live_columns.append(add, added)
     return Range(
@@ -198,10 +205,8 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
         last=records[-1].version,
         nonce=records[-1].nonce,
         log_start=log_start,
-        schemas=_changes(
-            SchemaChange(record.version, record.schema) for record in records if record.schema is not None
-        ),
-        definitions={key: text for record in records for key, text in record.definitions.items()},
+        schemas=_changes(schemas),
+        definitions=definitions,
         kept=_Packer().add(live_columns).documents(),
         ended=_Packer().add(ended).documents(),
         removes=removes,
@@ -214,10 +219,18 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
 
     It omits adds of its versions that were removed at `log_start` or before, since readers cannot read older versions.
     """
-    removed = {add_id: version for part in ranges for add_id, version in part.removes.items()}
+    removed: dict[str, int] = {}
+    schemas: list[SchemaChange] = []
+    definitions: dict[str, Any] = {}
+    newest_start = log_start
+    for part in ranges:
+        removed |= part.removes
+        schemas += part.schemas
+        definitions |= part.definitions
+        newest_start = max(newest_start, part.log_start)
     removes = dict(removed)
     live_packer, ended = _Packer(), _Packer()
-    for document in (document for part in ranges for document in part.kept):
+    for document in itertools.chain.from_iterable(part.kept for part in ranges):
         ids = document.versions().ids
         if removed.keys().isdisjoint(ids):
             live_packer.add_whole(document)
@@ -226,7 +239,7 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         live_packer.add(columns, [add_id not in removed for add_id in ids])
         columns.removed = [removes.pop(add_id, 0) for add_id in ids]
         ended.add(columns, [version > log_start for version in columns.removed])
-    for columns in (columns for part in ranges for columns in _ended(part)):
+    for columns in itertools.chain.from_iterable(map(_ended, ranges)):
         ended.add(columns, [version > log_start for version in columns.removed])
     if ranges[0].first == 0 and removes:
         raise CorruptData("the ranges", "removes of adds of earlier versions", f"other removes: {list(removes)[:5]}")
@@ -234,9 +247,9 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         ranges[0],
         last=ranges[-1].last,
         nonce=ranges[-1].nonce,
-        log_start=max(log_start, *(part.log_start for part in ranges)),
-        schemas=_changes(change for part in ranges for change in part.schemas),
-        definitions={key: text for part in ranges for key, text in part.definitions.items()},
+        log_start=newest_start,
+        schemas=_changes(schemas),
+        definitions=definitions,
         kept=live_packer.documents(),
         ended=ended.documents(),
         removes=removes,
@@ -250,4 +263,4 @@ def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
 
 def _ended(content: Range) -> Iterable[Columns]:
     assert content.ended is not None, "the ended adds were not read"
-    return (document.columns() for document in content.ended)
+    return map(Document.columns, content.ended)

@@ -33,8 +33,12 @@ _log = get_logger(__name__)
 def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
     """Return the existing ranges, with their lengths in bytes."""
     listed = list_files(fs, layout.COMPACTED)
-    names = ((layout.parse_compacted_name(info.path), info.size_bytes) for info in listed)
-    return {name: size_bytes for name, size_bytes in names if name is not None}
+    sizes: dict[CompactedName, int] = {}
+    for info in listed:
+        name = layout.parse_compacted_name(info.path)
+        if name is not None:
+            sizes[name] = info.size_bytes
+    return sizes
 
 
 def cover(names: Iterable[CompactedName], last: int | None = None, end: int = -1) -> list[CompactedName]:

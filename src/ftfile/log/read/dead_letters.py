@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from dataclasses import dataclass
 from itertools import chain
@@ -55,11 +56,12 @@ def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
         CorruptData: a file does not contain dead letters of tasks, each of at most `LETTER_BYTES_MAX` and
             `LETTER_VALUES_MAX`; the dead letters before it were returned.
     """
-    places: dict[str, tuple[str, ...]] = {
-        file.path: (file.path,) for owner in list_own(log.fs, layout.DEAD_LETTERS) for file in log.fs.list(owner.path)
-    }
+    places: dict[str, tuple[str, ...]] = {}
+    for owner in list_own(log.fs, layout.DEAD_LETTERS):
+        for file in log.fs.list(owner.path):
+            places[file.path] = (file.path,)
     head = log.refresh()
-    for add in (add for entry in head.unpublished.values() for add in entry.adds):
+    for add in itertools.chain.from_iterable(entry.adds for entry in head.unpublished.values()):
         final = add.final_path or ""
         if final.startswith(f"{layout.DEAD_LETTERS}/"):
             places[final] = (final, add.path, final)
@@ -67,7 +69,7 @@ def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
         for path in places:
             _check_is_encrypted(path)
         _check_tasks(places, head)
-    return (letter for path in sorted(places) for letter in _letters_of(log.fs, path, places[path]))
+    return itertools.chain.from_iterable(_letters_of(log.fs, path, places[path]) for path in sorted(places))
 
 
 def letter_excess(line: bytes) -> str:

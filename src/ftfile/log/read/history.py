@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.arguments import check_count
 from ftfile.core.checksum import Decoding
 from ftfile.log.format import layout
+from ftfile.log.format.adds import parts_of, total_bytes
 from ftfile.log.format.model import MIGRATION, NUMBER_MAX, JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms, time_of
@@ -143,38 +145,40 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
             later[last.version] = last
     oldest = log.refresh().log_start
     kept_versions = [version for version in versions if version.version >= oldest]
-    times = parallel(log.fs, lambda version: created_ms(log, version.version), kept_versions)
-    return [
-        _with_times(version, stored_ms, later.get(version.version))
-        for version, stored_ms in zip(kept_versions, times, strict=True)
-    ]
+    times = parallel(log.fs, partial(created_ms, log), [version.version for version in kept_versions])
+    history: list[Version] = []
+    for version, stored_ms in zip(kept_versions, times, strict=True):
+        history.append(_with_times(version, stored_ms, later.get(version.version)))
+    return history
 
 
 def version_of(record: Record, stored_ms: int | None) -> Version:
     """Return the numbers of a record, given the modification time of its file, or None if unknown."""
     author = record.author
-    stream = None
+    query_id = batch_id = job_id = offsets = None
     if isinstance(author, StreamAuthor):
-        stream = author
-    transaction = None
-    if isinstance(author, JobAuthor):
-        transaction = author.transaction
+        query_id, batch_id, offsets = author.query_id, author.batch_id, author.offsets
+    else:
+        job_id = author.job_id
+    txn_app_id = txn_version = None
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        txn_app_id, txn_version = author.transaction.app_id, author.transaction.version
     metrics = _metrics_of(record)
     with Decoding(layout.record_path(record.version), "the metrics of a commit"):
         rows, bad_records = _number(record.metrics, "rows"), _number(record.metrics, "badRecords")
     return Version(
         version=record.version,
         operation=operation_of(record),
-        query_id=stream.query_id if stream else None,
-        batch_id=stream.batch_id if stream else None,
-        job_id=None if isinstance(author, StreamAuthor) else author.job_id,
-        txn_app_id=transaction.app_id if transaction else None,
-        txn_version=transaction.version if transaction else None,
+        query_id=query_id,
+        batch_id=batch_id,
+        job_id=job_id,
+        txn_app_id=txn_app_id,
+        txn_version=txn_version,
         user_metadata=record.user_metadata,
         time_ms=time_of(record.created_ms, stored_ms),
         rows=rows,
-        size_bytes=sum(add.length for add in record.adds),
-        files=sum(add.kind == "part" for add in record.adds),
+        size_bytes=total_bytes(record.adds),
+        files=len(parts_of(record.adds)),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
         rows_removed=record.rows_removed,
@@ -182,7 +186,7 @@ def version_of(record: Record, stored_ms: int | None) -> Version:
         restored_version=record.restored,
         bad_records=bad_records,
         durability=record.metrics.get("durability"),
-        offsets=stream.offsets if stream else None,
+        offsets=offsets,
         writer=record.writer,
         metrics=metrics,
     )

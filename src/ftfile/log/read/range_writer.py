@@ -1,4 +1,4 @@
-"""Writing of ranges: by commits, within limits, and the fewest ranges for a whole log."""
+"""Writing of ranges."""
 
 from __future__ import annotations
 

@@ -70,11 +70,10 @@ class SnapshotChanges(NamedTuple):
 
 def changes_between(first: Snapshot, second: Snapshot) -> SnapshotChanges:
     """Return the adds in which two snapshots differ; a restored add is equal to the original one."""
-    before, after = ({layout.original_id(add_id) for add_id in snapshot.adds} for snapshot in (first, second))
-    return SnapshotChanges(
-        [add for add in second.adds.values() if layout.original_id(add.id) not in before],
-        [add for add in first.adds.values() if layout.original_id(add.id) not in after],
-    )
+    before, after = set(map(layout.original_id, first.adds)), set(map(layout.original_id, second.adds))
+    added = [add for add in second.adds.values() if layout.original_id(add.id) not in before]
+    removed = [add for add in first.adds.values() if layout.original_id(add.id) not in after]
+    return SnapshotChanges(added, removed)
 
 
 def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list[Any]]]:
@@ -246,7 +245,11 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
                 blocks.append(Block(versions.ids, document.rest, document.path, chosen))
     for block in blocks:
         block.without(removed)
-    return list({add.id: add for block in blocks for add in block.adds()}.values())
+    adds: dict[str, Add] = {}
+    for block in blocks:
+        for add in block.adds():
+            adds[add.id] = add
+    return list(adds.values())
 
 
 class _Builder:
@@ -323,14 +326,18 @@ class _Builder:
     def _add_range(self, content: Range) -> None:
         for document in content.kept:
             versions = document.versions()
-            later = content.last > self._version
-            self._add_block(document, versions.ids, [at <= self._version for at in versions.added] if later else None)
+            chosen = None
+            if content.last > self._version:
+                chosen = [added <= self._version for added in versions.added]
+            self._add_block(document, versions.ids, chosen)
         for document in (content.ended or ()) if content.last > self._since else ():
             versions = document.versions()
             both = zip(versions.added, versions.removed, strict=True)
             chosen = [added <= self._version and removed > self._since for added, removed in both]
             self._add_block(document, versions.ids, chosen)
-        self._removed.update(add_id for add_id, version in content.removes.items() if version <= self._since)
+        for add_id, removed in content.removes.items():
+            if removed <= self._since:
+                self._removed.add(add_id)
         for version, key in content.schemas:
             if version <= self._version:
                 self._schema = key
@@ -345,7 +352,10 @@ class _Builder:
         for remove in record.removes if record.version <= self._since else ():
             if self._others.pop(remove.id, None) is None:
                 self._removed.add(remove.id)
-        self._others.update((add.id, structs.replace(add, ranges=()) if add.ranges else add) for add in record.adds)
+        for add in record.adds:
+            self._others[add.id] = add
+            if add.ranges:
+                self._others[add.id] = structs.replace(add, ranges=())
         self._schema = record.schema or self._schema
         self._definitions.update(record.definitions)
         self._end = record.version

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
@@ -68,12 +69,12 @@ def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, in
     Versions are bisected as if times only increased. The store's clock can have been set back by at most `STEP_MS`, so
     several versions can match; all of them are returned.
     """
-    following = bisect_right(versions, time_ms, key=lambda version: _time_or_zero(log, version))
+    following = bisect_right(versions, time_ms, key=partial(_time_or_zero, log))
     times: dict[int, int] = {}
     for direction in (versions[following:], versions[:following][::-1]):
         for first in range(0, len(direction), THREADS_MAX):
             chunk = direction[first : first + THREADS_MAX]
-            chunk_ms = parallel(log.fs, lambda version: _time_or_zero(log, version), chunk)
+            chunk_ms = parallel(log.fs, partial(_time_or_zero, log), chunk)
             times.update(zip(chunk, chunk_ms, strict=True))
             if abs(chunk_ms[-1] - time_ms) > STEP_MS:
                 break
@@ -131,8 +132,11 @@ def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: 
 
     A record with a future time was created while the store's clock was ahead, and before the following records.
     """
-    names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
-    created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}
+    created: dict[int, int] = {}
+    for info in listed:
+        name = layout.parse_log_name(info.path)
+        if name is not None and name.nonce is None:
+            created[name.version] = info.modified_ms
     newest = None
     for version in range(head.log_start, head.version + 1):
         at = created.get(version)
