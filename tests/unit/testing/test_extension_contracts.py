@@ -21,13 +21,14 @@ from ftfile.filters.chain import codec
 from ftfile.filters.codecs import Codec, FrameDecoder, Gzip
 from ftfile.filters.keys import IssuedKey, Keys
 from ftfile.formats import arrow_files as arrow_format
-from ftfile.formats import columnar, reading
+from ftfile.formats import columnar
 from ftfile.formats.api import Joiner, format_from_options
 from ftfile.formats.arrow_files import ArrowFormat
 from ftfile.formats.columnar import CollectingEncoder, RowJoiner, RowSegments
 from ftfile.formats.csv_lines import CsvLines
 from ftfile.formats.json_lines import JsonLines
 from ftfile.formats.line_formats import LineEncoder, LineJoiner, Lines, LineSegments
+from ftfile.formats.reading import read_errors
 from ftfile.testing.contracts.filter import FilterContract, KeyProviderContract
 from ftfile.testing.contracts.format import FormatContract
 from tests.unit.filters import filters_of_users
@@ -173,7 +174,7 @@ FORMATS: list[tuple[str, str, Changes]] = [
     ("a_flush", ARROW, {(CollectingEncoder, "flush"): lambda _: None}),
     ("two_files", ARROW, {(ArrowFormat, "encoder"): one_for_all}),
     ("rows_that_cannot", ARROW, {(arrow_format, "check_text"): lambda _: None}),
-    ("damage_is_corrupt", ARROW, {(reading, "corrupt"): lambda *_: ValueError()}),
+    ("damage_is_corrupt", ARROW, {(read_errors, "corrupt"): lambda *_: ValueError()}),
     ("segments_come_back", JSON, {(LineSegments, "encode"): all_in_the_first}),
     ("segments_come_back", ARROW, {(RowSegments, "encode"): reversed_segments}),
     ("segments_come_back", ARROW, {(columnar, "batch_as"): in_own_types}),
