@@ -29,7 +29,7 @@ MODULES = [
 ]
 BATCH_MODULES_MAX = 53
 CLOSURE_MAX = 94
-STORE_CLOSURE_MAX = 97
+STORE_CLOSURE_MAX = 98
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
 
