@@ -228,7 +228,7 @@ class AvroFormat(ColumnarFormat):
         avro, codec, marker = read_header(file)
         try:
             in_file = arrow_type(avro)
-            reader = _Reader(avro)
+            reader = _AvroRowReader(avro)
             row = cost_of(avro)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
@@ -268,7 +268,7 @@ class _AvroEncoder(CollectingEncoder):
             return block(rows.num_rows, compressed(plain, self._codec, self._level), self._marker)
 
 
-class _Reader:
+class _AvroRowReader:
     """Reads the rows of blocks in the types of `raw_schema`."""
 
     def __init__(self, avro: Any) -> None:  # noqa: ANN401 - JSON

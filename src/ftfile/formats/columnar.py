@@ -16,7 +16,6 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
 from ftfile.formats.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.formats.reading.batches import batch_as
-from ftfile.rows.buffers import leaf_types
 from ftfile.rows.messages import read_rows
 from ftfile.rows.spark_types import spark_schema_json
 
@@ -35,7 +34,6 @@ __all__ = (
     "RowSegments",
     "as_sink",
     "check_text",
-    "count_leaves",
     "encoding_errors",
 )
 
@@ -47,14 +45,6 @@ _LZ4_RATIO_MAX = 255
 _SAMPLE_ROWS = 10_000
 _MARK_BYTES = 8  # the maximum length of a format's name at the start of a file
 _RATIO_GUESS = 0.4  # assumed ratio of the length in the file to the memory, until a file was written
-
-
-def count_leaves(schema: pa.Schema) -> int:
-    """Return the number of leaf columns of rows with these columns."""
-    leaves = 0
-    for kind in schema.types:
-        leaves += len(list(leaf_types(kind)))
-    return leaves
 
 
 class Codec(NamedTuple):

@@ -233,12 +233,12 @@ class _Ending(LentFile):
 
 
 @functools.lru_cache(maxsize=8)
-def _csv_rows(schema: pa.Schema, options: CsvLines) -> _CsvRows:
+def _csv_rows(schema: pa.Schema, options: CsvLines) -> _CsvText:
     """Return the encoder of a schema, cached for all of its batches."""
-    return _CsvRows(schema, options)
+    return _CsvText(schema, options)
 
 
-class _CsvRows:
+class _CsvText:
     """Makes the text of batches of one schema: columns of strings, quoted if needed, joined to lines."""
 
     def __init__(self, schema: pa.Schema, options: CsvLines) -> None:

@@ -23,7 +23,6 @@ from ftfile.formats.columnar import (
     ColumnarFormat,
     as_sink,
     check_text,
-    count_leaves,
     encoding_errors,
 )
 from ftfile.formats.reading.batches import batch_as
@@ -31,6 +30,7 @@ from ftfile.formats.reading.read_errors import reading_errors
 from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
 from ftfile.rows.buffers import (
     is_valid,
+    leaf_types,
     leaves,
     map_leaf_types,
     rebuild,
@@ -269,7 +269,7 @@ class _OrcEncoder(CollectingEncoder):
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: OrcFormat) -> None:
         super().__init__(schema, target, options.check_rows)
         self._codec = options.compression.replace("none", "uncompressed")
-        self._leaf_columns = count_leaves(schema)
+        self._leaf_columns = len(list(chain.from_iterable(map(leaf_types, schema.types))))
         # The writer allocates memory for a group of values of every column at the start.
         self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
         # Local times are stored as numbers, like by Spark's writer.

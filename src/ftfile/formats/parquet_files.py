@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.parquet.encryption as pe
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
-from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, count_leaves, encoding_errors
+from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.lent_file import LentFile
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
@@ -310,7 +311,7 @@ class _ParquetEncoder(CollectingEncoder):
         self._codec = codec
         self._encryption = encryption or {}
         self._metadata = metadata
-        self._leaf_columns = count_leaves(schema)
+        self._leaf_columns = len(list(chain.from_iterable(map(leaf_types, schema.types))))
         self._writer: pq.ParquetWriter | None = None
 
     def _end(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.log.format.model import Record, Remove
-    from ftfile.log.state import Draft, Tables
+    from ftfile.log.state import MapDraft, Tables
 
 
 # The number of last records whose nonces, and changes of segments, a state contains.
@@ -211,7 +211,7 @@ class TablesDraft:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._changed: dict[str, Draft[str, list[Any]]] = {}
+        self._changed: dict[str, MapDraft[str, list[Any]]] = {}
 
     def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
         """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
@@ -232,7 +232,7 @@ class TablesDraft:
         return {name: table for name, table in {**self._tables, **changed}.items() if table}
 
 
-def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
+def _change(table: MapDraft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
     for key in change.get("drop", ()):
         table.drop(key)
     for key, value in change.get("set", {}).items():

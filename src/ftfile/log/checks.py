@@ -308,7 +308,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRewrite:
     """A rewrite whose parts cannot get their names: the rows stay in their files."""
 
     rewrite: Rewrite
@@ -320,7 +320,7 @@ class Accepted:
     """The accepted rewrites of a record, and the rewrites refused for their names; others were too late."""
 
     rewrites: tuple[Rewrite, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedRewrite, ...] = ()
 
     @property
     def adds(self) -> tuple[Add, ...]:
@@ -363,7 +363,7 @@ def accept_rewrites(
     head: LogState,
     rewrites: Sequence[Rewrite],
     own_adds: Sequence[Add] = (),
-    refused: Sequence[Refused] = (),
+    refused: Sequence[RefusedRewrite] = (),
 ) -> Accepted:
     """Return the rewrites whose inputs are live, whose files are safe and whose names are free; others are not deleted.
 
@@ -396,7 +396,7 @@ def accept_rewrites(
         except (StaleFiles, CorruptData) as error:
             _log.warning("discarding a rewrite, it will be repeated: %s", error)
         except (ConfigError, NameCollision) as error:
-            left_out.append(Refused(rewrite, error))
+            left_out.append(RefusedRewrite(rewrite, error))
         else:
             claimed |= inputs
             accepted.append(rewrite)

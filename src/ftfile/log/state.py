@@ -56,9 +56,9 @@ class SharedMap(Mapping[K, V]):
     ) -> None:
         self.older, self.newer, self.gone = older or {}, newer or {}, gone or set()
 
-    def draft(self) -> Draft[K, V]:
+    def draft(self) -> MapDraft[K, V]:
         """Return a mutable copy."""
-        return Draft(self)
+        return MapDraft(self)
 
     def __getitem__(self, key: K) -> V:
         if key in self.newer:
@@ -104,7 +104,7 @@ class SharedMap(Mapping[K, V]):
         return self.older.values()
 
 
-class Draft(SharedMap[K, V]):
+class MapDraft(SharedMap[K, V]):
     """Changes of a `SharedMap`, which is not changed."""
 
     __slots__ = ("_owns_all", "_owns_changes")

@@ -14,7 +14,7 @@ from ftfile.log.opening import open_with_written_settings
 from ftfile.log.read.range_writer import merge_all
 from ftfile.operate.delete import select, settled_for
 from ftfile.operate.export.after_commit import operating
-from ftfile.operate.rewriting import Choice, pieces_of, rewrite
+from ftfile.operate.rewriting import RewriteChoice, pieces_of, rewrite
 from ftfile.write.workers import Threads
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Clock
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
-    from ftfile.operate.rewriting import Live, Piece, RewriteReport
+    from ftfile.operate.rewriting import Live, RewritePiece, RewriteReport
 
 
 TARGET_BYTES = 128 << 20
@@ -76,7 +76,7 @@ def compact(
 
 
 @dataclass(frozen=True)
-class SmallFiles(Choice):
+class SmallFiles(RewriteChoice):
     """The choice of a compaction: small parts of one directory, grouped to about `target_bytes`."""
 
     where: Mapping[str, object] | str | pc.Expression | None  # selects directories; None for all
@@ -91,7 +91,7 @@ class SmallFiles(Choice):
                 Advice(Argument("target_bytes", self.target_bytes), ": it must be a number of bytes, 1 or more")
             )
 
-    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
+    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[RewritePiece]:
         """Return the merges."""
         snapshot = live()
         adds = list(snapshot.adds.values())

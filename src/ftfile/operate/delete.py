@@ -21,7 +21,7 @@ from ftfile.log.opening import written_settings
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.operate.export.after_commit import operating
 from ftfile.operate.flush import Flush
-from ftfile.operate.rewriting import Choice, RowRewriter, pieces_of, rewrite
+from ftfile.operate.rewriting import RewriteChoice, RowRewriter, pieces_of, rewrite
 from ftfile.read.selection import Selection, Without
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import recorded_schema
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
-    from ftfile.operate.rewriting import Live, Piece, RewriteReport
+    from ftfile.operate.rewriting import Live, RewritePiece, RewriteReport
     from ftfile.read.selection import ChosenAdd
     from ftfile.write.workers import Workers
 
@@ -148,7 +148,7 @@ def drop(
 
 
 @dataclass(frozen=True, slots=True)
-class Directories(Choice):
+class Directories(RewriteChoice):
     """The choice of a drop: whole directories."""
 
     where: Mapping[str, object] | str | pc.Expression | None  # None for all
@@ -286,7 +286,7 @@ class Deleting:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchingRows(Choice):
+class MatchingRows(RewriteChoice):
     """The choice of a delete: the rows that a read with a condition returns."""
 
     takes_all: ClassVar[bool] = True
@@ -300,7 +300,7 @@ class MatchingRows(Choice):
             return self.where
         return None
 
-    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[Piece]:
+    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[RewritePiece]:
         """Return one piece for each file that may contain some matching rows."""
         snapshot, by_directory = live(), dict[tuple[str, str], Without]()
         filtered, chosen_adds = self._chosen(head, snapshot)

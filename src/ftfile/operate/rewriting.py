@@ -88,7 +88,7 @@ class RewriteReport:
         )
 
 
-class Piece(NamedTuple):
+class RewritePiece(NamedTuple):
     """Files that are rewritten into one file, or removed."""
 
     inputs: tuple[Add, ...]  # in row order, of one directory and encoding
@@ -125,7 +125,7 @@ class Outcome(NamedTuple):
     rows_removed: int = 0
 
 
-class Choice:
+class RewriteChoice:
     """The choice of an operation at a head: the pieces, and the adds to remove completely; by default none."""
 
     takes_all: ClassVar[bool] = False  # True if the whole choice must be in one record, or nothing
@@ -136,7 +136,7 @@ class Choice:
         """Return the text of the choice for the record; None if there is none."""
         return None
 
-    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> Sequence[Piece]:
+    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> Sequence[RewritePiece]:
         """Return the pieces, without the files with ids in `apart`, which are already done or cannot be used now."""
         del head, live, apart
         return ()
@@ -162,7 +162,7 @@ class Overtaken(NamedTuple):
 
 def pieces_of(
     adds: Iterable[Add], lists: Sequence[Sequence[Add]], withouts: Sequence[Without] | None = None
-) -> list[Piece]:
+) -> list[RewritePiece]:
     """Return one piece for each list of inputs, given all live adds, and the rows to remove from each list."""
     taken: set[str] = set()
     keys: set[str] = set()
@@ -174,13 +174,13 @@ def pieces_of(
         if add.final_path is not None and add.directory_key in keys and add.id not in taken:
             name = name_of(add.final_path)
             least[add.directory_key] = min(name, least.get(add.directory_key, name))
-    pieces: list[Piece] = []
+    pieces: list[RewritePiece] = []
     place = 0
     for number, inputs in enumerate(lists):
         without = None
         if withouts is not None:
             without = withouts[number]
-        pieces.append(Piece(tuple(inputs), place, least.get(inputs[0].directory_key), without))
+        pieces.append(RewritePiece(tuple(inputs), place, least.get(inputs[0].directory_key), without))
         place += len(inputs)
     return pieces
 
@@ -189,7 +189,7 @@ def rewrite(
     log: CommitLog,
     author: MaintenanceAuthor,
     workers: Workers,
-    choice: Choice,
+    choice: RewriteChoice,
     *,
     dry_run: bool = False,
     progress: OnProgress | None = None,
@@ -233,7 +233,7 @@ class _Rewriting:
     log: CommitLog
     author: MaintenanceAuthor
     workers: Workers
-    choice: Choice
+    choice: RewriteChoice
     progress: OnProgress | None
 
     def plan(self) -> RewriteReport:
@@ -298,7 +298,7 @@ class _Rewriting:
         return Recorded(report, tuple(errors))
 
     def _outcomes(
-        self, head: LogState, live: Live, pieces: Sequence[Piece], *, dry_run: bool = False
+        self, head: LogState, live: Live, pieces: Sequence[RewritePiece], *, dry_run: bool = False
     ) -> Iterator[tuple[int, Outcome]]:
         """Yield the results of pieces with their numbers, in the order of completion."""
         if pieces:
@@ -359,18 +359,18 @@ def _reported(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
 
 
 @dataclass(frozen=True, slots=True)
-class RowRewriter(Work[Piece, Outcome]):
+class RowRewriter(Work[RewritePiece, Outcome]):
     """Rewrites files that were live at a version; uses memory for some row groups."""
 
     read_version: int
     definitions: Mapping[str, Any]  # of the encodings of the files, by key
     dry_run: bool  # only count the rows to remove, and write nothing
 
-    def size_of(self, piece: Piece) -> int:
+    def size_of(self, piece: RewritePiece) -> int:
         """Return the bytes of the files."""
         return piece.length
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[Outcome]:
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[RewritePiece]) -> Iterator[Outcome]:
         """Yield the result of each piece.
 
         Raises:
@@ -379,7 +379,7 @@ class RowRewriter(Work[Piece, Outcome]):
         for piece in pieces:
             yield self._outcome(fs, task, piece)
 
-    def _outcome(self, fs: FileSystem, task: TaskIdentity, whole: Piece) -> Outcome:
+    def _outcome(self, fs: FileSystem, task: TaskIdentity, whole: RewritePiece) -> Outcome:
         outcome, waiting = Outcome(), [whole]
 
         def note(error: FtfileError, what: str) -> Outcome:
@@ -406,7 +406,7 @@ class RowRewriter(Work[Piece, Outcome]):
                 outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not changed")
         return outcome
 
-    def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: Piece, rows_removed: int) -> Add:
+    def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: RewritePiece, rows_removed: int) -> Add:
         """Write the remaining rows to one file, and check its content before the file replaces its inputs."""
         first, keys, advice = piece.inputs[0], keys_of(fs), "It replaced no part"
         encoding = self.definitions[first.encoding]

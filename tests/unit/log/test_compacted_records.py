@@ -18,7 +18,7 @@ from ftfile.log import publish as keeping
 from ftfile.log.apply import after
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import Columns, Document, decode_adds, encode_compacted
+from ftfile.log.format.compacted import AddColumns, Document, decode_adds, encode_compacted
 from ftfile.log.format.layout import CompactedName
 from ftfile.log.format.model import MaintenanceAuthor, Record
 from ftfile.log.format.record import encode_record
@@ -86,7 +86,7 @@ class TestColumns:
         adds = [(add, record.version) for record in log.records for add in record.adds]
         if not adds:
             return
-        columns = Columns()
+        columns = AddColumns()
         for add, version in adds:
             columns.append(add, version, version + 3)
         document = Document.of(columns)
@@ -97,7 +97,7 @@ class TestColumns:
 
     def test_a_million_files_take_few_bytes(self) -> None:
         """20 bytes of an id and a checksum cannot be compressed."""
-        columns = Columns()
+        columns = AddColumns()
         for version in range(1000):
             for add in plain_record(version, files=8).adds:
                 columns.append(add, version)

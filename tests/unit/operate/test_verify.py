@@ -28,7 +28,7 @@ from ftfile.log.read.range_writer import merge_all
 from ftfile.log.vacuum import LOWERING
 from ftfile.operate.verify import history
 from ftfile.operate.verify import verify_directory as verifying
-from ftfile.operate.verify.files import NAMES_TOLD, Files, list_files
+from ftfile.operate.verify.files import NAMES_TOLD, StoredFiles, list_files
 from ftfile.operate.verify.history import read_history
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.storage.calls import THREADS_MAX
@@ -262,7 +262,7 @@ class TestBounds:
         add, made = world.driver.commit_new(0), 0
         world.fs.delete(add.final_path or "")
 
-        def look(fs: FileSystem) -> Files:
+        def look(fs: FileSystem) -> StoredFiles:
             nonlocal made
             files, made = list_files(fs), made + 1
             if made <= vacuums:

@@ -68,7 +68,7 @@ COMPRESSION_LEVEL = 1
 
 
 @dataclass(slots=True)
-class Columns:
+class AddColumns:
     """Adds; lists of the same length."""
 
     ids: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Columns:
         is_rare = add.skip_rows or add.rolling_stats
         self.fields["rare"].append(Rare(add.skip_rows, add.rolling_stats) if is_rare else None)
 
-    def extend(self, other: Columns, chosen: Sequence[bool] | None = None) -> None:
+    def extend(self, other: AddColumns, chosen: Sequence[bool] | None = None) -> None:
         """Append chosen adds of another value, by default all."""
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
@@ -97,10 +97,10 @@ class Columns:
         for column, values in pairs:
             column.extend(values if chosen is None else itertools.compress(values, chosen))
 
-    def part(self, start: int, end: int | None = None) -> Columns:
+    def part(self, start: int, end: int | None = None) -> AddColumns:
         """Return the adds at some positions."""
         fields = {name: values[start:end] for name, values in self.fields.items()}
-        return Columns(self.ids[start:end], self.added[start:end], self.removed[start:end], fields)
+        return AddColumns(self.ids[start:end], self.added[start:end], self.removed[start:end], fields)
 
 
 class _Ids(Value, frozen=True):
@@ -121,22 +121,22 @@ class Document:
     path: str = field(default="", compare=False)  # of the range that contains it
 
     @classmethod
-    def of(cls, columns: Columns) -> Document:
+    def of(cls, columns: AddColumns) -> Document:
         """Return the document of these adds."""
         deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
         ids = _Ids(columns.ids, deltas, columns.removed)
         return cls(len(columns.ids), pack_json(ids), pack_json(_code_all(columns)))
 
-    def versions(self) -> Columns:
+    def versions(self) -> AddColumns:
         """Return only ids and versions; the fields are empty."""
         with Decoding(self.path, _RANGE, _ADVICE):
             ids = unpack_json(self.ids, _Ids)
             check_count("id", ids.id, self.count)
             check_count("addedVersionDeltas", ids.added_version_deltas, self.count)
             check_count("removedVersions", ids.removed_versions, self.count if ids.removed_versions else 0)
-            return Columns(ids.id, list(itertools.accumulate(ids.added_version_deltas)), ids.removed_versions)
+            return AddColumns(ids.id, list(itertools.accumulate(ids.added_version_deltas)), ids.removed_versions)
 
-    def columns(self) -> Columns:
+    def columns(self) -> AddColumns:
         """Return the adds with all fields."""
         columns = self.versions()
         with Decoding(self.path, _RANGE, _ADVICE):
@@ -165,7 +165,7 @@ def check_count(name: str, values: Sequence[object], count: int) -> None:
 
 def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
     """Return adds in columns, with their ids and without versions."""
-    columns = Columns()
+    columns = AddColumns()
     for add in adds:
         columns.append(add, 0)
     return {"id": columns.ids} | _code_all(columns)
@@ -202,7 +202,7 @@ def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
     return decode_json(text, kind)
 
 
-def _code_all(columns: Columns) -> dict[str, Any]:
+def _code_all(columns: AddColumns) -> dict[str, Any]:
     """Return a column for each field, and rare fields by position."""
     coded: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
     coded["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
@@ -282,7 +282,7 @@ class Placed(Value, frozen=True):
     fields_checksum: str
 
 
-class Contents(Value, frozen=True):
+class RangeContents(Value, frozen=True):
     """The fields of a header for the rest of the file: documents of live adds, removes, documents of removed adds."""
 
     removes_bytes: Count
@@ -303,7 +303,7 @@ def encode_compacted(content: Range) -> bytes:
     assert content.ended is not None, "a range without its ended adds is not complete"
     removes = pack_json(_Removes(list(content.removes), list(content.removes.values())))
     live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
-    contents = Contents(len(removes), checksum(removes), live_documents, ended)
+    contents = RangeContents(len(removes), checksum(removes), live_documents, ended)
     header = msgspec.to_builtins(part_of(content, RangeHeader)) | msgspec.to_builtins(contents)
     head = to_checked_text([within_limits(compact_json(header))])
     before, behind = (
@@ -328,7 +328,7 @@ def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range
         check_definitions(content.definitions)
         if ended is None:
             return content
-        contents = decode_json(line, Contents)
+        contents = decode_json(line, RangeContents)
         lengths = _length(contents.live) + contents.removes_bytes, _length(contents.ended)
         if file.size_bytes != end + sum(lengths):
             raise CorruptData(path, f"{end + sum(lengths)} bytes", f"{file.size_bytes} bytes", _ADVICE)

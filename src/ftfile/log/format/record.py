@@ -315,21 +315,21 @@ def definition_key(definition: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class _Format(Struct):
+class _FormatOptions(Struct):
     name: str
 
 
 class _Encoding(Struct, rename="camel"):
     """The fields of all encodings; formats, filters and stores read the other fields."""
 
-    format: _Format = field(default_factory=lambda: _Format(""))
+    format: _FormatOptions = field(default_factory=lambda: _FormatOptions(""))
     filters: list[Any] = []
     partition_by: list[str] = []
     schema: str = ""
     store: dict[str, Any] = {}
 
 
-class _Change(Struct, rename="camel"):
+class _TableEntries(Struct, rename="camel"):
     """The changes of a table."""
 
     set: dict[str, Any] = {}
@@ -401,7 +401,7 @@ def check_tasks(tasks: Sequence[AssemblyTask]) -> None:
 def check_tables(tables: dict[str, Any]) -> None:
     """Raise a ValueError for invalid changes of a table."""
     for table, change in tables.items():
-        for key, value in convert(change, _Change, f"the table {table!r:.40}").set.items():
+        for key, value in convert(change, _TableEntries, f"the table {table!r:.40}").set.items():
             check_entry(table, key, value)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ftfile.core.errors import CorruptData
-from ftfile.log.format.compacted import FIELDS, Columns, Document, Range, SchemaChange, decode_adds, decode_columns
+from ftfile.log.format.compacted import FIELDS, AddColumns, Document, Range, SchemaChange, decode_adds, decode_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,7 +103,7 @@ class AddTable(Mapping[str, "Add"]):
 
     def values(self) -> ValuesView[Add]:
         """Return the adds, in the order of the ids."""
-        return _Values(self)
+        return _AddsView(self)
 
     def adds(self) -> Iterator[Add]:
         """Yield the adds, newly decoded."""
@@ -132,7 +132,7 @@ class AddTable(Mapping[str, "Add"]):
         return self._homes
 
 
-class _Values(ValuesView["Add"]):
+class _AddsView(ValuesView["Add"]):
     _mapping: AddTable
 
     def __iter__(self) -> Iterator[Add]:
@@ -148,9 +148,9 @@ def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
 class _Packer:
     def __init__(self) -> None:
         self._documents: list[Document] = []
-        self._waiting = Columns()
+        self._waiting = AddColumns()
 
-    def add(self, columns: Columns, chosen: Sequence[bool] | None = None) -> _Packer:
+    def add(self, columns: AddColumns, chosen: Sequence[bool] | None = None) -> _Packer:
         self._waiting.extend(columns, chosen)
         while len(self._waiting.ids) >= DOCUMENT_ADDS:
             self._documents.append(Document.of(self._waiting.part(0, DOCUMENT_ADDS)))
@@ -171,7 +171,7 @@ class _Packer:
     def _flush(self) -> None:
         if self._waiting.ids:
             self._documents.append(Document.of(self._waiting))
-            self._waiting = Columns()
+            self._waiting = AddColumns()
 
 
 def compact_records(records: Sequence[Record], log_start: int) -> Range:
@@ -181,7 +181,7 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
     log.
     """
     live: dict[str, tuple[Add, int]] = {}
-    live_columns, ended = Columns(), Columns()
+    live_columns, ended = AddColumns(), AddColumns()
     removes: dict[str, int] = {}
     schemas: list[SchemaChange] = []
     definitions: dict[str, Any] = {}
@@ -261,6 +261,6 @@ def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
     return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.attrgetter("key")))
 
 
-def _ended(content: Range) -> Iterable[Columns]:
+def _ended(content: Range) -> Iterable[AddColumns]:
     assert content.ended is not None, "the ended adds were not read"
     return map(Document.columns, content.ended)

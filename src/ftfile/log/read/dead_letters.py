@@ -18,7 +18,7 @@ from ftfile.log.places import list_own
 from ftfile.log.sealed import identity_of_letters, keys_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
@@ -69,7 +69,12 @@ def read_dead_letters(log: CommitLog) -> Iterator[DeadLetter]:
         for path in places:
             _check_is_encrypted(path)
         _check_tasks(places, head)
-    return itertools.chain.from_iterable(_letters_of(log.fs, path, places[path]) for path in sorted(places))
+    return _letters_in_order(log.fs, places)
+
+
+def _letters_in_order(fs: FileSystem, places: Mapping[str, tuple[str, ...]]) -> Iterator[DeadLetter]:
+    for path in sorted(places):
+        yield from _letters_of(fs, path, places[path])
 
 
 def letter_excess(line: bytes) -> str:

@@ -38,7 +38,7 @@ NAMES_TOLD = 10
 
 
 @dataclass
-class Files:
+class StoredFiles:
     """The files on storage, and their differences from live adds."""
 
     fs: FileSystem
@@ -55,9 +55,9 @@ class Files:
     findings: list[Finding] = field(default_factory=list)
 
 
-def list_files(fs: FileSystem) -> Files:
+def list_files(fs: FileSystem) -> StoredFiles:
     """Return the visible, staged and retired files of a directory."""
-    files = Files(fs)
+    files = StoredFiles(fs)
     waiting = [""]
     while waiting:
         for info in list_or_empty(fs, waiting.pop()):
@@ -77,7 +77,7 @@ def list_files(fs: FileSystem) -> Files:
     return files
 
 
-def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
+def compare_files(files: StoredFiles, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
     """Compare the file of every live add.
 
     If the file of an add is not found, `still_live` is called, because a query may have removed the add.
@@ -116,7 +116,7 @@ def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add
         files.staged.pop(path, None)
 
 
-def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[Add], bool]) -> None:
+def _compare_segments(files: StoredFiles, segments: list[Add], still_live: Callable[[Add], bool]) -> None:
     end, last = 0, ""
     for add in sorted(segments, key=attrgetter("path", "offset", "length")):
         path, own_end = add.path, add.offset + add.length
@@ -138,7 +138,7 @@ def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[A
         end, last = max(end, own_end) if path == last else own_end, path
 
 
-def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
+def _compare_odd(files: StoredFiles, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
     """Check parts that are not simply at their final name, one by one."""
     places = parallel(files.fs, partial(find_part, files.fs), odd)
     for add, where in zip(odd, places, strict=True):
@@ -151,7 +151,7 @@ def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]
             files.findings.append(_misplaced_part(files, add, where))
 
 
-def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
+def _misplaced_part(files: StoredFiles, add: Add, where: PartPlace) -> Finding:
     """Return the finding of a live part that is not at its final name."""
     final, there, publish = add.final_path or "", where.info, Action("publish", add=add)
     if where.place is Place.STAGED:
@@ -182,7 +182,7 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
     return lost(add, code, expected=expected, actual=actual, damaged=damaged)
 
 
-def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Finding]:
+def _repeated_name(files: StoredFiles, final: str, adds: list[Add]) -> Iterator[Finding]:
     """Yield a finding for each of several parts with the same final name whose file is missing."""
     owner: Add | None = None
     for add in adds:
@@ -204,7 +204,7 @@ def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Findin
             yield replace(finding, actions=(Action("rename", add=add, source=source),))
 
 
-def _hidden_copy(files: Files, add: Add) -> str | None:
+def _hidden_copy(files: StoredFiles, add: Add) -> str | None:
     """Return the retired or quarantined file with the content of a part; None if there is no such file."""
     hidden = files.retired | sizes_in(files.fs, layout.QUARANTINE)
     for path, size_bytes in hidden.items():
@@ -213,7 +213,7 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
     return None
 
 
-def report_unknown_files(files: Files, history: History, published: int) -> None:
+def report_unknown_files(files: StoredFiles, history: History, published: int) -> None:
     """Report visible files that belong to no live part; versions up to `published` count as published."""
     for directory in files.nested:
         expected, actual = "no other directory of ftfile", "a directory of ftfile, or a store"
@@ -244,7 +244,7 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
     _report_paths(files, "unknown-files", "files that a record names", list(unknown))
 
 
-def report_staged_files(files: Files, history: History) -> None:
+def report_staged_files(files: StoredFiles, history: History) -> None:
     """Report removed parts and dead letters that are still staged; unneeded files remain in `files`."""
     for path, remove in history.removed_staged.items():
         if files.staged.pop(path, None) is not None:
@@ -258,7 +258,7 @@ def report_staged_files(files: Files, history: History) -> None:
             files.findings.append(find("not-published", path, "dead letters", "still staged", actions=[action]))
 
 
-def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> None:
+def _report_paths(files: StoredFiles, code: str, expected: str, paths: list[str]) -> None:
     if paths:
         names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
         actual = names

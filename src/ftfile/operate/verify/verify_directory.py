@@ -23,7 +23,13 @@ from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import oldest_readable, snapshot_at
 from ftfile.operate.findings import Action, DirectoryReport, Finding, find, lost, worst_first
-from ftfile.operate.verify.files import Files, compare_files, list_files, report_staged_files, report_unknown_files
+from ftfile.operate.verify.files import (
+    StoredFiles,
+    compare_files,
+    list_files,
+    report_staged_files,
+    report_unknown_files,
+)
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import count_quarantined, scan_log
 from ftfile.rows.spark_types import recorded_schema
@@ -162,10 +168,12 @@ def _verify(
     return _report(scan, findings, history.records, files, full=full)
 
 
-def _report(scan: LogScan, findings: list[Finding], records: int, files: Files | None, *, full: bool) -> VerifyReport:
+def _report(
+    scan: LogScan, findings: list[Finding], records: int, files: StoredFiles | None, *, full: bool
+) -> VerifyReport:
     contents = files
     if contents is None:
-        contents = Files(scan.log.fs)
+        contents = StoredFiles(scan.log.fs)
     kind: Literal["files", "store"] = "files"
     with suppress(CorruptData):
         if store_of(scan.state) is not None:
@@ -188,7 +196,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
     )
 
 
-def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
+def _forget_newer(reader: CommitLog, scan: LogScan, files: StoredFiles) -> None:
     """Ignore the files of records that were committed during the verification."""
     for version in range(scan.state.version + 1, reader.refresh().version + 1):
         record = reader.read_record(version)
@@ -225,7 +233,7 @@ def _compare_content(
             schema = snapshot.definitions[snapshot.schema]
     work = Comparing(definitions, schema)
     tracker = Tracker("verify", fs.context.clock, on_progress=progress, total=len(adds), total_bytes=total_bytes(adds))
-    faults: dict[int, Fault] = {}
+    faults: dict[int, ContentFault] = {}
     for number, fault in workers.do(work, adds, fs, {}):
         tracker.add(1, work.size_of(adds[number]))
         if fault is not None:
@@ -239,7 +247,7 @@ def _compare_content(
         yield lost(add, f"damaged-{add.kind}", expected=expected, actual=actual, damaged=damaged, full=True)
 
 
-class Fault(NamedTuple):
+class ContentFault(NamedTuple):
     """The content of an add, if it is not as recorded."""
 
     path: str  # of the file
@@ -247,7 +255,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing(Work[Add, Fault | None]):
+class Comparing(Work[Add, ContentFault | None]):
     """Reads adds, and finds adds whose content is not as recorded."""
 
     definitions: Mapping[str, Any]  # of the encodings of the adds, by key
@@ -257,18 +265,18 @@ class Comparing(Work[Add, Fault | None]):
         """Return the length of an add."""
         return piece.length
 
-    def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[Add]) -> Iterator[Fault | None]:
+    def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[Add]) -> Iterator[ContentFault | None]:
         """Yield the fault of each add; raise a ConfigError if a key of an encrypted directory is missing."""
         for add in pieces:
             yield self._fault(fs, add)
 
-    def _fault(self, fs: FileSystem, add: Add) -> Fault | None:
+    def _fault(self, fs: FileSystem, add: Add) -> ContentFault | None:
         encoding = self.definitions.get(add.encoding)
         try:
             path = open_add(add, fs.stat).path
             if add.kind == "part" and not has_content(fs, path, add):
                 if fs.exists(path):
-                    return Fault(path, "other bytes")
+                    return ContentFault(path, "other bytes")
                 return None
             if is_run(add):
                 check_bytes(add, OpenFiles(fs))
@@ -278,16 +286,16 @@ class Comparing(Work[Add, Fault | None]):
         except ConfigError:
             raise
         except CorruptData as error:
-            return Fault(error.path, error.found)
+            return ContentFault(error.path, error.found)
         except NotFound:
             return None  # the file is being moved
         except FtfileError as error:
-            return Fault(add.path, str(error))
+            return ContentFault(add.path, str(error))
         return None
 
 
 def _compare_old_files(
-    log: CommitLog, head: LogState, files: Files, history: History, *, full: bool
+    log: CommitLog, head: LogState, files: StoredFiles, history: History, *, full: bool
 ) -> Iterator[Finding]:
     """Yield a finding for each damaged or missing file of removed rows that a readable version contains.
 
@@ -322,7 +330,7 @@ def _place(add: Add) -> str:
     return add.path
 
 
-def _old_fault(files: Files, add: Add, *, full: bool) -> str | None:
+def _old_fault(files: StoredFiles, add: Add, *, full: bool) -> str | None:
     """Return the fault of the file of a removed add; None if there is no fault."""
     try:
         if add.kind == "segment":

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.formats.parts import extension_of
-from ftfile.log.checks import Refused, Rewrite, live_names
+from ftfile.log.checks import RefusedRewrite, Rewrite, live_names
 from ftfile.log.format import layout
 from ftfile.storage.paths import join
 from ftfile.write.files.naming import PartFacts
@@ -35,7 +35,7 @@ class Named:
 
     adds: tuple[Add, ...]
     rewrites: tuple[Rewrite, ...]  # with names
-    refused: tuple[Refused, ...]  # rewrites for which no name exists; their rows stay in the existing files
+    refused: tuple[RefusedRewrite, ...]  # rewrites for which no name exists; their rows stay in the existing files
     tables: dict[str, Any]  # changes of the log's tables: the next numbers
 
 
@@ -90,7 +90,7 @@ class Namer:
             try:
                 named.append(round_.with_names(rewrite))
             except (ConfigError, UserCodeError) as error:
-                refused.append(Refused(rewrite, error))
+                refused.append(RefusedRewrite(rewrite, error))
         adds = round_.named(adds)
         remembers = self.naming.uses_numbers and round_.numbers
         if remembers:

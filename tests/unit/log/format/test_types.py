@@ -134,7 +134,7 @@ PLACES: dict[str, tuple[str, int, Steps]] = {
     "TransactionState": ("checkpoint", 0, ("transactions", "app")),
     "Unpublished": ("checkpoint", 0, ("unpublished", 0)),
     "RangeHeader": ("range", 0, ()),
-    "Contents": ("range", 0, ()),
+    "RangeContents": ("range", 0, ()),
     "Placed": ("range", 0, ("live", 0)),
 }
 VALUES: dict[str, list[Any]] = {
