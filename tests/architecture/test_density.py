@@ -25,16 +25,16 @@ RULES = {
 }
 # The numbers only fall: lower them with the code.
 MAXIMA = {
-    "conditional expressions": 668,
+    "conditional expressions": 637,
     "nested conditional expressions": 0,
-    "comprehensions": 2176,
-    "comprehensions with two loops": 72,
-    "lambdas": 136,
+    "comprehensions": 2039,
+    "comprehensions with two loops": 6,
+    "lambdas": 81,
     "calls with five positional arguments or more": 50,
     "calls with splatted literals": 0,
-    "module docstrings that join subjects": 46,
-    "modules with two or more blocks of constants after definitions": 20,
-    "class names that live in several modules": 52,
+    "module docstrings that join subjects": 10,
+    "modules with two or more blocks of constants after definitions": 19,
+    "class names that live in several modules": 36,
 }
 # A limit this much above the count is out of date.
 SLACK = 30
