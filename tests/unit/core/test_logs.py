@@ -1,4 +1,4 @@
-"""Every line says which query and batch it speaks of."""
+"""Every log line names its query and batch."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ftfile.read.directory import Directory
 from ftfile.tools.cli.app import app
 
 SOURCE = Path(ftfile.__file__).parent
-# `Wording` has both texts of what is not exactly a call.
+# `Wording` contains both texts of a remedy that is not exactly a call.
 CALL = re.compile(r"ftfile\.(?!spark\b)[\w.]+\(path[,)]")
 
 

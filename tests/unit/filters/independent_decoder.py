@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.keywrap import aes_key_unwrap
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Keys = dict[tuple[str, bytes], bytes]  # key-encryption keys, by id and what they are wrapped in
+Keys = dict[tuple[str, bytes], bytes]  # key-encryption keys by id and wrapped key
 
 
 def derive(key: bytes, use: bytes) -> bytes:

@@ -199,7 +199,7 @@ class TestSizes:
 
 
 def test_frames_of_no_length_are_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that pass by a filter would be recorded as filtered, and nobody could read them."""
+    """Bytes that bypass a filter would be recorded as filtered, and no reader could decode them."""
     monkeypatch.setattr(ByteCounter, "frame_bytes", 0)
     filters_of_users.COUNTED.clear()
     assert filtered(chain_of(["counter"]), [b"abc"]) == b"abc"

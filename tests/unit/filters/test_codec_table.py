@@ -1,4 +1,4 @@
-"""The table of codecs of lines, and each place that must have them and cannot be made of it: a failure names it."""
+"""The table of line codecs, and the failures that name each place from which a codec is missing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def text(path: str) -> str:
 
 
 def between(path: str, start: str, end: str) -> str:
-    """Return what a file has between two texts."""
+    """Return the text of a file between two markers."""
     return text(path).partition(start)[2].partition(end)[0]
 
 
 def lacking(name: str) -> list[str]:
-    """Return the places that lack a codec, and what it is."""
+    """Return the places that lack a codec."""
     row = CODECS[name]
     line_codec = codec(name)
     levels = "{} to {} ({})".format(*line_codec.levels, line_codec.level_default) if line_codec.levels else "none"

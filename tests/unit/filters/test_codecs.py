@@ -1,4 +1,4 @@
-"""Every codec by itself: what it makes, what it reads, and what it does not take."""
+"""Every codec in isolation: its output, the streams that it decodes, and the streams that it refuses."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_what_follows_the_last_frame_is_detected(name: str) -> None:
 
 @parametrize("name", CODECS, quick=1, packages=True)
 def test_a_flipped_bit_is_an_error_or_the_log_must_see_it(name: str) -> None:
-    """No other error than `BadStream`; codecs with checksums never say something else than was written."""
+    """`BadStream` is the only error, and codecs with checksums never return other text than was written."""
     settled = codec(name)
     written = encoded(settled, TEXT)
     for at in range(len(written) * 8):

@@ -1,4 +1,4 @@
-"""The envelope: what it keeps secret, and what it notices."""
+"""The encryption envelope: the data that it keeps secret, and the damage that it detects."""
 
 from __future__ import annotations
 

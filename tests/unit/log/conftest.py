@@ -1,4 +1,4 @@
-"""A directory in memory and a driver that can be started anew: what the protocol's tests play with."""
+"""A directory in memory and a driver that can be restarted, for the tests of the commit protocol."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Driver:
         log: CommitLog | None = None,
         **more: Any,
     ) -> Committed:
-        """Commit a batch; for what it may say, see `Saying`."""
+        """Commit a batch; `Saying` lists the possible content."""
         settings: dict[str, Any] = {
             "author": self.author(batch, offsets_hash),
             "adds": adds,
@@ -134,7 +134,7 @@ class Driver:
         task_found_batch: bool = False,
         **saying: Any,
     ) -> Committed:
-        """Commit what any author says, see `Saying`; what was accepted of rewrites is in `accepted`."""
+        """Commit as any author; `Saying` lists the possible content, and `accepted` contains the accepted rewrites."""
         log = self.log if log is None else log
         said = Saying(log, **saying)
         try:

@@ -1,4 +1,4 @@
-"""Logs of random records, with the snapshot after each as plain dictionaries say it."""
+"""Logs of random records, with the snapshot after each record as plain dictionaries."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DIRECTORIES = ("", "a=1", "a=2/b=ü", "a=*")
 
 @dataclass
 class RandomLog:
-    """Records, and by version what is live after each; version -1 is the empty log.
+    """Records, and the live files after each version; version -1 is the empty log.
 
     Args:
         seed: equal seeds make equal logs.
-        versions: how many records.
+        versions: number of records.
     """
 
     seed: int
@@ -37,7 +37,7 @@ class RandomLog:
             self._append(version)
 
     def store(self, name: str, log_start: int = 0) -> MemoryFileSystem:
-        """Return a store with the records from `log_start` on; the last one says that the others are gone."""
+        """Return a store with the records from `log_start` on; the last record declares the earlier records deleted."""
         MemoryFileSystem.drop(name)
         fs = MemoryFileSystem(name)
         for directory in layout.DIRECTORIES:

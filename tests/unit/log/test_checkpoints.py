@@ -1,4 +1,4 @@
-"""Where the log ends, when checkpoints and hints tell of more than the records that are there."""
+"""The end of the log, when checkpoints and hints name more records than exist."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestHoles:
         driver.commit_new(0)
 
         class Trimmed(WrapperFileSystem):
-            """The log goes on, and its old records are dropped, while the reader looks for the second one."""
+            """Other writers commit and delete old records while the reader reads the second record."""
 
             passed = False
 

@@ -186,7 +186,7 @@ class TestCheckpoints:
         assert add.final_path in driver.visible()
 
     def test_a_cache_older_than_the_newest_checkpoint_starts_over_from_it(self, driver: Driver) -> None:
-        """The records between are gone, and one of them was made again by a committer left behind."""
+        """The records in between are deleted, and a delayed committer created one of them again."""
         driver.commit_new(0)
         stale = CommitLog(driver.fs)
         stale.refresh()
@@ -204,7 +204,7 @@ class TestCheckpoints:
         theirs: list[Add] = []
 
         class Sleepy(WrapperFileSystem):
-            """Falls asleep before creating its record; meanwhile the log goes on and drops its old records."""
+            """Pauses before it creates its record, while other writers commit and delete the old records."""
 
             slept = False
 

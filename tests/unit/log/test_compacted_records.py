@@ -1,4 +1,4 @@
-"""Ranges stand for records: whatever is merged how, every version that is kept reads as it did."""
+"""Ranges replace records: after any merge, every kept version reads the same rows."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class TestCover:
 
 
 class TestFallback:
-    """Records stand in for ranges as long as they are kept."""
+    """Readers fall back from ranges to records while the records are kept."""
 
     def log(self, name: str) -> tuple[RandomLog, MemoryFileSystem, list[CompactedName]]:
         log = RandomLog(5, 20)
@@ -286,7 +286,7 @@ class TestFallback:
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_of_a_log_that_began_later_is_passed_over(self) -> None:
-        """As after the log alone was restored from an older copy, whose last records have the same nonces."""
+        """The state after a restore of only the log from an older copy, whose last records have the same nonces."""
         log, fs, names = self.log("began later")
         for name in names:
             fs.delete(layout.compacted_path(name))
@@ -295,7 +295,7 @@ class TestFallback:
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_that_goes_on_after_the_head(self) -> None:
-        """Others go on and merge while one works with a state."""
+        """Other processes commit and merge while a reader uses a state."""
         log, fs, names = self.log("beyond")
         for name in names:
             fs.delete(layout.compacted_path(name))
@@ -378,7 +378,7 @@ def _renonced(log: RandomLog) -> list[Record]:
 
 
 class TestCommits:
-    """The ranges that commits write by themselves."""
+    """The ranges that commits write automatically."""
 
     @pytest.fixture(autouse=True)
     def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +401,7 @@ class TestCommits:
         for batch in range(6, 8):
             driver.commit_new(batch)
         assert reach(cover(list_compacted(driver.fs))) == 7
-        # But for the last record and the next, to see whether anybody else has been there.
+        # Except the last record and the next one, which show whether another writer has committed.
         assert set(reads.records) == {5, 6, 7}
 
     def test_new_processes_write_them_too(self, driver: Driver) -> None:

@@ -1,4 +1,4 @@
-"""Files of the log that are not what was written: as storage damages them, and as somebody writes them anew."""
+"""Damaged files of the log: corrupted by storage, or rewritten by another program."""
 
 from __future__ import annotations
 
@@ -188,4 +188,4 @@ class TestSealed:
             found = with_keys(fs).read(record_path(0))
         except (CorruptData, ConfigError):
             return
-        assert found == ENCODED  # what changed says nothing of the directory
+        assert found == ENCODED  # the changed bytes do not describe the directory

@@ -51,7 +51,7 @@ def names_of(fs: FileSystem, directory: str) -> list[str]:
 
 
 def assert_right(driver: Driver, batches: int) -> None:
-    """All see the rows of `batches` batches, new committers and readers too, and go on."""
+    """Check that old and new committers and readers see the rows of `batches` batches, and can commit more."""
     driver.restart()
     assert len(take_snapshot(CommitLog(driver.fs)).adds) == batches
     assert driver.commit(batches - 1, driver.stage(batches - 1)).replayed
@@ -116,7 +116,7 @@ def test_a_hint_of_another_type_is_none(driver: Driver, text: object) -> None:
 
 
 class TestAnotherHistory:
-    """The log alone is restored from an older copy, and goes on in another way."""
+    """Only the log is restored from an older copy, and different batches are committed after it."""
 
     @pytest.fixture
     def other(self, driver: Driver) -> Driver:
@@ -147,7 +147,7 @@ class TestAnotherHistory:
 
     @pytest.mark.slow
     def test_what_it_left_behind_is_passed_over(self, other: Driver) -> None:
-        """Also long after the new history has passed its end, with its own checkpoints and ranges."""
+        """Also long after the new history has passed the end of the old one, with new checkpoints and ranges."""
         foreign = {name for name in list_compacted(other.fs) if name.last >= SHARED}
         assert foreign
         assert max(list_checkpoints(other.fs)).version > SHARED
@@ -230,7 +230,7 @@ def test_a_foreign_checkpoint_does_not_decide_whether_a_record_is_dead(driver: D
 
 @pytest.mark.slow
 def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
-    """One that stands for more versions would take the place of what it contains."""
+    """A foreign range that covers more versions would replace the ranges that it contains."""
     foreign = [
         Record(version, f"other{version}", MaintenanceAuthor("test", "x"), 0, previous_nonce=f"other{version - 1}")
         for version in range(32)
@@ -245,7 +245,7 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
 
 @pytest.mark.slow
 def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where records are gone, and no nonce is remembered: later records, or ranges, name what they follow."""
+    """If records are deleted and no nonce is cached, later records or ranges name their predecessors."""
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 3)
     for batch in range(40):
         driver.commit_new(batch)

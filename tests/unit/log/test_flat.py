@@ -76,7 +76,7 @@ def assert_flat(early: Window, late: Window) -> None:
 
 
 def assert_small(run: Run) -> None:
-    """A task, driver or reader that starts anew reads little; and the directories of the log hold few names."""
+    """Check that a new task, driver or reader reads few files, and that the log's directories contain few names."""
     metered = MeteredFileSystem(run.fs.inner)
     log = CommitLog(metered)
     assert log.refresh().version == run.batches - 1
@@ -108,7 +108,7 @@ def test_many_batches(fs: MemoryFileSystem) -> None:
 
 
 def test_who_only_reads_on_remembers_little(fs: MemoryFileSystem) -> None:
-    """As the driver's planner does, in a process of its own, for as long as the stream lives."""
+    """The driver's planner reads like this, in a separate process, for the lifetime of the stream."""
     driver = Driver(fs)
     planner = CommitLog(fs)
     most = 0
@@ -121,7 +121,7 @@ def test_who_only_reads_on_remembers_little(fs: MemoryFileSystem) -> None:
 
 
 def test_new_processes_pay_what_old_ones_do(fs: MemoryFileSystem) -> None:
-    """Batch writes are processes of their own: each reads a checkpoint and a bounded number of records."""
+    """Batch writes are separate processes: each reads a checkpoint and a bounded number of records."""
     run = Run(fs, files=1)
     run.commits(1000)
     worst = 0

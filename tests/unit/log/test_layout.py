@@ -13,7 +13,7 @@ def test_a_key_is_its_directory_and_its_stem(directory: str, stem: str) -> None:
 
 
 def test_identities_on_storage() -> None:
-    """They tell pieces apart, and stay when the directory is moved and when letters are published."""
+    """Identities distinguish pieces. They do not change when the directory is moved or letters are published."""
     spool = f"{layout.staged_directory('query', 3)}/00001-0-0123456789abcdef.spool"
     assert layout.storage_identity("part", spool) == "part 0123456789ab@0"
     assert layout.storage_identity("segment", spool, 7) == "segment 0123456789ab@7"

@@ -1,4 +1,4 @@
-"""The bounds of the log: beyond each of them everything stays right, and goes on."""
+"""The limits of the log: beyond each limit, results stay correct and commits succeed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def in_memory(request: pytest.FixtureRequest) -> Iterator[Driver]:
 class TestState:
     @pytest.mark.slow
     def test_recent_records(self, in_memory: Driver) -> None:
-        """A hint that names an older record saves nothing, and what it says is found out anew."""
+        """A hint that names an older record saves no work: the published parts are checked again."""
         state = maintained(LogState(), fold.RECENT_RECORDS + 10)
         assert len(state.recent) == fold.RECENT_RECORDS
         assert [state.includes(at, f"n{at}") for at in (9, 10, 265)] == [None, True, True]
@@ -86,7 +86,7 @@ class TestState:
         assert len(driver.visible()) == 2
 
     def test_recent_changes_of_segments(self) -> None:
-        """A query that has missed more than that begins anew with all open segments."""
+        """A query that has missed more changes restarts with all open segments."""
         state = LogState()
         for version in range(fold.RECENT_CHANGES + 5):
             segment = structs.replace(part(f"s{version}"), kind="segment", final_path=None)
@@ -264,7 +264,7 @@ class TestTries:
         add = driver.commit_new(0)
 
         class Vacuumed(WrapperFileSystem):
-            """A vacuum says whenever ranges are listed that older records may be gone, for a while."""
+            """Each of the first listings of ranges meets a vacuum that allows older records to be deleted."""
 
             def list(self, path: str) -> list[FileInfo]:
                 nonlocal left

@@ -1,4 +1,4 @@
-"""Records behind checkpoints may be gone, or dead: nothing depends on them; a process that meets them starts over."""
+"""Records before a checkpoint may be deleted or dead. Nothing depends on them: a process that reads one starts over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def keep_only(driver: Driver, log_start: int) -> None:
-    """Do what vacuum does to the log: a record says so, checkpoints and ranges are there, and then the records go."""
+    """Trim the log as vacuum does: commit the new start, write checkpoints and ranges, then delete the records."""
     head = driver.log.refresh()
     write_checkpoint(driver.fs, SYSTEM.ids, head)
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
@@ -170,7 +170,7 @@ class TestCommitters:
         assert len(driver.visible()) == 7
 
     def test_a_hint_that_names_a_dead_record_is_not_believed(self, driver: Driver) -> None:
-        """The checkpoint lists what is not published: a hint from behind it must not take anything off that list."""
+        """The checkpoint lists unpublished parts. A hint from a dead record must not remove parts from the list."""
         driver.commit_new(0)
         waiting = driver.stage(1)
         driver.create_record(author=JobAuthor("waiting"), adds=(waiting,))

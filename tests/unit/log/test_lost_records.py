@@ -119,7 +119,7 @@ class TestReplaced:
 
 
 def test_what_is_repaired_by_hand_is_a_healthy_directory(driver: Driver) -> None:
-    """The newest record is lost, and the hint with it: what it added is in nobody's way."""
+    """The newest record and the hint are lost; the files that the record added do not block later commits."""
     for batch in range(3):
         driver.commit_new(batch)
     record = driver.log.read_record(2)

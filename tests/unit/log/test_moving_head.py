@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Rival(WrapperFileSystem):
-    """Creates the next record when somebody looks for a part that is nowhere."""
+    """Creates the next record when a publisher searches for a missing part."""
 
     def __init__(self, inner: FileSystem, driver: Driver, gone: Add, add: Add) -> None:
         super().__init__(inner)
@@ -38,7 +38,7 @@ class Rival(WrapperFileSystem):
 
 @pytest.fixture
 def gone(driver: Driver) -> Add:
-    """Return a part that was replaced so long ago that no hint says so any more."""
+    """Return a part that was replaced so long ago that no hint records it any more."""
     old = driver.commit_new(0)
     driver.commit(1, driver.stage(1), overwrite=True)
     driver.fs.delete(layout.PUBLISHED_HINT)

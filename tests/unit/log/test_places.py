@@ -1,4 +1,4 @@
-"""Hiding removed parts: only what is recorded is moved or deleted, and nothing that is gone stands in the way."""
+"""Hiding removed parts: only recorded parts are moved or deleted, and missing files do not block it."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def lose_hint(driver: Driver) -> None:
 
 
 def is_published(driver: Driver) -> bool:
-    """Return True if the hint says so of everything."""
+    """Return True if the hint names the head of the log."""
     hint, head = read_published(driver.fs), driver.log.refresh()
     return hint is not None and (hint.version, hint.nonce) == (head.version, head.nonce)
 
 
 class TestGoneDirectories:
     def test_of_removed_parts(self, driver: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """Somebody ran `rm -r month=7` and tells ftfile afterwards."""
+        """A user ran `rm -r month=7` before the overwrite in ftfile."""
         gone = [driver.stage(0, name=f"month=7/{number}") for number in range(2)]
         kept = driver.stage(0, name="month=8/part")
         driver.commit(0, *gone, kept)

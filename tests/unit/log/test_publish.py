@@ -1,4 +1,4 @@
-"""Publishing: what is moved in which order, what is in the way, what is nowhere, what may fail and what must not."""
+"""Publishing: the order of the moves, occupied names, missing files, and faults that are or are not tolerated."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class TestCollisions:
 
 
 class TestNowhere:
-    """A slow publisher of version 0 looks for a part that version 1 removed."""
+    """A slow publisher of version 0 searches for a part that version 1 removed."""
 
     @pytest.fixture
     def old(self, driver: Driver) -> Add:

@@ -181,7 +181,7 @@ class TestOldBatches:
 
     @parametrize("others", [(0,), (3,), (0, 4, 1), (5, 0, 0, 2), (0, 0, 0, 0, 0, 9)], ids=str, quick=1)
     def test_each_is_found_among_records_of_others(self, driver: Driver, others: tuple[int, ...]) -> None:
-        """Wherever they are: its number says where a record is only if there are as many of others before each."""
+        """A batch number gives a record's version only if the same number of other records precedes each batch."""
         numbers, versions = itertools.count(), []
         for batch in range(14):
             for number in itertools.islice(numbers, others[batch % len(others)]):
@@ -227,7 +227,7 @@ class TestOldBatches:
         assert find_record(driver.log, head, driver.author(0)) is None
 
     def test_a_run_that_was_overtaken_is_told_so(self, driver: Driver) -> None:
-        """A zombie comes with a batch whose record is gone."""
+        """A zombie retries a batch whose record is deleted."""
         for batch in range(4):
             driver.commit_new(batch, offsets_hash=str(batch))
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=3)

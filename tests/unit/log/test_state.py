@@ -1,4 +1,4 @@
-"""The writers' state stays small: what it forgets, what it never forgets, and when it is written down."""
+"""The writers' state stays small: the entries that it drops, the entries that it keeps, and when it is written."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ class TestWhenCheckpointsAreDue:
 
 
 class TestCheckpointsOfFewerSegments:
-    """A restart after most segments have ended reads a short checkpoint, not what the log had of them."""
+    """A restart after most segments have ended reads a short checkpoint instead of the old records."""
 
     COUNT = 500
 
@@ -275,7 +275,7 @@ class TestCheckpointsOfFewerSegments:
         MemoryFileSystem.drop("halved")
 
     def create(self, log: CommitLog, version: int, **fields: Any) -> list[int]:
-        """Create a record and return the versions of which there are checkpoints."""
+        """Create a record, and return the versions of the existing checkpoints."""
         head = log.create(Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0, **fields))
         assert head is not None
         write_checkpoint_if_due(log, head)

@@ -1,4 +1,4 @@
-"""Times of versions: by the store's clock, whatever the clocks of authors say, and in copies, too."""
+"""Times of versions: by the store's clock, independent of the authors' clocks, also in copies."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ CLOCKS = {
 
 @pytest.fixture
 def store() -> Iterator[MemoryFileSystem]:
-    """A store with a clock of its own."""
+    """A store with a separate clock."""
     yield MemoryFileSystem("times", clock=ManualClock(START_MS))
     MemoryFileSystem.drop("times")
     forget_caches()
 
 
 def clock_of(store: VolumeFileSystem) -> ManualClock:
-    clock = store._volume.clock  # noqa: SLF001 - the one of the store, whatever its users have
+    clock = store._volume.clock  # noqa: SLF001 - the store's clock, not that of its users
     assert isinstance(clock, ManualClock)
     return clock
 
 
 def write(store: MemoryFileSystem, hours_ahead: tuple[float, ...]) -> None:
-    """Commit version n, of which 2 is a drop, at hour n of the store's clock, each by a process with its own clock."""
+    """Commit version n at hour n of the store's clock, each by a process with another clock. Version 2 is a drop."""
     ids = SeededIds()
     for number, ahead in enumerate(hours_ahead):
         clock_of(store).set(START_MS + number * HOUR_MS)
@@ -139,7 +139,7 @@ def test_a_copy_goes_on(store: MemoryFileSystem, tmp_path: Path) -> None:
 
 
 def test_a_vacuum_of_a_copy_takes_what_is_copied_for_young(store: MemoryFileSystem, tmp_path: Path) -> None:
-    """By the modification times of files: they, and nothing that a record says, tell what may still be read."""
+    """The modification times of the files, not the records, determine the versions that can still be read."""
     write(store, CLOCKS["right"])
     original = on_disk(store, tmp_path / "original")
     copy = copied(original, tmp_path / "copy")

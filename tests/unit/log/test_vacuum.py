@@ -1,4 +1,4 @@
-"""Vacuum: what goes, what stays, and what it says; on a store whose clock the tests move."""
+"""Vacuum: deleted files, kept files and the report, on a store whose clock the tests move."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class TestStaged:
         assert record is not None
         assert isinstance(record.author, MaintenanceAuthor)
         assert record.author.operation == "vacuum"
-        # Not the time of the retention: what is younger than the newest record waits for another vacuum.
+        # Not the time of the retention: files younger than the newest record wait for another vacuum.
         assert record.horizon_ms == report.horizon_ms == world.fs.stat(layout.record_path(0)).modified_ms
 
     def test_a_longer_retention_does_not_take_a_horizon_back(self, world: World) -> None:
@@ -258,7 +258,7 @@ class TestStaged:
         assert len(take_snapshot(world.driver.log).adds) == 1
 
     def test_emptied_directories_go(self, world: World) -> None:
-        """But not that of a query that may go on, nor one that may have been made this very moment."""
+        """Except the directory of a query that may resume, and a directory that may have been created a moment ago."""
         world.driver.commit_new(0)
         world.driver.stage(7)
         Driver(world.fs, "query-9").stage(0)
@@ -394,7 +394,7 @@ class TestSpools:
         assert world.exists(segments[0].path)
 
     def test_what_is_left_of_a_segment_keeps_it(self, world: World) -> None:
-        """A part was made of some of its rows, and the rest is a segment of another name in the same file."""
+        """Some of its rows were assembled into a part; the remaining rows are another segment in the same file."""
         (segment, *_) = self.spool(world, count=1)
         world.driver.commit(0, segment)
         rest = structs.replace(segment, id="rest")
@@ -767,7 +767,7 @@ class TestMergeRanges:
 
 @pytest.mark.slow
 def test_beside_a_running_query(world: World) -> None:
-    """Rows never change, whatever is vacuumed when; and every kept version reads as it did."""
+    """Rows never change while vacuums run, and every kept version reads the same rows."""
     live: list[Add] = []
     history: dict[int, set[str]] = {}
     for batch in range(40):

@@ -196,7 +196,7 @@ class TestHorizonInTheFuture:
         assert log.refresh().version == head
 
     def test_another_vacuum_meanwhile_makes_it_begin_again(self, world: World) -> None:
-        """Its horizon is the one that counts, and it may have listed what is younger than ours."""
+        """The other horizon counts, and the other vacuum may have listed files younger than the horizon of this one."""
 
         def vacuum() -> None:
             world.fs.before_record = None
@@ -309,7 +309,7 @@ class TestUnpublished:
     def test_a_part_that_takes_the_name_of_one_that_was_hidden_late(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The checkpoints say that hiding is to be done yet, and nothing else says that it was done: no hint exists."""
+        """The checkpoints list the hiding as pending, and nothing records that it was done: no hint exists."""
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         world.driver.with_policy(on_new_query="continue")
         old = world.driver.stage(0, name="same")

@@ -65,10 +65,10 @@ Step: TypeAlias = "Answer | Callable[[str], Answer]"
 
 
 class Server:
-    """Answers one request after the other, on a free port; a `with` block ends it.
+    """Answers requests in sequence, on a free port; a `with` block ends it.
 
     Args:
-        answers: made of the server's address; the last one is for all that follows.
+        answers: built from the server's address; the last answer is repeated for all further requests.
     """
 
     def __init__(self, *answers: Step) -> None:
@@ -155,6 +155,6 @@ def _lengths(file: BufferedReader, headers: dict[str, str]) -> Iterator[int]:
 
 
 def status_of_file(size_bytes: int) -> bytes:
-    """Return a NameNode's status of a file whose checksum nobody asks for."""
+    """Return a NameNode's status of a file whose checksum is not read."""
     status = {"type": "FILE", "length": size_bytes, "modificationTime": 0, "fileId": 1, "ecBit": True}
     return json.dumps({"FileStatus": status}).encode()

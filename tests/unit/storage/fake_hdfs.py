@@ -1,6 +1,6 @@
-"""A NameNode and a DataNode in one, in memory: what `hdfs-native` offers, and what a WebHDFS server answers.
+"""A NameNode and a DataNode in one, in memory: the interface of `hdfs-native`, and the answers of a WebHDFS server.
 
-Both remember what they were asked, so that tests see requests that a real server takes silently.
+Both record their requests, so that tests see requests that a real server accepts silently.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class Names:
     files: dict[str, bytes] = field(default_factory=dict)
     directories: set[str] = field(default_factory=lambda: {"/", "/out"})
     asked: list[str] = field(default_factory=list)
-    # By what was asked: raised, once, before or after it was done.
+    # By request: raised once, before or after the request is executed.
     errors: dict[str, list[BaseException]] = field(default_factory=dict)
     losses: dict[str, list[BaseException]] = field(default_factory=dict)
     # Bytes of each file that get lost on the way.
     swallowed: int = 0
     # Bytes change on the way, and their number does not.
     flipped: bool = False
-    # What HDFS says that its checksums are.
+    # The checksum algorithm that HDFS returns.
     algorithm: str = "MD5-of-0MD5-of-512CRC32C"
     # More of the status of a file.
     more: dict[str, object] = field(default_factory=dict)
     # How long it takes to write.
     takes_s: float = 0
-    # Of new files; those that are erasure-coded take no number.
+    # Replicas of new files; erasure-coded files have no replication number.
     replicas: int = 3
     coded: bool = False
     block_bytes: int = 1 << 27
     mode: int = 0o640
-    # `host:port` of the DataNode that a NameNode names; by default its own.
+    # `host:port` of the DataNode that a NameNode names; by default the address of this server.
     datanode: str = ""
     # And how it is asked.
     datanode_scheme: str = "http"
-    # The library closes a file only when it is open no more; each open one with what its blocks count, of which the
-    # last is not reported, or is.
+    # The library closes a file only when the NameNode reports it closed. Each open file has the length of its blocks;
+    # the last block is either reported or not.
     slow: bool = False
     unreported: bool = False
     open_files: dict[str, int] = field(default_factory=dict)
@@ -222,7 +222,7 @@ def native_library(names: Names) -> Any:
 def install(monkeypatch: pytest.MonkeyPatch, names: Names) -> None:
     """Let `hdfs://namenode:8020` be this one for the length of a test."""
     monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
-    # Nobody listens, and a client is of one test alone.
+    # No process listens, and a client is used by only one test.
     monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda _: "")
     monkeypatch.setattr(hdfs_native_nodes, "_nodes", PerProcess(hdfs_native_nodes._open_nodes))  # noqa: SLF001
 
@@ -353,7 +353,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.names.rename(path, query["destination"])
         except FileExistsError:
-            self._reply({"boolean": False})  # as the rename without options says it
+            self._reply({"boolean": False})  # the rename without options returns this
             return
         try:
             self.names.answer("RENAME")

@@ -1,4 +1,4 @@
-"""An object store on the terms of `fsspec`: its own memory file system, whose files are shown when they are closed."""
+"""An object store with the interface of `fsspec`: a separate memory file system. Closed files appear in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract for what stands before a store that is raced for in the tests of its own."""
+"""The contract for layers above a store, with few race rounds, as the store itself has race tests."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ SAME = Answer(reply(b"", "ETag: x", "Last-Modified: Thu, 01 Jan 2026 00:00:00 GM
 DONE = b'{"boolean": true}'
 
 COPIED = b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>"
-# Of a success that is to say something.
+# Of a successful request whose answer must have content.
 CUT_ANSWERS = {
     "content": Answer(reply(COPIED[:-10], length=len(COPIED)), ending="close"),
     "content of open length": Answer(reply(COPIED[:-10], length=-1), ending="close"),
@@ -258,7 +258,7 @@ class TestNothingSent:
 
 
 class TestHeldUp:
-    """A DataNode answers some connections only when its own calls to a dead NameNode have ended."""
+    """A DataNode answers some connections only when its calls to a dead NameNode have ended."""
 
     LONG = Answer(before_s=3600, takes=0)
 
@@ -295,7 +295,7 @@ class TestHeldUp:
     def test_writing_begins_anew_and_never_at_the_name_of_the_file(
         self, opened_at: Callable[[Server], FileSystem]
     ) -> None:
-        """An upload that was given up begins when its connection is looked at; the file may have moved on by then."""
+        """The server may start an abandoned upload late, when the file may have been moved already."""
         done, empty = Answer(reply(DONE)), Answer(reply(status_of_file(0)))
         there = LENGTH["webhdfs"]
         steps: list[Step] = [there, placed, self.LONG, placed, WRITTEN, empty, done, done]
@@ -327,7 +327,7 @@ class TestHeldUp:
 
 
 class TestSlow:
-    """A store that works, and says nothing."""
+    """A store that works without sending any bytes."""
 
     def test_a_copy_has_longer_than_an_answer(self) -> None:
         silent = Answer(reply(COPIED), before_s=1)
@@ -388,7 +388,7 @@ class TestShort:
 
     @pytest.mark.parametrize("scheme", ["s3", "webhdfs"])
     def test_a_range_that_is_shorter_than_was_asked_for(self, scheme: str) -> None:
-        # By what it promises, too.
+        # Its Content-Length is short, too.
         short = Answer(reply(CONTENT[8:500]))
         with (
             Server(LENGTH[scheme], short) as server,

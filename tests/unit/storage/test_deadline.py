@@ -89,7 +89,7 @@ calls.start(lambda: (time.sleep(100), print("ended")))
 
 @pytest.mark.slow
 def test_the_process_does_not_end_before_threads_of_compiled_code_are_through() -> None:
-    """Such a thread is none that Python waits for; it calls it for a while, and after some time of its own again."""
+    """Python does not wait for such a thread, which calls Python code for a while, pauses, and calls it again."""
     code = """
 import threading, time
 from ftfile.storage import calls

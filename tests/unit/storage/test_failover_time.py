@@ -1,6 +1,6 @@
-"""How long a batch waits when the active NameNode has fallen silent, by either driver: without a server of HDFS.
+"""The time that a batch waits after the active NameNode stops responding, with both drivers and no HDFS server.
 
-Real waits are shortened, and those that were due are added up.
+Real waits are shortened, and the nominal waits are added up.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 # What docs/hdfs.md promises of a batch, from the moment at which another NameNode is active.
 PROMISED_S = 30.0
-# The threads of a DataNode on two cores, which take its connections in turn.
+# The threads of a DataNode on two cores, which serve its connections in sequence.
 THREADS = 4
 # Real limits are so many times longer.
 SHORTER = 10
-# A busy machine takes what is slow for silence: it adds waits, and takes none away, so that the least of these counts.
+# A busy machine makes slow answers look like silence. This only adds waits, so the smallest result counts.
 TRIES = 20
 
 
 class Front:
-    """Takes connections for a server, and leaves some without a word; a `with` block ends it.
+    """Accepts connections for a server, and leaves some unanswered; a `with` block ends it.
 
     Attributes:
-        address: where it takes them.
-        is_silent: tells by the number of a connection whether nobody ever reads from it.
-        taken: how many connections there were.
+        address: the address on which it listens.
+        is_silent: returns by the number of a connection whether it is never read.
+        taken: number of accepted connections.
     """
 
     def __init__(self, port: int, is_silent: Callable[[int], bool] = lambda _: False) -> None:
@@ -85,7 +85,7 @@ class Front:
 
 
 class Cluster:
-    """Two NameNodes, of which the first is active until it falls silent, and a DataNode."""
+    """Two NameNodes and a DataNode. The first NameNode is active until it stops responding."""
 
     def __init__(self, names: Names, stack: contextlib.ExitStack) -> None:
         port = int(stack.enter_context(WebServer(names)).address.partition(":")[2])
@@ -107,7 +107,7 @@ class WebWaits:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.given_up = 0
         look_s, pulse_s, first_word_min_s = deadline.LOOK_S, webhdfs_client.PULSE_S, webhdfs_nodes.FIRST_WORD_MIN_S
-        # The commit is another process than the tasks, and finds out by itself.
+        # The commit runs in another process than the tasks, and detects the silent NameNode independently.
         self.due_s = look_s + 2 * pulse_s
         why_silent, note_unheard = WebNodes._why_silent, WebNodes.note_unheard  # noqa: SLF001
 
@@ -126,7 +126,7 @@ class WebWaits:
         monkeypatch.setattr(deadline, "LOOK_S", look_s / SHORTER)
         monkeypatch.setattr(webhdfs_client, "PULSE_S", pulse_s / SHORTER)
         monkeypatch.setattr(webhdfs_nodes, "FIRST_WORD_MIN_S", first_word_min_s / SHORTER)
-        # On a busy machine words take long, which is no matter here.
+        # On a busy machine answers take long, which does not matter here.
         monkeypatch.setattr(webhdfs_nodes, "TIMES_HEARD", 0)
 
 
@@ -185,7 +185,7 @@ def test_a_batch_by_webhdfs_ends_within_the_promised_time(
 
 
 def waits_of_a_batch(held_up: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[float, int]:
-    """Return the seconds for which a batch waits, and the number of connections that it gives up."""
+    """Return the seconds for which a batch waits, and the number of connections that it abandons."""
     directory.mkdir()
     clock = ManualClock()
     with contextlib.ExitStack() as stack:

@@ -153,7 +153,7 @@ class WantingDirectories(Objects):
 
 
 class ListingLate(Objects):
-    """Its listings are of the first look, whatever it is told to forget."""
+    """Always returns its first listing, even after its cache is invalidated."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -199,7 +199,7 @@ class ReadingLate(Objects):
 
 
 class OneClientAlone(Objects):
-    """Each instance has objects of its own."""
+    """Each instance has separate objects."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -276,7 +276,7 @@ def test_a_disk_by_way_of_fsspec_is_refused(tmp_path: Path) -> None:
 
 
 class Silent(Objects):
-    """Never answers while it is told not to."""
+    """Never answers while its flag is set."""
 
     waits: ClassVar[list[threading.Event]] = []
 
@@ -310,7 +310,7 @@ def test_every_call_ends() -> None:
 
 
 class SilentAtFirst(Objects):
-    """Asks the store when it is opened, which does not answer while it is told not to."""
+    """Calls the store when it is opened; the store does not answer while its flag is set."""
 
     waits: ClassVar[list[threading.Event]] = []
 
@@ -601,7 +601,7 @@ def test_a_file_that_cannot_be_closed_is_given_up_at_once() -> None:
     stream.write(b"content")
     with pytest.raises(PermissionDenied):
         stream.close()
-    # Nobody has to abort it, and the garbage collector closes what is left.
+    # No abort is necessary, and the garbage collector closes the remaining stream.
     assert Discarding.discarded == [f"/{where}/file"]
 
 
@@ -648,7 +648,7 @@ def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_f
 
 
 class ForgettingOnce(Forgetting):
-    """Forgets the first upload, or one of those that race."""
+    """Loses the first upload, or one of several that race."""
 
     left: ClassVar[list[str]] = []
 
@@ -691,7 +691,7 @@ class Failing(Objects):
 
 
 class Keeping(Objects):
-    """Keeps what it has seen until it is told to forget, wherever that was changed meanwhile."""
+    """Caches listings until they are invalidated, even if another client changes the directory."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""The checksum of whole files that HDFS has, and what the WebHDFS driver makes of it."""
+"""The checksum of whole files in HDFS, and its conversion by the WebHDFS driver."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def content_of(size_bytes: int) -> bytes:
     ],
 )
 def test_it_is_that_of_hadoop(size_bytes: int, expected: str, piece_bytes: int) -> None:
-    """The digests were told by Hadoop 3.5.0."""
+    """The digests were computed by Hadoop 3.5.0."""
     content, checksum = content_of(size_bytes), HadoopChecksum(BLOCK_BYTES)
     for start in range(0, size_bytes, piece_bytes):
         checksum.update(content[start : start + piece_bytes])

@@ -34,7 +34,7 @@ class Host:
         self.variables: dict[str, str] = {}
 
     def configure(self, **properties: str) -> None:
-        """Put a configuration where HADOOP_CONF_DIR says."""
+        """Write a configuration to HADOOP_CONF_DIR."""
         self._home.mkdir()
         self.write(**properties)
         self.variables["HADOOP_CONF_DIR"] = str(self._home)

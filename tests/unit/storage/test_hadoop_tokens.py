@@ -61,7 +61,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hosts, one of which has an odd name besides, this one, and no others."""
+    """Two hosts and this one, and no other hosts; one of the two has an unusual second name."""
     known = {"namenode": "10.0.0.1", "10.0.0.1": "10.0.0.1", "other": "10.0.0.2", "10.0.0.2": "10.0.0.2"}
     known |= {"ha-hdfs": "10.0.0.1", "::1": "::1", "0:0:0:0:0:0:0:1": "::1"}
 
@@ -86,7 +86,7 @@ def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["ha-hdfs:a"], "b", ["namenode:9870"], False, None),
         (["other:8020", "namenode:8020"], "namenode:9870", ["namenode:9870"], False, "namenode:8020"),
         (["10.0.0.2:8020", "10.0.0.1:8020"], "namenode:9870", ["namenode:9870"], False, "10.0.0.1:8020"),
-        # Two clusters of one host, and nothing that tells them apart; but for what configuration says.
+        # Two clusters of one host that only the configuration can distinguish.
         (["namenode:8020", "namenode:8120"], "namenode:9870", ["namenode:9870"], False, None),
         (["namenode:8020", "namenode:8120"], "ns", ["namenode:9870", "namenode:8120"], False, "namenode:8120"),
         (["unknown:8020"], "namenode:9870", ["namenode:9870"], False, None),
@@ -98,7 +98,7 @@ def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         # As Java spells it.
         (["0:0:0:0:0:0:0:1:8020"], "[::1]:8020", ["[::1]:8020"], True, "0:0:0:0:0:0:0:1:8020"),
         (["0:0:0:0:0:0:0:1:8020"], "[::1]:8021", ["[::1]:8021"], True, None),
-        # A name service is no host, whatever its name.
+        # A name service is not a host, even if its name looks like a host name.
         (["ha-hdfs:8020"], "namenode:8020", ["namenode:8020"], True, None),
         (["ha-hdfs:8020"], "namenode:9870", ["namenode:9870"], False, None),
         (["ha-hdfs:namenode:8020"], "namenode:8020", ["namenode:8020"], True, None),

@@ -326,7 +326,7 @@ def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch)
     names.losses["RENAME"] = [ConnectionResetError()]
     with WebServer(names) as server:
         fs = opened(server.url, patience="0.1")
-        # As servers and proxies do that repeat what they were asked.
+        # As servers and proxies do that include the request in their answer.
         names.errors["RENAME"] = [IOException(f"what is /webhdfs/v1/out/a?op=RENAME&delegation={SECRET}&x=1")]
         with pytest.raises(OutcomeUnknown, match="delegation=…&x=1") as repeated:
             fs.rename("a", "b")
@@ -369,7 +369,7 @@ UNREPORTED = type("IOException", (Exception,), {})(
 
 
 class TestWebStreams:
-    """No DataNode has reported the last block for so long that HDFS's own client has given up."""
+    """No DataNode has reported the last block for so long that HDFS's client has stopped waiting."""
 
     @pytest.mark.slow
     def test_a_small_file_is_sent_again(self, web: FileSystem, names: Names) -> None:
@@ -661,10 +661,10 @@ def test_hdfs_on_a_web_port_is_told_at_once(native: FileSystem, names: Names, mo
         for call in (lambda: fs.stat("file"), lambda: fs.create("file"), lambda: fs.make_directories("a")):
             with pytest.raises(WrongConnection, match=rf"{web} is the address of a web server; use hdfs://host:8020"):
                 call()
-        # A NameNode that hung up may be there again.
+        # A NameNode that closed the connection may be up again.
         names.errors["status"] = [OSError(hung_up)]
         with pytest.raises(Unavailable, match=hung_up):
             opened(f"hdfs://{rpc}/out", patience="0").stat("file")
     names.errors["status"] = [OSError(hung_up)]
     with pytest.raises(Unavailable, match=hung_up):
-        opened(f"hdfs://{rpc}/out", patience="0").stat("file")  # nobody is there now
+        opened(f"hdfs://{rpc}/out", patience="0").stat("file")  # no server listens now

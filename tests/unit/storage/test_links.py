@@ -1,4 +1,4 @@
-"""Nothing below a root is reached by a link, and what is no file is never opened."""
+"""No file below a root is reached through a link, and special files are never opened."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def test_a_failed_sync_of_the_content_leaves_no_exclusive_file(
 def test_a_failed_sync_of_the_name_leaves_the_outcome_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Even an error that by itself would invite a new try: the file is there already.
+    # Even an error that normally causes a retry: the file already exists.
     for code in (errno.EIO, errno.EMFILE):
         with monkeypatch.context() as patch:
             fail(patch, "fsync", code, directories=True)
@@ -428,7 +428,7 @@ def test_dangling_links_are_not_listed_where_links_are_followed(tmp_path: Path, 
 def test_a_directory_that_is_replaced_while_it_is_listed_is_listed_as_it_was(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its entries are never mixed with those of another directory."""
+    """The entries are never mixed with entries of another directory."""
     local.make_directories("d")
     local.put("d/file", b"12")
     scandir, directory = os.scandir, Path(local.root, "d")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ADDRESSES = {"nn1": "one:8020", "nn2": "two:8020"}
-# A call that is to be given up takes some hundredths of a second, and this long where the code is wrong.
+# A call that must be abandoned takes some hundredths of a second, and this long if the code is wrong.
 LIMIT_S = 100.0
 STANDBY = RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "not now")')
 
@@ -125,7 +125,7 @@ class TestNative:
     def test_a_call_that_alone_has_no_answer_is_given_up(
         self, servers: Servers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The library goes to the other NameNode by itself, and leaves calls behind at the first."""
+        """The library itself switches to the other NameNode, and leaves calls pending at the first."""
         monkeypatch.setattr(hdfs_native_nodes, "PULSE_S", 5.0)  # on a busy machine, too
         monkeypatch.setattr(hdfs_native_nodes, "STUCK_S", 0.1)
         found = nodes(servers)
@@ -214,7 +214,7 @@ class TestWeb:
         for _ in range(3 * webhdfs_nodes.UNHEARD_MAX):
             limits_s.append(found.first_word_s())
             found.note_unheard()
-        # All but one of four threads may be held up, and their connections come in turn.
+        # Up to three of four threads may be blocked, and their connections are served in sequence.
         assert set(limits_s[: webhdfs_nodes.UNHEARD_MAX + 1]) == {webhdfs_nodes.FIRST_WORD_MIN_S}
         assert limits_s[-1] == webhdfs_nodes.FIRST_WORD_MAX_S
         found.note_heard(0.001)

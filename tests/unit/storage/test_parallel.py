@@ -1,4 +1,4 @@
-"""Calls for many items at once, some of which fail."""
+"""Parallel calls for many items, some of which fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ITEMS = 10 * CONCURRENCY
 
 
 def calls_made(error: type[StorageError], waited_s: float, concurrency: int) -> int:
-    """Return how many calls were made, all of which fail after some waiting."""
+    """Return the number of calls; all calls fail after a delay."""
     fs: Any = SimpleNamespace(capabilities=SimpleNamespace(concurrency=concurrency))
     made: list[int] = []
 
@@ -72,7 +72,7 @@ atexit.register(at_exit)
 
 @pytest.mark.slow
 def test_a_process_that_exits_works_on_without_threads(tmp_path: Path) -> None:
-    """Python's pools take no calls then, also from what a session does at its end."""
+    """Python's pools accept no calls then, including the calls at the end of a session."""
     code = [sys.executable, "-c", AT_EXIT, str(tmp_path / "out")]
     ended = subprocess.run(code, capture_output=True, text=True, check=False)
     assert ended.stdout.split() == ["9", "9"], ended.stderr

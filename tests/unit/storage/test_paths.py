@@ -1,4 +1,4 @@
-"""How long paths may be: as long as file systems say, to the byte."""
+"""Maximum lengths of paths: the limits of the file systems, to the byte."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SETTINGS = {"account_key": "env:MY_KEY"}
 
 
 class OfAccounts(Objects):
-    """Each account has its own objects; that of a bad name lets them be written over."""
+    """Each account has separate objects; objects of the account with the bad name can be overwritten."""
 
     stores: ClassVar[dict[str, dict[str, Any]]] = {}
 

@@ -1,4 +1,4 @@
-"""Watches of local directories: what they tell of, and that they are hints which may fail."""
+"""Watches of local directories: the changes that they report, and that they are hints which may fail."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_it_tells_once_of_what_appears_or_grows(tmp_path: Path, watch: Watch, ch
     assert not watch.changed()
     change(tmp_path)
     assert watch.changed()
-    watch.changed()  # a directory that has moved is told of twice
+    watch.changed()  # the move of a directory is reported twice
     assert not watch.changed()
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_there_or_no_directory_is_not_watched(tmp_path: Path, watch:
 
 @pytest.mark.slow
 def test_more_events_than_the_kernel_keeps_are_one_change(tmp_path: Path, watch: Watch) -> None:
-    """The kernel merges those of one file that follow each other."""
+    """The kernel merges consecutive events of the same file."""
     events_max = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     logs = [os.open(tmp_path / "in" / name, os.O_WRONLY | os.O_CREAT) for name in ("a.log", "b.log")]
     for _ in range(events_max // 2 + 10):
@@ -155,7 +155,7 @@ def test_a_watch_that_cannot_be_asked_says_nothing(watch: Watch, monkeypatch: py
 
 
 def open_watches() -> int:
-    """Return the number of descriptors of inotify, whatever else other threads open and close."""
+    """Return the number of inotify descriptors, independent of other files that other threads open and close."""
     gc.collect()
     targets = []
     for descriptor in Path("/proc/self/fd").iterdir():

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_rsa_key() -> Iterator[None]:
-    """Make one RSA key: moto makes one beside each symmetric key, and never uses it."""
+    """Make one RSA key: moto generates an unused RSA key with every symmetric key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rsa, "generate_private_key", functools.cache(rsa.generate_private_key))
         yield

@@ -1,6 +1,6 @@
-"""The golden files: small directories with one file of every kind, the same bytes whenever they are made.
+"""The golden files: small directories with one file of every kind, whose bytes are the same each time.
 
-`python -m tests.unit.log.format.make_golden` makes them anew, after a change of the format that is meant.
+After an intended change of the format, `python -m tests.unit.log.format.make_golden` writes them again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def row(number: int, kind: str = "a") -> dict[str, object]:
 
 
 def _one_clock() -> AbstractContextManager[object]:
-    """Let the disk have the clock of the authors, so that records do not say when they were made."""
+    """Give the disk the clock of the authors, so that records do not contain the time of the run."""
     return mock.patch.object(records, "store_now_ms", lambda fs: fs.context.clock.now_ms())
 
 
@@ -114,7 +114,7 @@ def make_sealed(path: Path) -> None:
 
 
 def make_plans(path: Path) -> None:
-    """Make the log of plans of a source of files, of which the last plan names a columns file."""
+    """Make the log of plans of a file source; the last plan names a columns file."""
     found = Range("a.log", 0, 20, "0123456789abcdef", "fedcba9876543210", 25, 1_700_000_000_000, "local:1:2")
     key = key_of("file:///data/in", "a.log").hex()
     marks = found.head, found.tail, 40, found.modified_ms, found.identity
@@ -167,7 +167,7 @@ STORE_OPTIONS = {"flushIntervalCount": "2", "compression": "none", "blockBytes":
 
 
 def make_store(path: Path) -> None:
-    """Make a store of words, due compactions and their result, a purge, and windows of which one is not recorded."""
+    """Make a store of words with due compactions and their result, a purge, and windows. One window is not recorded."""
     with repeatable(), _one_clock():
         forget_caches()
         options = {"keyColumns": "word", "deleteColumn": "gone", "merge": "n:sum", "buckets": "1"} | STORE_OPTIONS

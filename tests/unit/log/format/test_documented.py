@@ -1,4 +1,4 @@
-"""docs/internals/format.md says what the code does: its tables are those of the code, its examples are golden files."""
+"""docs/internals/format.md agrees with the code: same tables, and the golden files as examples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = (
     (msgspec.inspect.NoneType, "null"),
     (msgspec.inspect.AnyType, "any"),
 )
-# Classes without a table: those whose fields stand in others, and those that the text describes.
+# Classes without a table: their fields are in other tables, or the text describes them.
 IN_MEMORY = {"Value", "Changes", "Body", "Record", "Range"}
 IN_SENTENCES = {"AddColumns", "AddsById", "Companion", "Rare"}
 

@@ -1,4 +1,4 @@
-"""Files of released formats: what is written today has these bytes, and what was written then reads as it did."""
+"""Files of released formats: the current code writes the same bytes, and reads old files with the same result."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def unpacked(content: bytes) -> tuple[Any, list[bytes]]:
 
 
 def parts_of_run(content: bytes) -> tuple[object, ...]:
-    """Return what a run says and its pages, but for what depends on how codecs compress."""
+    """Return the facts and pages of a run, without the values that depend on how codecs compress."""
     end = memoryview(content)
     index = decode_index(end[-index_bytes_of(end, len(content), "golden") :], len(content), "golden")
     pages = content[index.pages_offset : index.page_range(len(index.page_crcs))[0]]
@@ -117,7 +117,7 @@ def parts_of_run(content: bytes) -> tuple[object, ...]:
 
 
 def said_by_store(path: str, content: bytes) -> object:
-    """Return what a file of a store says, but for what depends on how Arrow writes messages."""
+    """Return the content of a store's file, without the values that depend on how Arrow writes messages."""
     if path.endswith(".spool"):
         return parts_of_run(content)
     if path.endswith(".wal"):
@@ -251,7 +251,7 @@ class TestReading:
 
 
 def second_plan() -> dict[str, Any]:
-    """Return what the jobs of the golden query want of their parts."""
+    """Return the settings that the jobs of the golden query set for their parts."""
     parts = {"maxBytesPerFile": 128 << 20, "maxRecordsPerFile": 2, "strictFileSize": False}
     return parts | {"keepTail": True, "taskCount": 2}
 

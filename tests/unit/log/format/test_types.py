@@ -1,4 +1,4 @@
-"""A field of another type than docs/internals/format.md says is CorruptData that names it, wherever it stands."""
+"""A field whose type differs from docs/internals/format.md raises CorruptData with the field's name, at any depth."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SEGMENT = Add(
 PART = structs.replace(SEGMENT, id="p", kind="part", final_path="p.json", ranges=(SourceRange("s", "rows", 0, 1),))
 REMOVE = Remove("r", "part", "r.json", 5, "crc32:1")
 FINGERPRINT = Fingerprint("kind", "digest", covers_content=True)
-# With a value of its own in each field.
+# With a different value in each field.
 RECORD = Record(
     *(0, "nonce", StreamAuthor("q", "run", 3, "hash", ["offsets"]), 1, 2),
     assembly_tasks=(AssemblyTask("t", "rows", (SEGMENT,), 1, FILES_PLAN),),
