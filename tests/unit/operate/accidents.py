@@ -55,7 +55,7 @@ GOES_ON = {"onNewQuery": "continue"}
 QUERY = "00000000-0000-0000-0000-{:012d}"
 # Where a log is long enough for a vacuum that deletes records.
 LONG = {"All log checkpoints are lost, and old records are gone"}
-# Those that a page may run to do harm and to mend it.
+# The programs with which the page may damage or repair a directory.
 PROGRAMS = frozenset({"chmod", "cp", "find", "mkdir", "mv", "rm", "rmdir", "touch"})
 CHANGING = (
     (" +$", ""),
@@ -122,7 +122,7 @@ def to_markdown(scenes: Mapping[str, Sequence[tuple[str, str]]]) -> str:
 
 
 def settled(text: str) -> str:
-    """Return an output without what each run has of its own."""
+    """Return an output without the parts that differ between runs."""
     for pattern, instead in CHANGING:
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)
     return text.strip()
@@ -291,7 +291,7 @@ def rows(position: int) -> list[list[dict[str, Any]]]:
 
 
 def _told(run: Callable[[], object]) -> str:
-    """Return what a program prints: with the error that ends it."""
+    """Return the output of a program, including the error that ends it."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
             run()
@@ -314,7 +314,7 @@ def shown_outputs() -> dict[str, list[tuple[str, str]]]:
 
 
 def main() -> None:
-    """Print the page anew; outputs that it shows rightly stay, with the lines that it leaves out."""
+    """Print the page with new outputs; outputs that are still correct stay, with the lines that they omit."""
     page = shown_outputs()
     scenes: dict[str, list[tuple[str, str]]] = {}
     for title, script in SCENES.items():

@@ -1,4 +1,4 @@
-"""A directory of files, and a store, with a file of every kind below `_ftfile`, of which one is harmed."""
+"""A directory of files, and a store, with a file of every kind below `_ftfile`. One file at a time is damaged."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ KINDS = {
     "windows of a store": Kind(("WAL", "wal_path"), _first(layout.WAL), in_store=True),
     "newest windows of a store": Kind(("WAL", "wal_path"), lambda fs: max(_files(fs, layout.WAL)), in_store=True),
 }
-# What `layout` names, and logs of plans alone have, which tests/unit/read/foreign harm.
+# Names in `layout` that only logs of plans use; tests/unit/read/foreign damages these files.
 ELSEWHERE = frozenset({"COLUMNS", "columns_path"})
 
 
@@ -214,7 +214,7 @@ def _plain(fs: FileSystem) -> FileSystem:
 
 @contextmanager
 def harmed(kind: Kind, harm: str | None, *, encrypted: bool) -> Iterator[str]:
-    """Mount a directory of which one file is harmed, and return its URL."""
+    """Mount a directory with one damaged file, and return its URL."""
     forget_keys()
     with mock.patch.dict(os.environ, _KEYS):
         first = _contents(in_store=kind.in_store, encrypted=encrypted, number=0)

@@ -1,7 +1,8 @@
-"""What verify finds where a file is harmed, and what mends it: the table of docs/internals/format.md, by `make docs`.
+"""The findings of verify for each damaged file, and their repair: the table of docs/internals/format.md (`make docs`).
 
-A cell is the severity and the code of the worst finding, and what mends it: `mended` by a repair, by one on `request`,
-or a `copy` alone. It is empty where there is nothing to find, and `not opened` where opening says what to do.
+A cell has the severity and the code of the worst finding, and the repair: `mended` by a repair, by a repair on
+`request`, or only by a `copy`. It is empty if there is no finding, and `not opened` if the error at opening names the
+remedy.
 """
 
 from __future__ import annotations

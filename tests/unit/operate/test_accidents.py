@@ -1,4 +1,4 @@
-"""Each accident of docs/disaster-recovery.md is done to a real directory, and mended by the commands of a scene."""
+"""Each accident of docs/disaster-recovery.md happens to a real directory, and the commands of its scene repair it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FOUND: dict[str, dict[int, int]] = dict.fromkeys(SCENES, ONE_MORE) | {
     "The log of a store is lost": AT_FIRST,
     "Windows of a store are lost": AT_FIRST,
 }
-# Where plain readers find more: what the new log does not know.
+# Where plain readers find more: files that are not in the new log.
 SEEN = {"The log is lost": ONE_MORE}
 # Where a migration makes the new log, which it cannot where no file is finished, or none is in the clear.
 MIGRATED = {"The directory of the log, and all beside it, is lost"}
@@ -107,7 +107,7 @@ def variant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("title", [title for title in SCENES if " of a store " not in title])
 def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
-    """The same commands mend it, and nothing more is lost."""
+    """The same commands repair the directory, and no more is lost."""
     if variant == "open" and title in NOT_OPEN:
         pytest.skip("it harms finished files")
     options = {
@@ -133,7 +133,7 @@ def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
 
 
 def check(scene: Scene) -> None:
-    """Check the invariants of the mended directory; `verify` finds remarks at most."""
+    """Check the invariants of the repaired directory; `verify` finds remarks at most."""
     directory = ftfile.open(str(scene.at("/data/out")))
     report = directory.verify(full=True)
     assert report.ok
@@ -148,7 +148,7 @@ def check(scene: Scene) -> None:
 
 
 def check_sealed(scene: Scene) -> None:
-    """Nothing makes the format file of an encrypted directory anew, and a copy of it mends all."""
+    """No command recreates the format file of an encrypted directory, and a copy of it repairs the directory."""
     scene.do("rm /data/out/_ftfile/directory/_format")
     for command in ("ftfile status /data/out", "ftfile repair /data/out", "spark-submit job.py"):
         told = scene.do(command)
@@ -179,7 +179,7 @@ def test_every_accident_of_the_table_has_its_section() -> None:
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    """The page shows what the operating system's own error becomes."""
+    """The page shows the error text that follows from the operating system's error."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]

@@ -1,4 +1,4 @@
-"""`at_least_version`: a directory, or a store, that was put back to an older state is refused by all who use it."""
+"""`at_least_version`: every user of a directory or store refuses it after it was restored to an older state."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def put_back(out: str, options: dict[str, str]) -> None:
 
 
 def rows_and_records(out: str) -> list[Path]:
-    """Return all files but those that stand for records."""
+    """Return all files except the files derived from records."""
     return [file for file in files_of(out) if file.parent.name in {"log", "out"} or "stage" in str(file)]
 
 

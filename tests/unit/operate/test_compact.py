@@ -249,7 +249,7 @@ class TestParts:
 
 
 class TestNames:
-    """Where names may repeat, the new part's is longer than its first one's; what is too long is cut."""
+    """If names may repeat, the new part's name is longer than that of its first part; too long names are cut."""
 
     LONG = "tests.unit.write.files.user_code:long_numbered"
 
@@ -336,7 +336,7 @@ class TestNames:
 
 
 class TestRaces:
-    """Another driver commits between the look at the directory and the record."""
+    """Another driver commits between the listing of the directory and the record."""
 
     def race(self, inner: CrashingFileSystem, what: Any, **more: Any) -> RewriteReport:
         class Rival(WrapperFileSystem):
@@ -503,7 +503,7 @@ class TestFailures:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)
-        # The job's name is the first that is given; what it read is hidden by the time that its part is moved.
+        # The job's name is given first. The parts that the job has read are hidden before its part is moved.
         stage = layout.staged_directory(SeededIds().unique(), 0)
         stuck = Fault(Unavailable, operations=frozenset({"rename"}), path=f"{stage}/*", times=10**9)
         with repeatable(), mounted(FaultyFileSystem(inner, [stuck])) as url, pytest.raises(NotPublished):

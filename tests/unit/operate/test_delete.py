@@ -1,4 +1,4 @@
-"""Rows removed by a condition: those that a read with it returns, and no others."""
+"""Rows removed by a condition: exactly the rows that a read with the same condition returns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = ("ring",)
 
 COLUMNS = {"id": "long", "word": "string", "day": "string"}
 FORMATS = ["parquet", "json", "csv", "orc", "arrow", "avro"]
-# Each with what it says of a row; what is unknown of a null is not true.
+# Each with its value for a row; a condition that is unknown for a null is not true.
 CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "id = 3": lambda row: row["id"] == 3,
     "word = 'w1' AND day = 'a'": lambda row: row["word"] == "w1" and row["day"] == "a",
@@ -85,7 +85,7 @@ def rows_of(out: str, where: Any = None, **more: Any) -> Counter[str]:
 
 
 def check(out: str, where: Any, **more: Any) -> RewriteReport:
-    """Delete, and compare with what a read with the condition returned before; a second delete has nothing to do."""
+    """Delete, and compare with the result of a read with the condition before; a second delete removes nothing."""
     before, matches = rows_of(out, **more), rows_of(out, where, **more)
     plan = ftfile.delete(out, where, dry_run=True, **more)
     assert (plan.rows_removed, plan.dry_run, plan.version) == (matches.total(), True, None)
@@ -189,7 +189,7 @@ class TestFiles:
 
     @pytest.mark.slow
     def test_the_condition_of_each_directory_is_its_own(self, out: str) -> None:
-        """Of one the rest of the condition is about other columns, of another it is false, whatever these are."""
+        """For one directory, the rest of the condition is about other columns. For another, it is always false."""
         written(out, partitionBy="day")
         check(out, "(day = 'a' AND id = 3) OR (day = 'b' AND id = 4)")
         check(out, "(day = 'a' AND id = 1) OR day = 'b'")
@@ -381,7 +381,7 @@ class TestOpenFiles:
 
 
 class TestRaces:
-    """Another driver commits between the look at the directory and the record, once or each time."""
+    """Another driver commits between the listing of the directory and the record, once or each time."""
 
     def race(self, inner: CrashingFileSystem, what: Callable[[], object], times: int, where: str) -> RewriteReport:
         class Rival(WrapperFileSystem):
@@ -419,7 +419,7 @@ class TestRaces:
 
             report = self.race(inner, compact, times, "id = 3")
             assert ftfile.open(url).count(where="id = 3 AND word <> 'late'") == 0
-            # What came late goes where it came into a file with others that were chosen anew.
+            # Late rows are deleted only if they are in a file with other rows that were selected again.
             ids = sorted(ftfile.open(url).to_arrow()["id"].to_pylist())
             assert [n for n in ids if n != 3] == left
             assert report.rows_removed
@@ -453,7 +453,7 @@ class TestRaces:
 
     @pytest.mark.slow
     def test_rows_that_are_opened_meanwhile_stay(self) -> None:
-        """They are later ones: a segment is never written anew."""
+        """They are later rows: a segment is never rewritten."""
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)
@@ -482,7 +482,7 @@ class TestRaces:
 
     @pytest.mark.slow
     def test_a_restore_of_what_had_them(self) -> None:
-        """What is there then is chosen anew."""
+        """The rows that exist after the restore are selected again."""
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)

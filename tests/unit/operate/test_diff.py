@@ -1,4 +1,4 @@
-"""Two versions compared: the rows that came and went are those of the published files, as pyarrow reads them."""
+"""Comparison of two versions: the added and removed rows are those of the published files, as pyarrow reads them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def published(out: str) -> dict[str, set[int]]:
 
 
 def stem(name: str) -> str:
-    """Return a name without its ending, and without what a later restore adds to it."""
+    """Return a name without its ending, and without the suffix that a later restore adds."""
     return name.partition(".")[0]
 
 

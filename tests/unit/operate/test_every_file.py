@@ -1,4 +1,4 @@
-"""Every file below `_ftfile`, harmed in each way: what verify finds, and what a repair mends."""
+"""Every file below `_ftfile`, damaged in each way: the findings of verify, and the result of a repair."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def verified(url: str) -> VerifyReport:
 
 
 def cell_of(report: VerifyReport, repaired: RepairReport) -> str:
-    """Return what a cell of the table says, by what was found first, and what a repair has left."""
+    """Return the text of a cell of the table, from the first finding and the findings that remain after a repair."""
     if not report.findings:
         assert repaired.steps == ()
         return ""

@@ -1,4 +1,4 @@
-"""How far behind queries are: their checkpoints, and what is left to read of sources that ftfile reads."""
+"""The lag of queries: their checkpoints, and the unread versions and files of sources that ftfile reads."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_files_that_are_left_to_read(sink: Sink) -> None:
 
 @pytest.mark.slow
 def test_versions_that_are_left_to_read(sink: Sink, tmp_path: Path) -> None:
-    """Of a directory that is followed, which is found among those that are given."""
+    """Of a directory that is followed, which is one of several given directories."""
     followed, other = (MicroBatch(str(tmp_path / name), {"id": "long"}, {"fileFormat": "json"}) for name in "ab")
     for query in (followed, other):
         query.run(0, [[{"id": 1}]])
@@ -260,7 +260,7 @@ def test_a_batch_that_ends_meanwhile_is_no_problem(sink: Sink, monkeypatch: pyte
 
 
 class Silent(WrapperFileSystem):
-    """Does not answer before it is told to."""
+    """Does not answer until its event is set."""
 
     answers = threading.Event()
 
@@ -317,7 +317,7 @@ def test_places_that_are_given_hold_it_up_no_longer(sink: Sink, monkeypatch: pyt
 
 
 def test_many_queries(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checkpoints of those that wrote last are looked at."""
+    """The checkpoints of the queries that wrote last are read."""
     monkeypatch.setattr(lag, "CHECKPOINTS_MAX", 1)
     for number in range(2):
         query = sink.query(query_id=str(number), checkpoint=str(sink.place / str(number)))
@@ -367,7 +367,7 @@ def test_nobody_looks_unless_asked(sink: Sink) -> None:
 
 
 def test_the_place_is_recorded_once(sink: Sink) -> None:
-    """And again where it is another one; a checkpoint has it when the records are gone."""
+    """And again when it changes. A checkpoint contains the place after the records are deleted."""
     sink.run(0, 1)
     log = open_log(sink.out, Access())
 
@@ -385,7 +385,7 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
 
 @pytest.mark.slow
 def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
-    """Its place is recorded once, and what it has left to read is counted, as of a directory."""
+    """Its place is recorded once, and its unread input is counted, as for a directory."""
     followed = MicroBatch(str(tmp_path / "in"), {"id": "long"}, {"fileFormat": "json"})
     followed.run(0, [[{"id": 1}]])
     source = SourceRun(followed.path, {"id": "long"})

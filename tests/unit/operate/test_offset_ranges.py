@@ -38,7 +38,7 @@ def test_several_sources() -> None:
 
 
 def test_a_source_that_has_become_another() -> None:
-    """Offsets are shown as they are, of whatever shape."""
+    """Offsets of any shape are shown unchanged."""
     assert ranges_between([7], [{"events": {"0": 9}}]) == (OffsetRange(0, "events/0", None, 9),)
     assert ranges_between([{"events": 7}], [{"events": {"0": 9}}]) == (OffsetRange(0, "events/0", None, 9),)
     assert ranges_between([1, 2], [3]) == (OffsetRange(0, None, 1, 3),)

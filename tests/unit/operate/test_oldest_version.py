@@ -37,7 +37,7 @@ def told_by_records(log: CommitLog) -> int:
 def test_it_is_what_the_records_tell(
     every: int, removals: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever ranges stand for: of removed files, their own and older ones."""
+    """For all ranges: they remove files of the same range and of older ranges."""
     monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", every)
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "m": "long"}, {"fileFormat": "json", "partitionBy": "m"})
     for batch in range(12):

@@ -72,8 +72,7 @@ class Table:
         with duckdb.connect() as database:
             database.execute("SET TimeZone = 'UTC'; SET threads = 1")
             database.register("given", self.rows)
-            # A table of its own, as it hands conditions on Arrow's tables to Arrow, which takes NaN for less than
-            # nothing.
+            # Copy the table: DuckDB passes conditions on Arrow's tables to Arrow, which orders NaN below all numbers.
             database.execute("CREATE TABLE rows AS SELECT * FROM given")
             yield database
 

@@ -163,7 +163,7 @@ def forge_field(path: Path, steps: tuple[str, ...], value: object) -> None:
 
 
 def forge_key_provider(path: Path, name: str) -> None:
-    """Have a directory be an encrypted one whose keys are by a provider, as it says."""
+    """Write an encrypted directory whose format file names this key provider."""
     shutil.rmtree(path)
     ring = path.parent / "ring"
     write_ring(ring, first=FIRST)
@@ -213,7 +213,7 @@ class TestForged:
         path = tmp_path / "out"
         write(path)
         forge_it(path, "mine")
-        with pytest.raises(FtfileError):  # it is no such class
+        with pytest.raises(FtfileError):  # the class has the wrong type
             ftfile.open(str(path)).to_arrow()
         assert (MODULE in sys.modules) is (forgery != "a key provider")
 

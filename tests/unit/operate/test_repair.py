@@ -1,4 +1,4 @@
-"""Repairing a directory: what older versions, other programs and lost files left is mended, and nothing deleted."""
+"""Repair of a directory after older versions, other programs and lost files; no file is deleted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def mend(world: World, **asked: Any) -> RepairReport:
 
 
 def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
-    """Every file's bytes are still somewhere, but those that are made anew."""
+    """Check that every file's bytes still exist somewhere, except files that are rewritten."""
     derived = (layout.COMPACTED, layout.CHECKPOINTS, layout.HINTS)
     kept = Counter(content for path, content in before.items() if not path.startswith(derived))
     assert not kept - Counter(after.values())
@@ -89,7 +89,7 @@ def quarantined(world: World) -> list[str]:
 
 
 def part(world: World, batch: int, name: str | None = None) -> Add:
-    """Stage a part with rows of its own."""
+    """Stage a part with separate rows."""
     return world.driver.stage(batch, f"row {batch}\n".encode(), name)
 
 
@@ -143,7 +143,7 @@ class TestParts:
         assert renamed.endswith(name[-7:] if name.endswith(".gz") else ".txt")
 
     def test_the_record_of_another_name_can_be_published_by_anybody(self, world: World) -> None:
-        """Nothing is to be hidden at a name that cannot exist."""
+        """No file can exist at a name that is too long, so no file must be hidden there."""
         record(world, 0, part(world, 0, f"{'long' * 70}.txt"))
         report = mend(world)
         log = CommitLog(world.fs)
@@ -367,7 +367,7 @@ class TestLog:
         assert not ftfile.repair(world.url, dry_run=False).ok
         assert mend(world, accept_lost_records=True).ok
         assert rows(world) == self.expected(0, 1, 2, 3)
-        # Its file is one that no record knows; nobody can tell whose it is.
+        # The file of the lost record is unknown: no record names it, so its origin cannot be determined.
         assert ftfile.open(world.url).verify().findings[0].code == "unknown-files"
         mend(world, quarantine=[lost.path])
         assert visible(world) == self.expected(0, 1, 2, 3)
@@ -395,7 +395,7 @@ class TestLog:
         assert report.ok
         assert report.version == 1
         assert rows(world) == self.expected(0, 1)
-        # That of the lost record is known to nobody, those of the later ones were put aside.
+        # The file of the lost record is not in any record; the files of later records were quarantined.
         assert visible(world) == self.expected(0, 1, 2)
         world.driver.restart()
         with pytest.raises(BatchGap):
@@ -677,7 +677,7 @@ def test_a_repair_that_is_killed_is_repeated(after: bool) -> None:
 
 
 def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report names the findings that are left, and the next repair goes on."""
+    """The report names the remaining findings, and the next repair continues."""
     add = world.driver.commit_new(0)
     world.move(add.final_path, layout.retired_path(add.id))
     monkeypatch.setattr(run, "ROUNDS", 0)

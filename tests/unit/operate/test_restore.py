@@ -31,7 +31,7 @@ OPTIONS = {"fileFormat": "json", "partitionBy": "month"}
 
 @pytest.fixture
 def query(tmp_path: Path) -> MicroBatch:
-    """A directory with a row in each of three partitions, of which version 1 drops one."""
+    """A directory with a row in each of three partitions. Version 1 drops one of them."""
     found = MicroBatch(str(tmp_path / "out"), {"id": "long", "month": "string"}, OPTIONS)
     found.run(0, [MONTHS])
     ftfile.drop(found.path, {"month": "7"})
@@ -230,7 +230,7 @@ def test_names_that_differ_only_in_what_restores_added_are_numbered() -> None:
 
 
 class Busy(WrapperFileSystem):
-    """Another writer commits whenever the directory of removed parts is listed, and they are not found there."""
+    """Another writer commits each time that removed parts are listed, and the listing does not contain them."""
 
     def __init__(self, inner: Any, other: MicroBatch) -> None:
         super().__init__(inner)

@@ -324,7 +324,7 @@ class TestVerdict:
         )
 
     def test_the_worst_goes_before_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is due comes before what is stuck, and is less bad."""
+        """The due file is found before the stuck file, and is less severe."""
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
         stuck = UnpublishedFile(1, None, "part.json", "its file is missing")
         monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])

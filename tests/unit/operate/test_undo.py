@@ -1,4 +1,4 @@
-"""Undoing: the version before the last write is the newest one again, and nothing that nobody looked at goes."""
+"""Undo: the version before the last write is the newest again, and no write is removed that the caller has not seen."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ class TestBounds:
     def test_vacuums_at_more_looks_than_are_made(
         self, world: World, monkeypatch: pytest.MonkeyPatch, vacuums: int, looks: int
     ) -> None:
-        """What is missing may have been taken away by a vacuum; after some looks it is told of."""
+        """A vacuum may have deleted the missing file; it is reported after several listings."""
         add, made = world.driver.commit_new(0), 0
         world.fs.delete(add.final_path or "")
 
@@ -359,7 +359,7 @@ class TestParts:
         assert world.the("removed-part-staged").path == adds[0].path
 
     def test_what_a_vacuum_under_a_wrong_clock_deleted_is_not_missed(self, world: World) -> None:
-        """Its horizon was taken back since; its record says how far it went."""
+        """The horizon was set back since then; the vacuum's record contains the horizon that it used."""
         adds = [world.driver.commit_new(batch) for batch in range(2)]
         world.compact(1, *adds)
         for add in adds:

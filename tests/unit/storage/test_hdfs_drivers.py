@@ -160,7 +160,7 @@ class TestExclusive:
             late(text)
 
         names.errors["close"] = [LOST]
-        names.ask = ask  # type: ignore[method-assign] # of these names alone
+        names.ask = ask  # type: ignore[method-assign] # only of these names
         native.create_exclusive("log", b"content")
         assert names.files == {"/out/log": b"content"}
 

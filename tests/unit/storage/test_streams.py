@@ -57,7 +57,7 @@ def test_small_reads_are_buffered_and_large_ones_are_not_cut(filesystem: Metered
 def test_large_reads_are_not_copied(filesystem: MeteredFileSystem) -> None:
     opened = filesystem.open("file")
     whole = opened.read_at(0, len(CONTENT))
-    opened.read_at = lambda *_: whole  # type: ignore[method-assign] # of this file alone
+    opened.read_at = lambda *_: whole  # type: ignore[method-assign] # only of this file
     with as_file(opened) as file:
         assert file.read(len(CONTENT)) is whole
 

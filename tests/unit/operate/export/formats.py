@@ -1,4 +1,4 @@
-"""What each format says is live, read from its metadata alone, as the format's own documents say."""
+"""The live files of each format, read only from its metadata, as the specification of the format defines them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = {"id": "long", "word": "string"}
 METADATA = "_iceberg/metadata"
 HINT = f"{METADATA}/version-hint.text"
-MOUNTED = "mounted://fs/"  # one URL for what is mounted under many
+MOUNTED = "mounted://fs/"  # one URL for a directory that is mounted under many
 
 
 def rows(first: int, count: int = 2) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def ids_of(url: str, version: int | None = None) -> list[int]:
 
 
 def keep_only(url: str, log_start: int) -> None:
-    """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
+    """Trim the log as vacuum does: commit the new start, write bases and ranges, then delete the records."""
     log = CommitLog(open_filesystem(url))
     head = log.refresh()
     write_checkpoint(log.fs, SYSTEM.ids, head)
@@ -61,7 +61,7 @@ def commits(fs: FileSystem) -> list[list[dict[str, Any]]]:
 
 
 def delta_files(fs: FileSystem, commit: int | None = None) -> dict[str, int]:
-    """Return the paths and lengths of the files of a version of the Delta table, folded as its protocol says."""
+    """Return the paths and lengths of the files of a version of the Delta table, as Delta's protocol defines them."""
     live: dict[str, int] = {}
     for actions in commits(fs)[: None if commit is None else commit + 1]:
         for action in actions:
@@ -73,14 +73,14 @@ def delta_files(fs: FileSystem, commit: int | None = None) -> dict[str, int]:
 
 
 def iceberg_metadata(fs: FileSystem) -> list[dict[str, Any]]:
-    """Return the content of each metadata file that is there, oldest first."""
+    """Return the content of each existing metadata file, oldest first."""
     names = (info.path for info in fs.list(METADATA) if info.path.endswith(".metadata.json"))
     found = sorted(names, key=lambda path: int(path.removeprefix(f"{METADATA}/v").partition(".")[0]))
     return [json.loads(fs.read(path)) for path in found]
 
 
 def iceberg_manifests(fs: FileSystem, metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the current snapshot's list of manifests has."""
+    """Return the entries of the current snapshot's manifest list."""
     start = metadata["location"].removesuffix("_iceberg")
     listed = metadata["snapshots"][-1]["manifest-list"].removeprefix(start)
     return list(fastavro.reader(io.BytesIO(fs.read(listed))))  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def check_newest(url: str, to: str = "delta") -> None:
 
 
 def forget_follow_up(url: str) -> None:
-    """Leave what a process leaves that is killed between a commit and what follows it."""
+    """Leave the files of a process that is killed between a commit and the steps after it."""
     for checkpoint in Path(url).glob("_delta_log/*.checkpoint.parquet"):
         checkpoint.unlink()
     for hint in Path(url).glob(HINT):

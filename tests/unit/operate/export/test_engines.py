@@ -1,4 +1,4 @@
-"""Engines with readers of their own see each exported version: Delta's and Iceberg's, in DuckDB and in Polars."""
+"""Engines with separate readers for Delta and Iceberg read each exported version, in DuckDB and in Polars."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def test_each_version_row_for_row(
     read: Callable[[str, int], list[dict[str, Any]]],
     options: dict[str, str],
 ) -> None:
-    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # it warns where its own package is not there
-    # Polars looks for Delta's files at the encoded URL.
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # it warns if its package is not installed
+    # Polars reads Delta's files at the encoded URL.
     out = str(tmp_path / ("out" if read is polars_delta else "o t"))
     query = MicroBatch(out, COLUMNS, {**options, "onSchemaChange": "any"})
 
@@ -181,7 +181,7 @@ def test_a_partition_column_of_another_type(
 def test_a_partition_column_that_goes_and_comes_back(
     to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another type, and as a column of files: no reader looks for the column of a partition that is gone."""
+    """With another type, and as a column of files: no reader expects the column of a removed partition."""
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     url, by_k = str(tmp_path / "out"), {"partitionBy": "k"}
     written: list[tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = [

@@ -78,7 +78,7 @@ def few_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_bounds(fs: FileSystem) -> None:
-    """Check that with `few_kept`, no file is there but those that two commits and three snapshots need."""
+    """Check that with `few_kept`, the only existing files are those needed by two commits and three snapshots."""
     metadata = iceberg_metadata(fs)
     assert len(metadata) == 2
     start, snapshots = metadata[-1]["location"].removesuffix("_iceberg"), metadata[-1]["snapshots"]
@@ -216,7 +216,7 @@ class TestVersions:
         query.run(0, [given])
         export(out)
         assert table_rows(out) == given == own_rows(out)
-        ftfile.drop(out, {"i": 0}, context=current())  # its manifest is read, and written anew
+        ftfile.drop(out, {"i": 0}, context=current())  # its manifest is read, and rewritten
         export(out)
         assert table_rows(out) == [row for row in given if row["id"] != 2]
 
@@ -293,7 +293,7 @@ class TestMetadata:
     @pytest.mark.usefixtures("few_kept")
     @pytest.mark.parametrize("operation", ["put", "delete"])
     def test_what_killed_exports_leave_goes(self, operation: str) -> None:
-        """Whether they die between a commit and what follows it, or while they delete; and what they never named."""
+        """Killed between a commit and the steps after it, or while they delete; also files that they never named."""
 
         class Killed(BaseException):
             pass
@@ -491,7 +491,7 @@ class TestRefusals:
     @pytest.mark.slow
     @pytest.mark.packages
     def test_partitions_of_another_type(self, out: str) -> None:
-        """One that Iceberg has, one that it has not, and that a table which is made anew never had."""
+        """A change of type that Iceberg supports, an unsupported change, and no change in a re-created table."""
         for batch, kind in enumerate(("short", "integer", "long")):
             query = MicroBatch(out, {"id": "long", "k": kind}, {"partitionBy": "k", "onSchemaChange": "any"})
             query.run(batch, [[{"id": batch, "k": batch}]])

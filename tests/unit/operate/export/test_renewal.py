@@ -58,7 +58,7 @@ def give_up(url: str) -> Any:
     return ftfile.repair(url, dry_run=False, give_up=[lost], context=current())
 
 
-# Options of the writer, the operation, and the ids that are there afterwards.
+# Options of the writer, the operation, and the ids that exist afterwards.
 OPERATIONS: dict[str, tuple[dict[str, str], Callable[[str], Any], list[int]]] = {
     "compact": ({}, lambda url: ftfile.compact(url, context=current()), [0, 1, 2, 3, 4, 5]),
     "drop": ({}, lambda url: ftfile.drop(url, {"word": "a"}, context=current()), [1, 3, 5]),
@@ -87,7 +87,7 @@ def test_other_programs_read_the_newest_version(
 @pytest.mark.packages
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_changes_nothing_renews_nothing(name: str, out: str) -> None:
-    """Not a dry run either, beside a writer whose version is not exported."""
+    """Neither does a dry run, next to a writer whose version is not exported."""
     options, operate, _ = OPERATIONS[name]
     query = written(out, options)
     operate(out)
@@ -154,7 +154,7 @@ def test_an_operation_that_fails_in_part_renews_as_well(out: str) -> None:
 
 
 class _Refusing(WrapperFileSystem):
-    """Refuses a commit of each format, and whatever else is created beside the files."""
+    """Refuses a commit of each format, and every other file that is created next to the files of rows."""
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         if path.startswith(("_delta_log", "_iceberg")):

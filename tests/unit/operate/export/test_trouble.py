@@ -1,4 +1,4 @@
-"""An export of any format, beside crashes, faults, and other exports."""
+"""An export of any format, during crashes, faults, and other exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories to look into; tests that write make their own."""
+"""Directories for commands that only read; tests that write create separate directories."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def rows(batch: int) -> list[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def workers_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Spark's workers have this Python: `doctor` finds no other one, whatever the machine's `python3` is."""
+    """Let Spark's workers use this Python, so that `doctor` finds no other one, even if `python3` is different."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
 
 @pytest.fixture
 def query(tmp_path: Path) -> MicroBatch:
-    """A query that wrote three batches to two partitions, of which the test may write more."""
+    """A query that wrote three batches to two partitions. The test may write more batches."""
     options = {"fileFormat": "json", "partitionBy": "month", "compression": "gzip"}
     found = MicroBatch(str(tmp_path / "out"), COLUMNS, options, checkpoint=str(tmp_path / "checkpoint"))
     for batch in range(BATCHES):

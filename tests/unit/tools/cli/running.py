@@ -1,4 +1,4 @@
-"""The command as tests run it: in this process, or in one of its own, with or without a terminal."""
+"""The command as tests run it: in this process or in a separate one, with or without a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PYTHONPATH = os.pathsep.join([str(SOURCES), *os.environ.get("PYTHONPATH", "").sp
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PYTHONPATH, "TERM": "xterm-256color"}
 
 
-# Typer makes all commands anew for each run, which takes longer than most of them.
+# Typer builds all commands again for each run, which takes longer than most of them.
 _made_once = functools.cache(get_command)
 
 
@@ -56,12 +56,12 @@ def lines(*arguments: object) -> list[list[str]]:
 
 
 def documents(*arguments: object, code: int = 0) -> list[Any]:
-    """Run the command with `--json`, and return what it prints, line by line."""
+    """Run the command with `--json`, and return its output, line by line."""
     return [json.loads(line) for line in run(*arguments, "--json", code=code).stdout.splitlines()]
 
 
 def in_terminal(columns: int, *arguments: object) -> str:
-    """Run the command in a terminal of a width, and return what is on it."""
+    """Run the command in a terminal of a width, and return the text on the terminal."""
     parent, child = pty.openpty()
     environment = {**ENVIRONMENT, "COLUMNS": str(columns), "LINES": "50"}
     process = subprocess.Popen(
@@ -81,7 +81,7 @@ def in_terminal(columns: int, *arguments: object) -> str:
 
 
 def answering(answer: str, *arguments: object) -> tuple[str, str]:
-    """Run the command in a terminal, and answer its question; return what it writes before that, and what after."""
+    """Run the command in a terminal, and answer its question; return the output before and after the answer."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *map(str, arguments)], stdin=child, stdout=child, stderr=child, env=ENVIRONMENT
@@ -91,7 +91,7 @@ def answering(answer: str, *arguments: object) -> tuple[str, str]:
     try:
         while b"[y/N]" not in before:
             before += os.read(parent, 65_536)
-        time.sleep(0.3)  # a bar that goes on is drawn ten times a second
+        time.sleep(0.3)  # a running bar is drawn ten times a second
         while select.select([parent], [], [], 0)[0]:
             before += os.read(parent, 65_536)
         os.write(parent, f"{answer}\n".encode())

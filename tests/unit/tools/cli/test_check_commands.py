@@ -101,7 +101,7 @@ def test_source_names_refused_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.packages
 @pytest.mark.slow
 def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call of Python, but in the texts of JSON, which has the command in a field of its own."""
+    """The output contains no Python calls, except in the texts of JSON, which has a separate field for the command."""
     out = query.path
     Path(out, ftfile.open(out).files()[0].path).unlink()
     Path(out, layout.RETIRED).rmdir()

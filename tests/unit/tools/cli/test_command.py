@@ -1,4 +1,4 @@
-"""The command as a whole: exit codes, help, the script, pipes that close, Ctrl-C, and what is not installed."""
+"""The command as a whole: exit codes, help, the script, closed pipes, Ctrl-C, and packages that are not installed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_command_has_help_with_examples() -> None:
 
 
 def test_every_example_is_a_command() -> None:
-    """Its options are those that there are; that there is no such directory is found out later."""
+    """All of its options exist; the missing directory is only detected later."""
     for example in {each for own in examples().values() for each in own}:
         words = shlex.split(re.split(r" [|>] |  #| && ", example.replace("COMMAND", "ls"))[0])
         assert words.pop(0) == "ftfile"
@@ -90,7 +90,7 @@ def test_help_imports_nothing_heavy() -> None:
     }
     modules = loaded.splitlines()[-1].split()
     assert not heavy & {*modules}
-    # 0.2 s at most: some 350 of them take 0.17 s. The command's own are few, and the others those of typer and rich.
+    # 0.2 s at most: about 350 of them take 0.17 s. The command itself has few; the others are from typer and rich.
     own = [name for name in modules if name.startswith("ftfile")]
     assert (len(own) <= 40, len(modules) <= 450) == (True, True), f"{len(own)} of {len(modules)}: {own}"
 
@@ -203,7 +203,7 @@ def test_verbose_tells_what_is_logged(out: str) -> None:
 
 
 def test_warnings_are_lines_on_stderr(out: str) -> None:
-    """The same one is printed once, and a process that uses the package as well goes on to log as before."""
+    """The same warning is printed once, and a process that also uses the package logs as before."""
     Path(out, layout.record_path(BATCHES - 1)).unlink()
     logger = logging.getLogger("ftfile")
     before = logger.level, [*logger.handlers]
@@ -216,7 +216,7 @@ def test_warnings_are_lines_on_stderr(out: str) -> None:
 
 
 def test_warnings_of_findings_are_for_verbose(out: str) -> None:
-    """They say it, with the remedy."""
+    """The findings contain the same facts, with the remedy."""
     Path(out, layout.record_path(BATCHES - 1)).unlink()
     assert run("verify", out, code=1).stderr == ""
     for options, warns in (([], False), (["-v"], True)):

@@ -58,7 +58,7 @@ def is_directory(url: str) -> bool:
 
 
 def is_undone(url: str) -> bool:
-    """Return True for a migration that is being undone: nobody reads or repairs its log any more."""
+    """Return True for a migration that is being undone: its log is not read or repaired any more."""
     fs, last = open_filesystem(url), layout.record_path(1)
     return fs.exists(last) and fs.read(last) == UNDONE_RECORD
 
@@ -83,7 +83,7 @@ class Interrupted(WrapperFileSystem):
 
     def around(self, operation: str, path: str, call: Callable[[], _Result]) -> _Result:
         del operation, path
-        # Python tells the main thread alone.
+        # Python raises KeyboardInterrupt only in the main thread.
         if threading.current_thread() is not threading.main_thread():
             return call()
         self.calls += 1
@@ -195,7 +195,7 @@ CASES = {
 
 
 def worst_of(url: str) -> set[str]:
-    """Return the codes of the errors of a directory, or of a store; none where there is no log."""
+    """Return the codes of the errors of a directory or store, or an empty result if there is no log."""
     if is_undone(url):
         return set()
     try:
@@ -208,7 +208,7 @@ def worst_of(url: str) -> set[str]:
 
 
 def is_back(name: str, url: str) -> bool:
-    """Return True if a migration was undone to the end, so that there is none to undo."""
+    """Return True if a migration was completely undone, so that no migration remains to undo."""
     try:
         return name == "migrate --undo" and not ftfile.undo_migration(url, dry_run=True).dry_run
     except ConfigError:
@@ -229,7 +229,7 @@ def test_ctrl_c_harms_nothing(name: str, request: pytest.FixtureRequest) -> None
         forget_caches()
         with mounted(watched := Interrupted(fs, at, after=after)) as url:
             result = invoke([*case.command, url, *case.options])
-        # Of one run and another, some calls differ: those in the random order of names.
+        # Calls in the random order of names differ between runs.
         is_interrupted = 0 < at <= watched.calls
         assert result.exit_code == (130 if is_interrupted else 0), f"{name} at call {at}: {result.output}"
         assert not is_interrupted or "interrupted. Recorded changes are kept" in result.stderr

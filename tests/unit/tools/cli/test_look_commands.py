@@ -39,7 +39,7 @@ def test_ls_lists_what_files_returns(out: str) -> None:
 
 @pytest.mark.slow
 def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no more is asked for; a number of one's own, or all, is."""
+    """Only the newest entries are requested; `-n` requests its number of entries, and `--json` all of them."""
     asked: list[int | None] = []
     for name in ("files", "history"):
         real = getattr(OpenedDirectory, name)

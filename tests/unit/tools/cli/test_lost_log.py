@@ -1,4 +1,4 @@
-"""A directory whose log is lost: every command ends with 4, and says what `status` says."""
+"""A directory whose log is lost: every command exits with 4, and prints the same message as `status`."""
 
 from __future__ import annotations
 

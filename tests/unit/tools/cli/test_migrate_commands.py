@@ -1,4 +1,4 @@
-"""`migrate`: told before, asked, done, and undone."""
+"""`migrate`: preview, question, migration, and undo."""
 
 from __future__ import annotations
 

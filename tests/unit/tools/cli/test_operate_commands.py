@@ -1,4 +1,4 @@
-"""`flush`, `compact`, `vacuum`, `expire` and `export`: told before, done, and reported."""
+"""`flush`, `compact`, `vacuum`, `expire` and `export`: preview, execution, and report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.tools.cli.running import documents, run
 
 
 def made_old(path: str, days: float) -> None:
-    """As if all that is there had been written some days ago."""
+    """Set the modification times of all files and directories to some days ago."""
     then = time.time() - days * 86_400
     for file in Path(path).rglob("*"):
         os.utime(file, (then, then))

@@ -1,4 +1,4 @@
-"""docs/command.md: what it shows is what the command prints, on a terminal of 80 columns."""
+"""docs/command.md shows exactly the output of the command, on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHANGING = (
 
 
 def settled(text: str) -> str:
-    """Return an output without what each run has of its own."""
+    """Return an output without the parts that differ between runs."""
     for pattern, instead in CHANGING:
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)
     return text

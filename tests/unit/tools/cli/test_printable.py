@@ -28,7 +28,7 @@ COMMANDS = (
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A directory whose columns, values and directories are hostile; one file of it is gone."""
+    """A directory with hostile columns, values and directory names; one of its files is missing."""
     path = tmp_path_factory.mktemp("printable") / f"out{HOSTILE}"
     columns = {f"a{HOSTILE}": "string", f"p{HOSTILE}": "string"}
     query = MicroBatch(str(path), columns, {"fileFormat": "json", "partitionBy": f"p{HOSTILE}"})

@@ -1,4 +1,4 @@
-"""How far a command is: every one that changes something tells it on a terminal."""
+"""The progress of a command: every command that changes a directory shows it on a terminal."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_what_is_on_the_screen(now: Progress, shown: str) -> None:
 
 @pytest.mark.usefixtures("_wide")
 def test_a_warning_stands_above_the_bar() -> None:
-    """The same one once, in a line of its own."""
+    """The same warning is shown once, in a separate line."""
     warning = logging.LogRecord("ftfile", logging.WARNING, "", 0, "[job x] it is\nlate", None, None)
     with contextlib.redirect_stderr(Terminal()) as screen, progress_bar("compact"):
         printer = WarningPrinter()

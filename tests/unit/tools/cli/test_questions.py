@@ -1,4 +1,4 @@
-"""docs/questions.md: every call on it runs, and tells what it is asked for."""
+"""docs/questions.md: every call on it runs, and returns the answer to its question."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_strings_that_are_not_utf_8(capfdbinary: pytest.CaptureFixture[bytes]) -
 
 @pytest.mark.slow
 def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are those of the published files, byte by byte; a terminal gets escapes."""
+    """The lines are those of the published files, byte by byte; a terminal shows escapes."""
     query = MicroBatch(str(tmp_path / "out"), {"line": "binary"}, {"fileFormat": "text"})
     batches: list[list[bytes | None]] = [[b'a,"b"', b"\xff\x1b[31m", None], ["日本".encode()]]
     for batch, values in enumerate(batches):

@@ -20,7 +20,7 @@ IN_JSON_ALONE: dict[type[Any], set[str]] = {
     DirectoryStatus: set(),
     QueryStatus: {"options"},
     OpenFile: {"last_ms", "attempts", "rules"},
-    PendingRule: {"reason", "option", "deadline_ms", "limit", "amount"},  # `waiting` is made of them
+    PendingRule: {"reason", "option", "deadline_ms", "limit", "amount"},  # `waiting` is built from these fields
     UnpublishedFile: {"query_id"},
     CheckpointStatus: {"committed_batch", "contradicts"},
     SourceLag: set(),

@@ -1,4 +1,4 @@
-"""Files that tell by their names, or by a table's log, if they count: Flink, Kafka Connect, Apex, Delta."""
+"""Files whose names, or a table's log, show whether they are committed: Flink, Kafka Connect, Apex, Delta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of other programs become directories of ftfile, and what they were before."""
+"""Directories of other programs are migrated to ftfile, and the migration is undone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def ids(out: Path) -> list[int]:
 
 
 def followed(out: Path) -> list[int]:
-    """Return what a follower reads that begins at the migration."""
+    """Return the rows that a follower reads if it starts at the migration."""
     batches = ftfile.open(str(out)).follow(startingVersion="0")
     return sorted(each for _, some in batches for batch in some for each in batch.column("id").to_pylist())
 
@@ -188,7 +188,7 @@ def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.Monkey
 
 
 def spark(out: Path) -> None:
-    """Three batches, of which a compact entry has two; a file expired, and the last attempt failed."""
+    """Three batches, with a compact entry for two of them; a file expired, and the last attempt failed."""
     for batch, some in enumerate(([1], [2, 3], [4])):
         parquet(out / f"part-{batch}-{UUID}-c000.snappy.parquet", some)
     parquet(out / f"part-9-{UUID}-c000.snappy.parquet", [99])
@@ -219,7 +219,7 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
         query.run(5, [[{"id": 7}]])
     assert ftfile.open(str(out)).verify(full=True).ok
     (out / "_spark_metadata").mkdir()
-    query.plan()  # which looks for it once in a process
+    query.plan()  # the directory is checked once in a process
     forget_all()
     with pytest.raises(ConfigError, match=r"'_spark_metadata' exists \(again\) and hides"):
         query.plan()

@@ -1,4 +1,4 @@
-"""Names of columns with whatever is in them: in texts of schemas, in files and in what `migrate` prints."""
+"""Names of columns with any characters: in texts of schemas, in files and in the output of `migrate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A monitor's values are those of `history()` and `status()`, by HTTP and by OpenTelemetry."""
+"""A monitor's values equal those of `history()` and `status()`, over HTTP and OpenTelemetry."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
 
 
 def unknown_fields(given: Any, known: Any, path: str = "") -> list[str]:
-    """Return the paths of what the second of two values of JSON lacks, or has otherwise."""
+    """Return the paths of values in the first JSON value that are missing or different in the second."""
     if isinstance(given, dict) and isinstance(known, dict):
         return [each for key in given for each in unknown_fields(given[key], known.get(key), f"{path}/{key}")]
     if isinstance(given, list) and isinstance(known, list) and len(given) == len(known):
@@ -167,7 +167,7 @@ def test_the_page_has_every_metric_and_every_alert() -> None:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_a_name_tells_the_kind(metric: Metric) -> None:
-    """As docs/monitoring.md says."""
+    """As docs/monitoring.md describes."""
     ends = {"_total": "counter", "_timestamp_seconds": "gauge", "_seconds": "histogram"}
     assert metric.kind == next((kind for end, kind in ends.items() if metric.name.endswith(end)), "gauge")
 

@@ -63,7 +63,7 @@ class Browser:
         os.waitpid(self._process, 0)
 
     def call(self, method: str, session: str | None = None, **parameters: object) -> dict[str, Any]:
-        """Return the result of a method; what is told meanwhile goes to `events`."""
+        """Return the result of a method; events that arrive meanwhile are added to `events`."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         text = json.dumps(message | ({"sessionId": session} if session else {}))

@@ -18,7 +18,7 @@ COLUMNS = {"id": "long", "day": "string"}
 
 @pytest.fixture
 def rolled(tmp_path: Path) -> MicroBatch:
-    """A query whose files stay open, of which two batches are written: one file is finished, and two are open."""
+    """A query whose files stay open, with two written batches: one file is finished, and two are open."""
     options = {"fileFormat": "json", "partitionBy": "day", "rolling": "policy", "maxRecordsPerFile": "3"}
     query = MicroBatch(str(tmp_path / "out"), COLUMNS, options | {"rolloverInterval": "1h"})
     query.run(0, [[{"id": 1, "day": "<i>1"}, {"id": 2, "day": "<i>1"}, {"id": 3, "day": "2"}]])

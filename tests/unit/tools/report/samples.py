@@ -1,4 +1,4 @@
-"""Contents of a page, made of numbers that are drawn: a log of that size would take long to write."""
+"""Contents of a page, from random numbers: a log of that size would take long to write."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DRAWN = (
 # What is wider than the window makes it scroll sideways.
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOCUSED = "(e => e.getAttribute('aria-label') || e.textContent.trim())(document.activeElement)"
-# Of all texts, the least ratio between the luminance of letters and of what is behind them, as WCAG 2 has it.
+# The least ratio of all texts between the luminance of the letters and of their background, as WCAG 2 defines it.
 CONTRAST = """(() => {
   const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)

@@ -97,7 +97,7 @@ def test_sizes_of_files() -> None:
 
 
 def read_with_comparisons(log: CommitLog, times: int) -> Commits:
-    """Return the commits as comparisons of storage and log see them, each of which begins the log again."""
+    """Return the commits as comparisons of storage and log see them; each comparison reads the log from its start."""
     columns = CommitColumns()
     for _ in range(times):
         found = verify(log.fs, on_record=columns.add)
@@ -157,5 +157,5 @@ def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: 
 def test_versions_that_cannot_be_read_are_counted(read: Callable[[CommitLog], Commits], damaged: str) -> None:
     commits = read(open_log(damaged, Access()))
     assert (commits.columns["version"].tolist(), commits.unreadable) == ([0, 2], 1)
-    # Each version tells of the one before.
+    # Each version contains the values of the version before.
     assert np.isnan(commits.columns["create"]).all()

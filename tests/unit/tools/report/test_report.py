@@ -96,7 +96,7 @@ def test_the_page_of_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_records_are_read_once(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch) -> None:
-    """The plots take what the comparison has read."""
+    """The plots use the records that the comparison has read."""
     monkeypatch.setattr("ftfile.tools.report.report.read_commits", None)
     assert "3 versions, from left to right" in ftfile.report(rolled.path).html
 
