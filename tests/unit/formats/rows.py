@@ -23,7 +23,7 @@ DAY_US = 86_400_000_000
 
 
 class Target:
-    """A ByteWriter that keeps what it gets."""
+    """A ByteWriter that keeps the written bytes."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -47,7 +47,7 @@ def encode(file_format: Format, *batches: pa.RecordBatch) -> bytes:
 
 
 def encode_files(file_format: Format, batches: list[pa.RecordBatch], limit_bytes: int) -> list[bytes]:
-    """Do what a sink does with a limit."""
+    """Apply a limit the same way as a sink."""
     files = []
     target = Target()
     encoder = file_format.encoder(batches[0].schema, target)
@@ -85,7 +85,7 @@ def write_and_read(name: str, options: Mapping[str, Any], batch: pa.RecordBatch)
     file_format = format_from_options(name, options)
     file_format.check_schema(batch.schema)
     data = encode(file_format, batch)
-    # repr tells NaN from NaN, and -0.0 from 0.0, as `==` does not.
+    # repr distinguishes NaN from NaN, and -0.0 from 0.0; `==` does not.
     assert repr(decode(for_reading(file_format, batch.schema), data, batch.schema)) == repr(batch.to_pylist())
     return data
 

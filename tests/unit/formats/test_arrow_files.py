@@ -108,7 +108,7 @@ def test_types_that_spark_does_not_send_are_refused() -> None:
 def test_corrupt_files() -> None:
     data = encode(format_from_options("arrow", {"compression": "none"}), events(1_000))
     text = bytearray(data)
-    text[data.index(events(1_000).column("text")[500].as_py().encode())] = 0xFF  # is no UTF-8
+    text[data.index(events(1_000).column("text")[500].as_py().encode())] = 0xFF  # not UTF-8
     for bad in (b"", b"ARROW1", b"garbage" * 10, data[:-1], data[:100], data[100:], bytes(text)):
         with pytest.raises(CorruptData, match="expected an Arrow file"):
             decode(ARROW, bad, events(1).schema)

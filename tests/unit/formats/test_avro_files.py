@@ -270,7 +270,7 @@ def test_text_that_is_none_is_refused() -> None:
 
 
 def test_every_file_has_a_marker_of_its_own() -> None:
-    """Readers that start in the middle of a file look for it: it must not occur in what the file holds."""
+    """Readers that start in the middle of a file search for the marker: the content must not contain it."""
     one, other = (encode(AVRO, one_column(pa.int32(), 1)) for _ in range(2))
     assert one[-16:] != other[-16:]
     assert one.count(one[-16:]) == 2

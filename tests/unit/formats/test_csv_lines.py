@@ -26,7 +26,7 @@ CSV = format_from_options("csv", {})
 
 
 def texts(*values: str | None) -> pa.RecordBatch:
-    """Strings beside a number, so that a null is not a whole line."""
+    """Strings next to a number, so that a null is not a whole line."""
     return pa.RecordBatch.from_pydict(
         {"v": pa.array(values, pa.string()), "n": pa.array([1] * len(values), pa.int64())}
     )

@@ -1,6 +1,6 @@
-"""Files and segments that are not what was written: an error that names the file, or other rows, and nothing else.
+"""Damaged files and segments: reading raises an error that names the file, or returns other rows, and nothing else.
 
-pyarrow reads Parquet, ORC and Arrow files, and may end a process that gives it others.
+pyarrow reads Parquet, ORC and Arrow files, and may end the process on other content.
 """
 
 from __future__ import annotations

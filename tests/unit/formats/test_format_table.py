@@ -1,4 +1,4 @@
-"""The table of formats, and each place that must have them and cannot be made of it: a failure names it."""
+"""The table of formats, and each place that must list them and cannot be derived from it: a failure names the place."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ ROWS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
 class Slow(io.BytesIO):
-    """Notices a seek amid a read; each takes another time, so that they come in every order."""
+    """Detects a seek during a read; each call takes a different time, so that all orders occur."""
 
     name = "rows.csv"
     is_read = False
@@ -54,7 +54,7 @@ class Slow(io.BytesIO):
 def test_nothing_reads_ahead_when_a_file_is_read_again_by_longer_blocks(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Else each of both readers would miss what the other has read."""
+    """Otherwise each of the two readers would miss the bytes that the other has read."""
     monkeypatch.setattr("ftfile.formats.csv_lines._BLOCK_BYTES", 1 << 16)
     dice = random.Random(seed)
     for long in range(0, 4000, 200):

@@ -78,7 +78,7 @@ def test_small_batches_are_collected_to_large_stripes() -> None:
 
 
 def wide(rows: int, seed: int = 0) -> pa.RecordBatch:
-    """Columns of which each is little; numbers of a byte."""
+    """Columns with few bytes each; numbers of one byte."""
     numbers = random.Random(seed)
     column = pa.array(list(numbers.randbytes(rows)), pa.int64())
     return pa.RecordBatch.from_arrays([column] * 500, names=[f"c{place}" for place in range(500)])
@@ -137,7 +137,7 @@ def test_files_end_near_the_limit(limit_bytes: int, compression: str) -> None:
 
 
 class TestNested:
-    """Errors of Arrow's writer unless columns are laid out anew."""
+    """Arrow's writer raises these errors unless columns are laid out again."""
 
     def test_slices_of_structs(self) -> None:
         rows = [{"a": 1}, None, {"a": 3}, {"a": 4}]

@@ -135,7 +135,7 @@ def test_dictionaries_only_where_values_repeat() -> None:
 def test_types_are_those_of_parquet_alone() -> None:
     schema = pa.schema([("t", TIMESTAMP), ("n", TIMESTAMP_NTZ), ("b", pa.int8()), ("d", pa.decimal128(38, 18))])
     file = opened(encode(PARQUET, pa.RecordBatch.from_pylist([{}], schema)))
-    assert file.metadata.metadata is None  # no schema of Arrow's beside Parquet's
+    assert file.metadata.metadata is None  # no Arrow schema in addition to Parquet's schema
     assert file.schema_arrow == schema
     assert "isAdjustedToUTC=true, timeUnit=microseconds" in str(file.schema.column(0).logical_type)
     assert "isAdjustedToUTC=false, timeUnit=microseconds" in str(file.schema.column(1).logical_type)
@@ -216,7 +216,7 @@ def test_corruption_names_the_file() -> None:
 
 @pytest.mark.slow
 def test_any_bit_of_a_footer_leads_to_rows_or_an_error_of_ftfile(seed: int) -> None:
-    """Nor does it end the process: what pyarrow tells of the chunks of columns may."""
+    """The process does not end either: pyarrow's metadata of column chunks may end it."""
     nested = [{"u": number, "v": [number]} for number in range(20)]
     rows = pa.table({"a": [*range(20)], "b": [f"x{number % 3}" for number in range(20)], "s": nested})
     written = io.BytesIO()

@@ -79,7 +79,7 @@ def test_writing_does_not_import_pandas() -> None:
 
 
 def write_plainly(name: str) -> None:
-    """Write rows made of plain memory, as a Spark worker gets them."""
+    """Write rows from plain memory, as a Spark worker gets them."""
     columns = {
         "s": from_texts(["a,b", "", 'say "hi"'], pa.string()),
         "t": from_numpy(np.arange(3), TIMESTAMP),

@@ -149,7 +149,7 @@ def test_spark_schema(batch: pa.RecordBatch) -> None:
 @given(data=st.data(), limit_bytes=st.integers(1, 300))
 def test_limit(name: str, options: dict[str, Any], data: st.DataObject, limit_bytes: int) -> None:
     """Files end right after the row that reaches the limit, and together hold every row once, in order."""
-    # One column type: the text of floats and times in JSON depends on the rows beside them.
+    # One column type: the text of floats and times in JSON depends on the other rows.
     columns = 1 if name in ("text", "binary") else 2
     drawn = data.draw(st.lists(batches(st.just(pa.string()), columns, rows_max=30), min_size=1, max_size=3))
     schema = pa.schema([(f"c{index}", pa.string()) for index in range(columns)])
@@ -175,7 +175,7 @@ def one_line(column: pa.Array) -> pa.Array:
 
 @pytest.mark.parametrize("name", ["json", "csv", "parquet", "avro", "orc", "arrow"])
 def test_reading_other_columns(name: str) -> None:
-    """Columns are found by name; those that the file does not have are null, those not asked for are left out."""
+    """Columns are found by name. Columns that the file lacks are null; columns that are not requested are omitted."""
     written = pa.schema([("a", pa.int32()), ("b", pa.string()), ("t", TIMESTAMP)])
     file_format = format_from_options(name, {})
     data = encode(file_format, pa.RecordBatch.from_pylist([{"a": 1, "b": "x", "t": 0}], written))

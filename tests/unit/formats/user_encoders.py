@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Marked:
-    """A word with a mark before it, as option `encoder.mark` says; null for the word `bad`."""
+    """A word after the mark of option `encoder.mark`; null for the word `bad`."""
 
     extension = ".marked"
 
@@ -35,7 +35,7 @@ class WriteOnly(Marked):
 
 
 class Broken(Marked):
-    """Does not do what it should, as option `encoder.how` says."""
+    """Breaks the contract in the way that option `encoder.how` names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)

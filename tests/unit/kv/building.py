@@ -1,4 +1,4 @@
-"""Stores made of runs by hand: batches of writes, merges of neighbours, and the dict that they equal."""
+"""Stores built from runs by hand: batches of writes, merges of neighbours, and the equal dict."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Builder:
         *,
         overwrite: bool = False,
     ) -> int:
-        """Commit new runs, and those that replace others."""
+        """Commit new runs, and runs that replace others."""
         encoding = {"format": {"name": "run"}, "filters": [], "partitionBy": [], "store": self.definition.to_json()}
 
         def prepare(head: Any, _: Any) -> Body:

@@ -1,6 +1,6 @@
-"""A store in memory, beside a dict: random batches, compactions in any order, late, twice and lost, crashes.
+"""A store in memory, compared with a dict: random batches, compactions in any order, late, twice and lost, crashes.
 
-Runs are tables under the names of their files. All else is real: positions, metadata, what is due, and folds.
+Runs are tables under the names of their files. Everything else is real: positions, metadata, due jobs, and folds.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Expected:
 
 @dataclass
 class Version:
-    """The live runs of a version, by id, and what they must hold."""
+    """The live runs of a version, by id, and their expected content."""
 
     live: dict[str, Add]
     expected: dict[Key, tuple[Any, ...]]
@@ -137,7 +137,7 @@ class Store:
 
     # ---------------------------------------------------------------------------------------------- what users do
     def batch(self) -> None:
-        """Write rows, and do what is due; or die before the record."""
+        """Write rows, and run the due jobs; or die before the record."""
         expected = Expected(self.definition, dict(self.expected.rows), dict(self.expected.deleted))
         adds = [add for _ in range(self.rng.choice((1, 1, 2, 3))) for add in self._task(expected)]
         self.commit(adds, expected)
@@ -149,7 +149,7 @@ class Store:
         self.commit(self._task(expected), expected, overwrite=True)
 
     def idle(self) -> None:
-        """Write nothing, and do what is due."""
+        """Write nothing, and run the due jobs."""
         self.commit([], self.expected)
 
     def forget(self) -> None:
@@ -181,7 +181,7 @@ class Store:
 
     # --------------------------------------------------------------------------------------------------- the commit
     def due(self) -> list[Compaction]:
-        """Return what is due at the head."""
+        """Return the due jobs at the head."""
         due = [compaction for runs in self.by_bucket().values() for compaction in pick(runs, self.backoffs, self.rules)]
         ids = [run.add.id for compaction in due for run in compaction.runs if compaction.backoff is None]
         assert len(ids) == len(set(ids)), "two compactions have a run in common"
@@ -210,7 +210,7 @@ class Store:
         self.check(self.versions[-1])
 
     def record(self, rewrite: Rewrite) -> None:
-        """Create a record of a compaction alone."""
+        """Create a record with only a compaction."""
         assert acceptable(self.live, [rewrite]), "a full compaction finds no place"
         self.versions.append(Version(self._live_after([rewrite]), dict(self.expected.rows)))
         self.check(self.versions[-1])
@@ -344,7 +344,7 @@ class Store:
 
     # ---------------------------------------------------------------------------------------------------- the checks
     def check(self, version: Version) -> None:
-        """Check that a version's runs are in order, and hold what they must."""
+        """Check that a version's runs are in order, and have the expected content."""
         rows: dict[Key, tuple[Any, ...]] = {}
         for runs in runs_by_bucket(map(self.run_of, version.live.values())).values():
             rows |= self._checked(runs)

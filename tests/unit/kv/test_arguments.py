@@ -1,4 +1,4 @@
-"""Names, types and arguments: each works, or is refused at once by an error that says what to do."""
+"""Names, types and arguments: each works, or is refused at once by an error that names the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks give back the rows that they were made of, all at once, gathered and one by one; hostile ones are refused."""
+"""Blocks return their rows, all at once, gathered and one by one; hostile blocks are refused."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_shelf_is_dropped_without_a_look_at_the_others() -> None:
         lines += 1
         return count
 
-    for _ in range(3000):  # what was dropped is forgotten in the end
+    for _ in range(3000):  # dropped entries are forgotten in the end
         cache.put(shelf, 0, 1, 1)
         cache.drop(shelf)
     cache.put(shelf, 0, 1, 1)

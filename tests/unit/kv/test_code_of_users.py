@@ -1,4 +1,4 @@
-"""A class that merges values is imported for callers who name it, and for nobody because a store names it."""
+"""A class that merges values is imported only for callers who name it, never because a store names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encrypted store: neither its runs nor its log tell keys, and metadata is that of its run."""
+"""An encrypted store: neither its runs nor its log reveal keys, and metadata belongs to its run."""
 
 from __future__ import annotations
 

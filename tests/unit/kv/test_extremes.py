@@ -1,4 +1,4 @@
-"""Stores of extreme shapes: many runs, files and buckets, large keys and values, nothing at all, keys alone."""
+"""Stores of extreme shapes: many runs, files and buckets, large keys and values, nothing at all, only keys."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestManyRuns:
         query = store(path, merge="n:sum", flushIntervalCount=str(count + 1), compression="none")
         for batch in range(count):
             query.run(batch, [[row("all"), row(f"k{batch}")]])
-        # In a process of its own: what other tests have open, or open meanwhile, counts as well.
+        # In a separate process: files that other tests have open, or open meanwhile, count as well.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             process.submit(_use_with_few_descriptors, path, count).result()
 

@@ -1,4 +1,4 @@
-"""Rows gathered from blocks are those that Arrow takes, for columns of all kinds."""
+"""Rows gathered from blocks equal the rows that Arrow takes, for columns of all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories of a store: its rows are those of a dict after every step, and as of every version."""
+"""Random histories of a store: its rows equal a dict after every step, and as of every version."""
 
 from __future__ import annotations
 

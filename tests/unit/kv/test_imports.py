@@ -40,7 +40,7 @@ def test_batches_import_neither_readers_nor_operators(tmp_path: Path) -> None:
 
 
 def printed(code: str, folder: Path) -> str:
-    """Return what code prints in a process of its own, given the path of a store."""
+    """Return the output of code in a separate process, given the path of a store."""
     code = f"import sys; from tests.unit.kv import test_imports as own; {code}"
     run = subprocess.run(
         [sys.executable, "-c", code, str(folder / "store")], capture_output=True, text=True, check=False
@@ -59,7 +59,7 @@ def use(path: str) -> None:
 
 
 def write(path: str) -> pa.Array:
-    """Write two batches of rows made of plain memory, as a Spark worker gets them; return their words."""
+    """Write two batches of rows from plain memory, as a Spark worker gets them; return their words."""
     words = from_texts([f"word {number}" for number in range(ROWS)], pa.string())
     rows = pa.record_batch([words, numbers_from(np.arange(ROWS))], names=["word", "n"])
     schema = spark_schema_json(rows.schema).replace('"nullable": false', '"nullable": true')

@@ -1,4 +1,4 @@
-"""Which runs are compacted, what a compaction may leave out, and where its results end."""
+"""The runs to compact, the rows that a compaction may omit, and the ends of its results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def below(at: int | tuple[int, int], keys: tuple[int, int], size: int = 20 * MIB
 
 
 def due(runs: Sequence[Run], backoffs: Sequence[Backoff] = (), **rules: Any) -> list[tuple[str, list[int]]]:
-    """Return what is due: its kind, and the first positions of its runs."""
+    """Return the kind of the due compaction, and the first positions of its runs."""
     chosen = pick(runs[::-1], backoffs, structs.replace(RULES, **rules))
     return [(each.kind, [run.metadata.at[0] for run in each.runs]) for each in chosen]
 

@@ -38,7 +38,7 @@ def check(reader: kv.Reader, expected: dict[str, int], way: int) -> None:
 
 
 def batch(rng: random.Random, expected: dict[str, int]) -> list[list[dict[str, Any]]]:
-    """Return the rows of two tasks, and do to the dict what they do."""
+    """Return the rows of two tasks, and apply them to the dict."""
     tasks = []
     for words in (WORDS[:30], WORDS[30:]):
         rows: list[dict[str, Any]] = [

@@ -124,7 +124,7 @@ class ReadStore(Store):
             assert found == [(key, {name: values[name] for name in columns}) for key, values in wanted]
 
     def _asked(self) -> list[Key]:
-        """Return keys, some of which are not there, some twice."""
+        """Return keys, some of which are missing, some twice."""
         return [*self.keys, self._key(len(self.keys) + 7), *self.rng.sample(self.keys, 3)]
 
 
@@ -134,7 +134,7 @@ def test_reads_are_those_of_a_dict(place: int, monkeypatch: pytest.MonkeyPatch) 
     counts: Counter[str] = Counter()
     for seed in range(place, place + AT_ONCE):
         store = ReadStore(seed)
-        least = store.rng.choice((1, 4, 4096))  # rows of runs that are no small ones
+        least = store.rng.choice((1, 4, 4096))  # rows of runs that are not small
         monkeypatch.setattr(levels, "PAGED_ROWS_MIN", least)
         monkeypatch.setattr(writer, "PAGED_ROWS_MIN", least)
         try:

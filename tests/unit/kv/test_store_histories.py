@@ -1,4 +1,4 @@
-"""Random histories of whole stores: K1 to K8 hold at any moment, and rows are those of a dict."""
+"""Random histories of whole stores: K1 to K8 hold at any moment, and rows equal a dict."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class TestShare:
     def test_each_task_does_other_jobs_and_each_job_gets_its_turn(self) -> None:
         assert self.shares(3, 7) == [[2, 3], [4, 5, 6], [0, 1], []]
         assert sorted(self.shares(5, 2)) == [[], [], [], [], [0], [1]]
-        # The one task that is left does all of them, some at each version.
+        # The only remaining task runs all of them, some at each version.
         assert [self.shares(3, 7, version)[0] for version in range(3)] == [[0, 1], [4, 5, 6], [2, 3]]
 
     def test_nothing_is_due(self, bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""`kv.verify` names what is damaged, and nothing else."""
+"""`kv.verify` reports exactly the damaged items."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def _values(row: dict[str, Any] | None) -> Values | None:
 
 
 def first_batch() -> list[pa.RecordBatch]:
-    """Return the rows with which a new stream of changes begins: those of the newest version."""
+    """Return the rows with which a new stream of changes begins: the rows of the newest version."""
     schema = feed_schema(kv.open(PATH, context=current()).definition)
     stream = FeedStream(FollowConfig(PATH, None, {}, spark_schema_json(schema), FollowSettings()), current())
     shares = stream.shares(dict(START), stream.latest_offset(dict(START)))

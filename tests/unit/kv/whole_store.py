@@ -1,4 +1,4 @@
-"""Whole stores beside a dict: two queries, crashes, replays, purges, other buckets, compaction, vacuum, asOf."""
+"""Whole stores compared with a dict: two queries, crashes, replays, purges, rebucketing, compaction, vacuum, asOf."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class WholeStore:
             self._note(report.version)
 
     def rebucket(self) -> None:
-        """Change the number of buckets; the queries go on with it."""
+        """Change the number of buckets; the queries continue with it."""
         buckets = self.rng.choice((1, 2, 4, 8))
         kv.rebucket(self.path, buckets, context=current())
         for query in self.queries:
@@ -133,12 +133,12 @@ class WholeStore:
         self._note_head()
 
     def compact(self) -> None:
-        """Merge what is due, or everything."""
+        """Merge the due runs, or all runs."""
         kv.compact(self.path, full=self.rng.random() < 0.3, context=current())
         self._note_head()
 
     def due(self) -> None:
-        """Merge what is due as an idle query does."""
+        """Merge the due runs as an idle query does."""
         compact_due(CommitLog(open_filesystem(self.path)))
         self._note_head()
 
@@ -171,7 +171,7 @@ class WholeStore:
 
     # ------------------------------------------------------------------------------------------------------ the checks
     def check(self) -> None:
-        """Check the invariants, and that the rows are those of the dict."""
+        """Check the invariants, and that the rows equal the dict."""
         self.report = check_store(open_filesystem(self.path), earlier=self.report)
         found = {(key[0].encode(),): values for key, values in self.report.rows.items()}
         assert found == self.expected.rows

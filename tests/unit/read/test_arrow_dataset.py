@@ -268,7 +268,7 @@ for _ in range(int(sys.argv[2])):
 def test_duckdb_and_files_that_python_opens_do_not_wait_for_each_other(
     tmp_path: Path, file_format: str, scans: int
 ) -> None:
-    """A scan begins in one thread, and opens files in others: where both need Python's lock, neither goes on."""
+    """A scan starts in one thread and opens files in others. If both need Python's lock, they deadlock."""
     out = str(tmp_path / "out")
     query = MicroBatch(out, {"id": "long"}, {"fileFormat": file_format})
     for batch in range(12):

@@ -48,7 +48,7 @@ def rewritten_twice(out: str) -> None:
 
 
 def vacuumed(out: str) -> None:
-    """A vacuum keeps what was replaced within the retention."""
+    """A vacuum keeps files that were replaced within the retention."""
     ftfile.compact(out)
     ftfile.vacuum(out, retention="7d", dry_run=False)
 
@@ -120,7 +120,7 @@ def test_a_read_has_the_rows_of_its_version(read: str, maintenance: str) -> None
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "arrow"])
 @pytest.mark.parametrize("maintenance", MAINTENANCE)
 def test_a_dataset_on_a_disk_has_the_rows_of_its_version(tmp_path: Path, maintenance: str, file_format: str) -> None:
-    """Of every engine, as it goes on and as it begins."""
+    """For every engine, when a read resumes and when it begins."""
     out = str(tmp_path)
     directory = written(out, file_format)
     dataset, rows = directory.dataset(), directory.to_batches()

@@ -1,4 +1,4 @@
-"""Reading a committed file that is not what the log says."""
+"""Reading a committed file that differs from the log."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def quiet() -> Iterator[None]:
 
 
 class Directory:
-    """The rows of a directory by version: those that are new, and those that are live."""
+    """The rows of a directory by version: the new rows, and the live rows."""
 
     def __init__(self, url: str, fs: FileSystem, rng: random.Random) -> None:
         self.url, self.fs, self.rng = url, fs, rng
@@ -183,7 +183,7 @@ class Follower:
         return True
 
     def _check_gone(self) -> None:
-        """Only what a vacuum deleted is gone, and nothing was read twice before."""
+        """Only rows that a vacuum deleted are missing, and no row was read twice before."""
         self.is_lost = True
         assert ftfile.open(self.directory.url).oldest_version() > 0 or self.run.offsets
         operations = {record.operation for record in ftfile.open(self.directory.url).history()}

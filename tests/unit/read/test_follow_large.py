@@ -1,4 +1,4 @@
-"""Following what is large: a first snapshot of many parts, and offsets of the largest numbers."""
+"""Following large directories: a first snapshot of many parts, and offsets of the largest numbers."""
 
 from __future__ import annotations
 

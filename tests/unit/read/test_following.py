@@ -1,4 +1,4 @@
-"""Following a directory: new rows once, whatever else happens to the directory and to the query."""
+"""Following a directory: new rows are read once, also if the directory is maintained or the query restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following what is encrypted, what may be lost with the power, and what lies far behind."""
+"""Following encrypted directories, records that a power failure may lose, and a log far ahead of the reader."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_definitions_that_the_head_has_forgotten(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     with small_limits():
         for number in range(8):
-            # The second write brings no definition of its own.
+            # The second write passes no definition.
             options = {"fileFormat": "csv", "nullValue": "-", "sep": "aacdefgh"[number], "onNewQuery": "continue"}
             MicroBatch(out, COLUMNS, options).run_job(str(number), [[{"word": str(number)}]])
         run = SourceRun(out, COLUMNS, {"startingVersion": "1", "maxFilesPerTrigger": "1"})
@@ -128,7 +128,7 @@ def test_the_first_snapshot_has_one_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The head knows the nonces of its last versions alone."""
+    """The head has the nonces of only its last versions."""
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 8)
     out = str(tmp_path / "out")
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})

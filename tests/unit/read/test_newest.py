@@ -1,4 +1,4 @@
-"""The newest files and versions alone: the last of all, at less cost."""
+"""Only the newest files and versions: the end of the full answer, at less cost."""
 
 from __future__ import annotations
 

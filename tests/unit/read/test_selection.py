@@ -220,7 +220,7 @@ class TestColumnsThatAreNotRead:
                 assert directory.to_arrow(columns=columns, where=where).num_rows == len(rows)
                 sizes[str((columns, where))] = fs.counters.bytes_read - before
         every, one, same, two = sizes.values()
-        assert max(one, same) < 0.4 * every  # one of six, the footer, and what is read ahead
+        assert max(one, same) < 0.4 * every  # one of six, the footer, and the read-ahead
         assert two < 0.6 * every
 
 

@@ -66,7 +66,7 @@ def committing(monkeypatch: pytest.MonkeyPatch) -> None:
         ("pyspark.daemon", [PLANNER], False),
         ("pyspark.daemon", ["pyspark.worker"], False),  # runs tasks
         (PLANNER, [], False),
-        ("", [COMMITTER], False),  # the user's own program, whatever its arguments
+        ("", [COMMITTER], False),  # the user's program, for any arguments
     ],
 )
 def test_which_processes_only_commit(

@@ -1,4 +1,4 @@
-"""`ftfile.spark.compact` and the like of files without a JVM: rounds, interruptions, what travels to tasks."""
+"""`ftfile.spark.compact` and similar functions of files without a JVM: rounds, interruptions, and task payloads."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class TestRounds:
         damaged.write_bytes(damaged.read_bytes().replace(b"1", b"7"))
         report = run(verify, session, out)
         assert [finding.path for finding in report.findings] == [str(damaged.relative_to(out))]
-        # Without it, or its repetition beside a vacuum, no task has anything to do.
+        # Without the full check, or if it is repeated during a vacuum, no task has any work.
         rounds = len(session.rounds)
         assert run(verify, session, out, full=False).ok
         assert len(session.rounds) == rounds

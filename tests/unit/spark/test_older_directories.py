@@ -1,4 +1,4 @@
-"""`atLeastVersion` of Spark's readers, without a JVM: a directory that was put back is refused before any task."""
+"""`atLeastVersion` of Spark's readers, without a JVM: a restored older directory is refused before any task."""
 
 from __future__ import annotations
 

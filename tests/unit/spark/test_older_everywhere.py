@@ -1,4 +1,4 @@
-"""Each public function and each command that opens a directory or a store refuses one that was put back, unchanged."""
+"""Each public function and command that opens a directory or a store refuses a restored older copy, unchanged."""
 
 from __future__ import annotations
 

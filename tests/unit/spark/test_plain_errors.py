@@ -62,7 +62,7 @@ def test_those_of_tasks(path: str) -> None:
 
 
 def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here is no worker: its own frames are this process's."""
+    """There is no worker here: the frames belong to this process."""
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     source = FtFileDataSource({"path": f"{path}-none"})
     frames(lambda: [source.schema()])

@@ -1,4 +1,4 @@
-"""Schemas of directories as types of Spark: as Spark itself reads them, and without what they could make it import."""
+"""Schemas of directories as Spark types: parsed the same way as by Spark, but Spark imports no code."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.Mon
 
 
 def test_a_class_is_that_of_the_python_which_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that talks to a server of Spark's runs what is installed there, whatever its own version is."""
+    """A client of a Spark server runs the version that is installed on the server, not its own version."""
     content = pickled(FtFileDataSource)
     monkeypatch.setattr(ftfile.core, "__version__", "0.0.9")
     assert pickle.loads(content) is FtFileDataSource

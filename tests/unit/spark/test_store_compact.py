@@ -1,4 +1,4 @@
-"""`ftfile.spark.compact` without a JVM: rounds, interruptions, batches beside it, what travels to tasks."""
+"""`ftfile.spark.compact` without a JVM: rounds, interruptions, concurrent batches, and task payloads."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class TestFilters:
             source(store.path, filterPushdown="true").reader(SCHEMA)
 
     def test_a_plain_reader_takes_none(self, store: Builder) -> None:
-        """Spark asks for its own setting as soon as a reader has the method."""
+        """Spark requests its setting if a reader has the method."""
         found = type(source(store.path).reader(SCHEMA)).pushFilters
         assert found is datasource.DataSourceReader.pushFilters
 

@@ -96,7 +96,7 @@ def test_a_log_is_read_on(options: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_a_new_process_plans_as_the_last_one_did(options: dict[str, str], tmp_path: Path) -> None:
-    """By both protocols: Spark 4.2 says where the last batch ended, 4.0 asks for its partitions first."""
+    """For both protocols: Spark 4.2 passes the end of the last batch, while Spark 4.0 first requests its partitions."""
     first = opened(options).latestOffset(START)
     for name in ("b.log", "c.log"):
         (tmp_path / "in" / name).write_text(f"{name}\n")
@@ -338,7 +338,7 @@ def test_files_of_others_are_streams_only(options: dict[str, str]) -> None:
 
 
 def test_files_are_deleted_once_their_batches_are_done(options: dict[str, str], tmp_path: Path) -> None:
-    """Also those of a batch whose end Spark did not tell of, because it died."""
+    """Also the rows of a batch whose end Spark did not report, because Spark was killed."""
     options = {**options, "cleanSource": "delete", "closeInactive": "0s"}
     first = first_batch(options)
     (tmp_path / "in" / "b.log").write_text("four\n")

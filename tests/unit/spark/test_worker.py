@@ -49,7 +49,7 @@ def test_what_a_use_of_a_worker_has_imported_is_frozen_at_the_next(
     frozen_after: list[int],
 ) -> None:
     MicroBatch(str(tmp_path), {"n": "long"}).run(0, [[{"n": 1}]])
-    use(tmp_path)  # imports what it needs
+    use(tmp_path)  # its imports
     frozen: list[None] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
     monkeypatch.setattr(worker, "_frozen", [])

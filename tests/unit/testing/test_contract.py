@@ -128,7 +128,7 @@ def weak_sync(stream: OutputStream, kind: str) -> None:
 
 
 def flush_half(stream: Any) -> None:
-    """Send whole chunks of four bytes alone."""
+    """Send only whole chunks of four bytes."""
     whole = len(stream._buffer) // 4 * 4  # noqa: SLF001
     stream._volume.append(stream.path, stream._number, bytes(stream._buffer[:whole]))  # noqa: SLF001
     del stream._buffer[:whole]  # noqa: SLF001
@@ -208,7 +208,7 @@ real_has_capability = OutputStream.has_capability
 real_copy = cast("Any", OBJECT)._copy_from  # noqa: SLF001
 times = itertools.count(10**15)
 
-# The test that sees it, the store, and what is wrong with it.
+# The test that detects it, the store, and its defect.
 MISTAKES: list[tuple[str, Store, dict[tuple[Any, str], Any]]] = [
     ("os1_create_shows", "s3", {(CrashingFileSystem, "capabilities"): claims(visible_at="at_create")}),
     ("os2_create_never", "disk", {(CrashingFileSystem, "create"): create_over}),

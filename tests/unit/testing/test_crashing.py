@@ -213,7 +213,7 @@ def test_names_of_some_stores_are_durable_at_once() -> None:
 
 
 def test_survivors_are_exactly_the_prefixes_of_every_directory(seed: int) -> None:
-    """Against the definition: of all subsets of the changes, those that cut no directory's order."""
+    """Compare with the definition: all subsets of the changes that respect the order within each directory."""
     dice = random.Random(seed)
     for _ in range(20):
         disk = disk_with("x", "y", "z")

@@ -212,7 +212,7 @@ class Bound(FilterContract):
 
 @dataclass
 class Collecting:
-    """A stream that says nothing before its end."""
+    """A stream that returns nothing before its end."""
 
     stream: Any
     pieces: list[Any] = field(default_factory=list)

@@ -31,7 +31,7 @@ QUERY = "query-1"
 
 
 class Directory:
-    """Writes records without any of the protocol's checks, so that they may say what they like."""
+    """Writes records without the protocol's checks, so that records may have any content."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.fs = fs

@@ -79,7 +79,7 @@ class TestBatches:
 
 
 class Noted(MicroBatch):
-    """Notes what was aborted."""
+    """Records the aborted messages."""
 
     def abort(self, batch_id: int, messages: Any) -> None:
         self.aborted = (batch_id, [message and message.identity.partition for message in messages])

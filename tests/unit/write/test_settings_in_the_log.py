@@ -1,4 +1,4 @@
-"""Settings that the log keeps: what is read is what was written."""
+"""Settings in the log are read as they were written."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class TestInterruption:
 
     @pytest.mark.slow
     def test_between_a_record_and_its_files_deletes_none_of_them(self) -> None:
-        """The record is there, and its parts are staged still: whatever fails then, the next commit publishes them."""
+        """The record exists, and its parts are still staged: after any failure, the next commit publishes them."""
 
         class Stuck(WrapperFileSystem):
             def rename(self, source: str, target: str) -> None:

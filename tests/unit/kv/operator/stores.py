@@ -31,7 +31,7 @@ def keys_of(store: KeyValueStore) -> list[Any]:
 
 
 class UnsyncedDisk(CrashingFileSystem):
-    """A disk that cannot make the names in one directory durable, and says so, while it has one."""
+    """A disk that cannot make names in the directory `unsynced` durable, and reports the failure, if it is set."""
 
     unsynced: str | None = None
 

@@ -141,7 +141,7 @@ def test_a_log_that_ends_within_an_opening(lost: int) -> None:
 
 
 def test_windows_of_a_process_that_lost_its_records_are_missed() -> None:
-    """The log knows the process, but not what it recorded last."""
+    """The log contains the process, but not its last records."""
     fs = written("disk", 1, recorded=0)
     with open_store(fs) as store:
         for window in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Opening an operator's store again: what is left out is as the store has it, what differs is refused."""
+"""Opening an operator's store again: omitted arguments have the store's values, and different values are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is defined anew while a writer has windows that no record has, or goes on."""
+"""A store that is redefined while a writer has unrecorded windows, or while it continues."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_windows_are_read_beside_a_writer_that_goes_on(path: str, event: str, mo
     end_window(store, 9)
 
     def read_late(files: WalFiles, epoch: int, recorded: int) -> Sequence[WalFile]:
-        """Read when the files that were there are gone."""
+        """Read after the earlier files are deleted."""
         monkeypatch.setattr(opening, "read_wal", read_wal)
         if event == "commit":
             store.committed(8)

@@ -1,4 +1,4 @@
-"""The log of windows: what was acknowledged comes back, from the files that count, whatever stopped the process."""
+"""The log of windows: acknowledged windows are read back from the valid files, after any stop of the process."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_20_any_damage_is_an_error(number: int) -> None:
 
 
 def test_a_file_that_goes_while_files_are_read_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process before deletes what it has recorded, at any moment."""
+    """The previous process deletes recorded windows at any moment."""
     fs = new_store()
     wal = wal_of(fs)
     for number in (1, 2):
@@ -303,7 +303,7 @@ class Expected:
                 self.epoch = 2
                 self.acknowledged = {each for each in self.acknowledged if each <= int(number)}
         self.acknowledged = {each for each in self.acknowledged if each > self.recorded}
-        # The window that is under way may be there.
+        # The window in progress may exist.
         self.allowed = self.acknowledged | ({5} if self.epoch == 2 else {max(self.acknowledged, default=-1) + 1})
 
 

@@ -1,4 +1,4 @@
-"""Stores of words and counts in memory, and what they hold."""
+"""Stores of words and counts in memory, and their contents."""
 
 from __future__ import annotations
 

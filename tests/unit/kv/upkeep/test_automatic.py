@@ -1,4 +1,4 @@
-"""Vacuum by itself: after a commit, in a thread, once an interval; it never fails a commit."""
+"""Automatic vacuum: after a commit, in a thread, once per interval; it never fails a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upkeep beside batches: what comes late, what dies halfway, what takes longer than it may, and many runs."""
+"""Upkeep concurrent with batches: late results, crashes halfway, exceeded times, and many runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging runs without a batch: rows stay, runs become few, failures leave the rest alone."""
+"""Merging runs without a batch: rows stay, runs become few, and failures do not change the other runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write(query: StoreBatch, batches: int, words: int = 20) -> dict[str, int]:
 
 
 def end_early(progress: Progress) -> None:
-    """Let a compaction that goes on and on fail."""
+    """Let an endless compaction fail."""
     assert progress.done < 20
 
 

@@ -59,7 +59,7 @@ def test_a_merge_that_fails_is_held_and_shown_and_done_when_it_can_be(monkeypatc
 
 
 def test_a_damaged_run_of_a_cached_merge() -> None:
-    """All keys of the cached merge raise the path of the run; other buckets are read, and all is once it is mended."""
+    """All keys of the cached merge raise the path of the run; other buckets are read, and all are after the repair."""
     query = counts(buckets="2", flushIntervalCount="1000")
     expected = dict.fromkeys((f"w{number}" for number in range(20)), 3)
     for batch in range(3):

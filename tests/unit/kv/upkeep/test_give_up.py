@@ -1,4 +1,4 @@
-"""Runs that are lost for good: repair gives them up, says what comes back, and keeps what the log knows of them."""
+"""Permanently lost runs: repair abandons them, reports the rows that return, and keeps their entries in the log."""
 
 from __future__ import annotations
 

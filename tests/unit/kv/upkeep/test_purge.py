@@ -1,4 +1,4 @@
-"""Purges: one record ends rows in a range, whatever is written, merged or lost around it."""
+"""Purges: one record ends rows in a range, even if rows are written, merged or lost around it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from ftfile import kv
 kv.rebucket(sys.argv[1], 1)
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
-# Without what is mapped: the machine takes it back when it needs memory.
+# Without mapped memory: the kernel reclaims it when it needs memory.
 SCAN = """
 import re, sys
 from pathlib import Path
@@ -56,7 +56,7 @@ def build(path: str, size_bytes: int, buckets: int, batches: int) -> int:
 
 
 def peak_of(code: str, path: str) -> int:
-    """Return the bytes that a process of its own takes at most."""
+    """Return the peak memory of a separate process, in bytes."""
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return 1024 * int(done.stdout)

@@ -1,4 +1,4 @@
-"""Streams of files for tests: a directory of lines, a state beside it, and small bounds."""
+"""Streams of files for tests: a directory of lines, a separate state directory, and small bounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source:
         self.lines: list[str] = []
 
     def add(self, name: str, count: int = 1) -> None:
-        """Add lines, each with a number of its own, to the end of a file."""
+        """Append numbered lines to a file."""
         new = [f"{name} {len(self.lines) + number}" for number in range(count)]
         self.lines += new
         with (self.path / name).open("a") as file:

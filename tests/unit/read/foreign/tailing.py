@@ -62,7 +62,7 @@ class Tailing:
         self.planner = Planner(self.fs, self.settings, self.context)
 
     def restart(self) -> None:
-        """Begin a new process, which has what is durable."""
+        """Start a new process, which has only the durable state."""
         self.known = KnownFiles.from_bytes(self.known.to_bytes())
         self.planner = Planner(self.fs, self.settings, self.context, self.idle_wait_s)
 
@@ -71,7 +71,7 @@ class Tailing:
         setattr(self.fs, method, function)
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Write a file anew; one that is there keeps its identity."""
+        """Rewrite a file; an existing file keeps its identity."""
         data = content.encode() if isinstance(content, str) else content
         self.store.make_directories(f"in/{path}".rpartition("/")[0])
         self.store.put(f"in/{path}", data)
@@ -93,7 +93,7 @@ class Tailing:
         self.store.delete(f"in/{path}")
 
     def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> Plan | None:
-        """Let time pass, plan once, and read what the plan says."""
+        """Let time pass, plan once, and read the planned ranges."""
         self.clock.advance(seconds)
         plan = self.planner.plan(self.known, listing, limited=limited)
         if plan is None:

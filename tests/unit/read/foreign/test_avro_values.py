@@ -1,4 +1,4 @@
-"""Values of Avro files of other programs: those that Spark reads, an error, or a bad record."""
+"""Values of Avro files of other programs: Spark's values, an error, or a bad record."""
 
 from __future__ import annotations
 

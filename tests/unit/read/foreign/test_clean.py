@@ -1,4 +1,4 @@
-"""Files that were read are moved away or deleted, if nobody has changed them."""
+"""Files that were read are moved or deleted, unless another program changed them."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_field_may_be_read_as_two_types() -> None:
-    """Where names differ by case alone."""
+    """Where names differ only by case."""
     schema = pa.schema([("a", pa.int64()), ("A", pa.string())])
     found = CsvRows(schema, ["a"], FileDecoding("csv")).rows(Lines(b"1\n007\n"))
     assert [batch.to_pydict() for batch, _ in found.pieces] == [{"a": [1, 7], "A": ["1", "007"]}]

@@ -1,4 +1,4 @@
-"""What happens to a log, the rule that decides which file each listed one is, and what is read: the table of docs."""
+"""Events of a log, the rule that identifies each listed file, and the rows that are read: the table of docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listing beside the known files, as columns of both."""
+"""A listing and the known files, joined as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of growing files: whole ones, within limits; and the last one of a file that nobody ends."""
+"""Lines of growing files: complete lines, within limits, and the last line of a file that is never terminated."""
 
 from __future__ import annotations
 

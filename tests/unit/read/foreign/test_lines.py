@@ -39,7 +39,7 @@ UTC = datetime.timezone.utc
 FIELDS = pa.schema([("a", pa.int32()), ("b", pa.string()), BAD])
 SCHEMAS = {"text": LINE, "json": FIELDS, "csv": FIELDS}
 
-# Pieces of files that parsers stumble over, and of which any sequence is a file.
+# Fragments of files that are difficult for parsers. Any sequence of fragments is a file.
 PIECES = {
     "text": ["a", "\r", "\n", "\r\n", "é", "\U0001f600", "", "\ufeff"],
     "json": [*'{}[]":,\n', '{"a":1}', '{"b":"x"}', '"a"', '"b"', "1", "\\", '\\"', "null", " ", "\r\n", "é", "\0"],
@@ -68,7 +68,7 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     ranges = [files.range("data", start, end) for start, end in itertools.pairwise(bounds)]
     decoding = FileDecoding(file_format, max_partition_bytes=data.draw(st.integers(1, 20)), **options)
     assert files.rows(ranges, schema, decoding) == whole
-    # Compressed since it was planned: its cuts are those of the plan.
+    # The file was compressed after it was planned: its cuts are the cuts of the plan.
     files.write("data.gz", gzip.compress(content))
     rows: list[tuple[Any, ...]] = []
     for share in Plan(tuple(ranges)).shares(decoding.max_partition_bytes):
@@ -116,7 +116,7 @@ class TestText:
 
     @pytest.mark.slow
     def test_a_line_that_ends_in_half_a_character_is_a_row_whatever_is_behind_it(self) -> None:
-        """In every encoding: alone, before another line, and before more halves."""
+        """In every encoding: as the only line, before another line, and before more halves."""
         names = accepted_encodings()
         assert {"gb18030", "euc_jp", "shift_jis", "cp1252"} <= set(names)
         draw = random.Random(1)

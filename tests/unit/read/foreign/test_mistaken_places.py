@@ -300,7 +300,7 @@ def test_a_directory_of_rows_or_of_one_source_is_no_place_for_states(source: Sou
 
 @pytest.mark.parametrize("option", ["stateLocation", "checkpointLocation"])
 def test_the_log_of_rows_is_no_place_for_states(source: Source, tmp_path: Path, option: str) -> None:
-    """A vacuum deletes what it does not know there."""
+    """A vacuum deletes unknown files there."""
     place = f"{tmp_path}/rows/_ftfile/staged/s"
     run = FilesRun(str(source.path), COLUMNS, {"fileFormat": "text", option: place})
     with pytest.raises(ConfigError, match=rf"{option}='.*/s' lies within _ftfile of the directory .*/rows'"):

@@ -57,7 +57,7 @@ class _Remote(WrapperFileSystem):
 
 
 def remote(tailing: Tailing, **options: Any) -> _Remote:
-    """Let the files of a planner lie on such a store."""
+    """Put the files of a planner on this store."""
     tailing.fs = store = _Remote(tailing.fs, **options)
     tailing.planner = Planner(store, tailing.settings, tailing.context)
     return store

@@ -1,4 +1,4 @@
-"""Plans: durable before anybody hears of them, used again, never changed; and a state that is lost is told."""
+"""Plans are durable before a batch uses them, are reused, and never change; a lost state is reported."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class TestZombies:
     """A driver that creates a plan in a place that was trimmed meanwhile."""
 
     def zombie(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> list[PlanPosition]:
-        """Let a driver stop between its look at the log and the creation of plan 2; return the plans of the others."""
+        """Stop a driver after it reads the log and before it creates plan 2; return the plans of the others."""
         small_bounds(monkeypatch)
         positions = add_plans(driver(fs), 2)
 

@@ -1,4 +1,4 @@
-"""When the planner lists, what it forgets, what is late, and what it reports."""
+"""When the planner lists, which files it forgets, which files are late, and what is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY_S = 86_400
 
 
 def test_FSI_1_2_5_files_are_found_once_and_in_their_order() -> None:
-    """By time, then by path: also those of one and the same time."""
+    """By time, then by path, also for files with equal times."""
     tailing = Tailing(maxFilesPerTrigger="2")
     for names in ("dc", "ba", "fe"):
         for name in names:

@@ -1,4 +1,4 @@
-"""Files that are renamed, copied, cut off and compressed: each line is read once, as far as the identity can tell."""
+"""Renamed, copied, truncated and compressed files: each line is read once, if the identity can decide it."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_18_a_copy_that_stops_in_a_line_is_still_being_made() -> None:
 
 
 def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_moved() -> None:
-    """Its identity tells nothing of its content, as where that of a deleted file is used again."""
+    """Its identity proves nothing about its content, for example if the identity of a deleted file is reused."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 60))
     tailing.write("b.log", lines(60, 60))

@@ -12,7 +12,7 @@ from tests.unit.read.foreign.tailing import Tailing
 
 
 class History:
-    """Some logs with their rotated files, which a random hand writes and rotates, and a scanner looks at."""
+    """Logs with rotated files: a random writer appends and rotates, and a scanner lists them."""
 
     def __init__(self, seed: int, identity: str) -> None:
         self.draw = random.Random(f"{seed} {identity}")

@@ -1,4 +1,4 @@
-"""Bytes that are lost for good are left out, and nothing else, and nobody misses that."""
+"""Only permanently lost bytes are skipped, and no reader waits for them."""
 
 from __future__ import annotations
 

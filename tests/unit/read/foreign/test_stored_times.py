@@ -1,4 +1,4 @@
-"""Dates and times that files have by other calendars and clocks, and those that ftfile does not read."""
+"""Dates and times of files in other calendars and time zones, and the values that ftfile does not read."""
 
 from __future__ import annotations
 

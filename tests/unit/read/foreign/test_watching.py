@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Watching(Watch):
-    """A watch that says what a test wants, of a tail.
+    """A watch of a tail that returns the answer set by a test.
 
     Attributes:
-        says: what it says.
-        asked: number of times.
-        waits_s: how long it was to wait, each time.
+        says: the answer.
+        asked: number of calls.
+        waits_s: the timeout of each wait.
         calls: directories that were added, and listings, which end with `/`.
     """
 
@@ -78,7 +78,7 @@ def test_a_directory_is_listed_at_once_when_the_watch_says_so() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("says", "listings"), [(False, 10), (True, 1000)])
 def test_a_watch_that_lies_neither_loses_nor_doubles_a_line(says: bool, listings: int) -> None:
-    """It says that nothing has changed, or that all has."""
+    """The watch reports that nothing has changed, or that everything has."""
     tailing = Tailing(scanInterval="10s")
     watch = Watching(tailing, says=says)
     lines = [f"{number}\n".encode() for number in range(1000)]
@@ -101,7 +101,7 @@ def test_listing_takes_a_fifth_of_the_time_at_most_whatever_the_watch_says() -> 
 
 
 def test_what_the_watch_says_is_not_asked_for_while_no_listing_may_follow() -> None:
-    """It says so once."""
+    """The watch reports it once."""
     tailing = Tailing(scanInterval="1h")
     watch = Watching(tailing, listing_s=30)
     tailing.write("a", "1\n")

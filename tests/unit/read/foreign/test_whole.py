@@ -1,4 +1,4 @@
-"""Files that are read as a whole: when they are complete, and what is made of later changes."""
+"""Files that are read as a whole: when they are complete, and how later changes are handled."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Opened:
 
 
 def test_22_an_overwritten_file_that_is_damaged_stays_overwritten(caplog: pytest.LogCaptureFixture) -> None:
-    """It was read up to its end before: mended, it is read again only where the user says so."""
+    """The damaged file was read to its end before. After a repair, it is read again only if the user requests it."""
     content = stored("parquet")
     tailing = Tailing(file_format="parquet")
     tailing.write("a", content)

@@ -163,7 +163,7 @@ def test_another_file_in_the_place_of_the_cache(place: Place, kind: str) -> None
 
 @pytest.mark.parametrize("is_dangling", [True, False])
 def test_without_an_interpreter_next_to_it(tmp_path: Path, *, is_dangling: bool) -> None:
-    """Another Python on PATH could lack ftfile, and would say nothing of it."""
+    """Another Python on PATH could lack ftfile without an error."""
     launcher = tmp_path / "ftfile-python"
     launcher.write_bytes(LAUNCHER.read_bytes())
     launcher.chmod(0o755)
@@ -206,7 +206,7 @@ def test_a_link_runs_the_interpreter_of_its_target(place: Place, tmp_path: Path)
 def test_a_path_with_a_space_is_linked(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark finds no program behind such a path."""
+    """Spark finds no program below this path."""
     monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(place.home))

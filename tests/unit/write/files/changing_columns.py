@@ -102,7 +102,7 @@ LEAVES: dict[pa.DataType, list[Any]] = {
 
 
 def nested() -> Iterator[tuple[pa.DataType, list[Any]]]:
-    """Yield types with nulls at every depth; keys of maps are in order, in which Spark has those of ORC."""
+    """Yield types with nulls at every depth; keys of maps are in the order in which Spark returns them from ORC."""
     for kind in (INT, LONG, FLOAT, DOUBLE, pa.decimal128(6, 3), pa.decimal128(15, 5), pa.decimal128(21, 2), STRING):
         values = LEAVES[kind][:12]
         yield listed(kind), [[*values, None], [], [None]]
@@ -125,7 +125,7 @@ VALUES = LEAVES | dict(nested())
 
 
 def is_in(case: str, value: Any) -> bool:
-    """Return False for values that a directory refuses, or does not tell from null, as the documentation says."""
+    """Return False for values that a directory refuses, or does not distinguish from null, as documented."""
     name = CASES[case]["fileFormat"]
     if name == "orc" and isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.year in range(1678, 2262)

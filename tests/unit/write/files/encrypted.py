@@ -1,4 +1,4 @@
-"""Encrypted directories for tests: a key ring, a stream, and what is on storage."""
+"""Encrypted directories for tests: a key ring, a stream, and the files on storage."""
 
 from __future__ import annotations
 

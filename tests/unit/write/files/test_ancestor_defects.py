@@ -72,7 +72,7 @@ def content_of(out: str) -> str:
 
 
 class TestD1:
-    """An open file is shorter than the checkpoint says: Apex copies rubbish for ever."""
+    """An open file is shorter than the checkpoint's length: Apex copies garbage forever."""
 
     @pytest.mark.slow
     def test_what_is_too_short_is_refused_by_name_and_length(self, out: str) -> None:
@@ -101,7 +101,7 @@ class TestD1:
 
 
 class TestD2:
-    """An open file is missing: Apex says nothing and begins an empty one."""
+    """An open file is missing: Apex reports nothing and starts an empty file."""
 
     def test_a_missing_file_is_an_error_that_names_it(self, out: str) -> None:
         query = stream(out, **OPEN)
@@ -126,7 +126,7 @@ class TestD2:
 @parametrize("fault", STANDARD_FAULTS, ids=lambda fault: f"{fault.error.__name__}-{fault.effect}", quick=1)
 @pytest.mark.parametrize("operation", ["create", "open"])
 def test_d3(out: str, disk: FileSystem, fault: Fault, operation: str) -> None:
-    """A file cannot be opened: Apex goes on without a stream, whatever the reason but one."""
+    """A file cannot be opened: Apex continues without a stream, for every cause but one."""
     broken = replace(fault, times=99, operations=frozenset({operation}), path="*.spool")
     with mounted(FaultyFileSystem(disk, [broken])) as url, repeatable():
         query = stream(url, **OPEN)
@@ -181,7 +181,7 @@ def test_d7(tmp_path: Path) -> None:
 
 
 class TestD8:
-    """An application with empty state removes what is there, file by file."""
+    """An application with empty state removes the existing files one by one."""
 
     def test_another_query_is_refused(self, out: str) -> None:
         stream(out).run(0, [rows("abc")])
@@ -206,7 +206,7 @@ class TestD8:
 
 
 class TestD9:
-    """Apex trusts that files keep their length, that listings are new, and that a rename did what it should."""
+    """Apex relies on stable file lengths, up-to-date listings, and successful renames."""
 
     def test_a_store_that_cuts_files(self, disk: FileSystem, out: str) -> None:
         class Cutting(WrapperFileSystem, PickledByReference):
@@ -285,7 +285,7 @@ class TestD10:
 
 @pytest.mark.slow
 def test_d11(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A foreign file stands at a file's name: Apex deletes its own."""
+    """A foreign file exists at a file's name: Apex deletes its own file."""
     query = stream(out)
     with monkeypatch.context() as patched:
         patched.setattr("ftfile.log.protocol.roll_forward", lambda *_, **__: [])

@@ -324,7 +324,7 @@ class TestEmptyPartitionValues:
 
 class TestValuesThatCannotBeEncoded:
     def run(self, out: str, options: dict[str, str], column: pa.Array, kind: Any) -> SinkConfig:
-        """Write one batch with `column` beside the numbers of its rows."""
+        """Write one batch with `column` next to the row numbers."""
         settings = {"path": out, "badRecords": "deadLetter", **options}
         config = SinkConfig.from_options(settings, spark_schema({"id": "long", "value": kind}))
         plan = plan_write(FileSink(), config, current())

@@ -112,7 +112,7 @@ def test_the_failure_of_an_early_close_is_heard_and_what_was_begun_given_up() ->
         query = one_file_each(url)
         with pytest.raises(StorageError, match="refused"):
             query.write(0, [[{"value": letter} for letter in LETTERS]])
-        # Of a large file a store may have parts that nobody sees.
+        # A store may have invisible parts of a large file.
         assert watched.refused in watched.aborted
         assert not store.exists(layout.staged_directory(query.query_id, 0))
 

@@ -1,4 +1,4 @@
-"""Files that are made of segments by a store that copies ranges: what is copied, and what somebody reads."""
+"""Files that a store assembles from segments by copying ranges: the copied ranges, and the rows that a reader gets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_COPIES = Fault(Unsupported, times=1 << 30, operations=frozenset({"copy_from"}
 
 
 class Store:
-    """A store like S3, and what was asked of it."""
+    """A store like S3 that records its requests."""
 
     def __init__(self, *faults: Fault) -> None:
         self.disk = CrashingFileSystem(store="s3")

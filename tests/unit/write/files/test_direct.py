@@ -1,4 +1,4 @@
-"""Files that are written under their final names: what is left when nobody commits them, and what vacuum does to it."""
+"""Files written under their final names: files that remain without a commit, and how vacuum handles them."""
 
 from __future__ import annotations
 

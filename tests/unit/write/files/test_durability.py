@@ -1,4 +1,4 @@
-"""`durability`: it acts, it is checked at the start, and the record says what was done."""
+"""`durability`: it takes effect, is checked at the start, and is recorded as applied."""
 
 from __future__ import annotations
 

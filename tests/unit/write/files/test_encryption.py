@@ -193,7 +193,7 @@ class TestDeadLetters:
         self.query(out, ring).run(0, [[{"word": SECRET, "name": None}]])
 
     def refused(self, out: str, path: Path, name: str, told: str) -> None:
-        """Put a file beside the dead letters that there are."""
+        """Put a file next to the existing dead letters."""
         forged = Path(out, "_ftfile/deadLetters", name)
         forged.parent.mkdir(parents=True, exist_ok=True)
         forged.write_bytes(path.read_bytes())
@@ -335,7 +335,7 @@ def test_an_older_state_of_one_file_shows_nothing_older(out: str, ring: Path, op
     query.run(1, [rows_of("many")])
     after = {path: path.read_bytes() for path in Path(out).rglob("*") if path.is_file()}
     changed = {path for path in before.keys() & after.keys() if before[path] != after[path]}
-    # Nothing is written twice but hints, which say where to begin to look.
+    # Only hints are written twice. A hint names the place where a search begins.
     assert {path.parent.name for path in changed} <= {"hints"}
     for path in changed:
         path.write_bytes(before[path])
@@ -367,7 +367,7 @@ def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None
 
 
 def test_pieces_of_a_spool_are_bound_to_their_places(out: str, ring: Path) -> None:
-    """Whatever checksums say: those in the log are the first to notice."""
+    """For all checksums: the checksums of the log are the first to detect it."""
     schema = {"word": "string", "place": "string"}
     options = {"fileFormat": "text", "encryption": "aes-gcm", "keyProvider": f"file:{ring}", "rolling": "policy"}
     MicroBatch(out, schema, options | {"partitionBy": "place"}).run(

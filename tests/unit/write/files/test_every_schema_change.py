@@ -1,7 +1,7 @@
 """`onSchemaChange=any`: each change, in each format, is refused before a row is written, or alters no value.
 
-What is written is what Spark sends, and what is read is what users read. `tests/unit/rows/test_widening.py` has the
-changes that should be admitted; here, each that is admitted is done, in directories that have every type at once.
+Rows are written as Spark sends them, and read as users read them. `tests/unit/rows/test_widening.py` has the changes
+that should be admitted. Here, each admitted change is made in directories that have every type at once.
 """
 
 from __future__ import annotations

@@ -496,7 +496,7 @@ class TestPlaces:
 
 
 def run_restricted(tmp_path: Path, restriction: str, mode: int) -> str:
-    """Write a batch in a process of its own, under a real restriction of the kernel; return what it printed."""
+    """Write a batch in a separate process, under a real restriction of the kernel; return its output."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out").chmod(mode)
     for parent in [tmp_path, *tmp_path.parents][:3]:

@@ -120,7 +120,7 @@ def random_words(count: int, seed: int = 0) -> Words:
 
 
 def check(out: str) -> None:
-    """Check the invariants; what stands at the head of CSV files is no row."""
+    """Check the invariants; the header of a CSV file is not a row."""
     check_directory(open_filesystem(out), rows_of=lambda data: [line for line in data.splitlines() if line != b"word"])
 
 
@@ -285,7 +285,7 @@ class TestSizes:
 
     @pytest.mark.parametrize("file_format", LINES)
     def test_random_batches_and_limits(self, out: str, file_format: str) -> None:
-        """Rows in order, each once, whatever the segments, and what of them is in a part."""
+        """Rows in order, each once, for any segments and any split between a part and segments."""
         draw = random.Random(file_format)
         for round_ in range(6):
             path, words = f"{out}-{round_}", random_words(draw.randrange(50, 2_000), seed=round_)
@@ -311,7 +311,7 @@ class TestSizes:
 
 
 class TestFrames:
-    """The frames of segments when a part is made of them."""
+    """The frames of segments when a part is assembled from them."""
 
     @pytest.fixture
     def frames_made(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -571,5 +571,5 @@ def test_refused_options(out: str, options: dict[str, str], error: str) -> None:
 
 
 def test_lines_are_what_is_filtered() -> None:
-    """Formats with codecs of their own are not compressed again."""
+    """Formats with built-in codecs are not compressed again."""
     assert isinstance(format_from_definition({"name": "text", "lineSep": "\n", "column": "word"}), LineFormat)

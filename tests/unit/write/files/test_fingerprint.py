@@ -135,7 +135,7 @@ def differ(before: object, after: object) -> bool:
 
 
 def same_bytes(before: object, after: object) -> bool:
-    """Strings of one length whose bytes have one sum: what `content` cannot tell apart."""
+    """Strings of one length whose bytes have one sum: `content` cannot distinguish them."""
     if not isinstance(before, (str, bytes)) or not isinstance(after, (str, bytes)):
         return False
     old, new = (value.encode() if isinstance(value, str) else value for value in (before, after))

@@ -118,7 +118,7 @@ def expected(columns: dict[str, Any], *batches: Sequence[Sequence[dict[str, Any]
 
 
 def check(out: str, case: str) -> None:
-    """Check the directory by rows: those of a part, or of a segment."""
+    """Check the directory by rows: the rows of a part, or of a segment."""
     columns, options = CASES[case]
     schema, name = arrow_schema(spark_schema(columns)), format_of(case)
     query = stream(out, case).config()
@@ -309,7 +309,7 @@ def test_another_codec_is_another_encoding(out: str) -> None:
 @pytest.mark.packages
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_every_cut_of_a_part_is_noticed(tmp_path: Path, file_format: str) -> None:
-    """Also where the format itself would read what is left."""
+    """Also where the format itself would read the remaining content."""
     out = tmp_path / "out"
     more = {"nullValue": "-"} if file_format == "csv" else {}
     options = {"fileFormat": file_format, "compression": "none", **more}

@@ -1,4 +1,4 @@
-"""What `history()` tells of a commit: its measures, and what the user calls it."""
+"""The entry of a commit in `history()`: its measures, and the user's name for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`onPublish` hears of every file at least once, whatever dies, and however long ago the record was made."""
+"""`onPublish` is called for every file at least once, after any crash, and for records of any age."""
 
 from __future__ import annotations
 

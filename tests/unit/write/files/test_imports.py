@@ -40,7 +40,7 @@ def test_a_first_batch_imports_nothing_slow(tmp_path: Path, file_format: str, ne
 
 
 def use(path: str, file_format: str) -> None:
-    """Write a batch of rows made of plain memory, as a Spark worker gets them."""
+    """Write a batch of rows from plain memory, as a Spark worker gets them."""
     rows = pa.record_batch([from_texts(["a", "b"], pa.string()), numbers_from(np.arange(2))], names=["word", "n"])
     schema = spark_schema_json(rows.schema)
     config = SinkConfig.from_options({"path": path, "fileFormat": file_format}, schema, overwrite=False)

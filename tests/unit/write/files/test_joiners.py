@@ -15,7 +15,7 @@ PIECES = [b"a" * 400, b"b" * 600]
 
 
 class Sized:
-    """A chain whose frame of all is as long as it is told to be."""
+    """A chain whose frame of all has a given length."""
 
     framing = ("a codec",)
 

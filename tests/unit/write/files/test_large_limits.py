@@ -120,7 +120,7 @@ def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(sto
 
 
 def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSystem) -> None:
-    """The flush says so, and leaves the rows open; with the next batch there are other names."""
+    """The flush reports it, and leaves the rows open; the next batch uses other names."""
     with mounted(store) as url:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = MicroBatch(url, {"word": "string"}, {"fileFormat": "text", "rolling": "policy"} | names)

@@ -1,4 +1,4 @@
-"""Bounds of tasks that no other test goes beyond: what is right on this side of each is right on the other."""
+"""Bounds of tasks that no other test exceeds: values on both sides of each bound are handled correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beyond each bound of names, and of what a process keeps, batches go on and no row is lost or doubled."""
+"""Beyond each bound of names and of a process's caches, batches continue, and no row is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With `ifExists=fail`, no part gets the name of one that the log still needs, whatever became of its file."""
+"""With `ifExists=fail`, no part gets the name of a file that the log still needs, even if that file is missing."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TestATakenFile:
 
 
 class TestNumbersThatAreForgotten:
-    """A directory goes on after the numbers of its parts: beginning at 0, none of its batches could be committed."""
+    """A directory continues the numbers of its parts: if they began at 0, none of its batches could be committed."""
 
     def test_by_age(self, out: str) -> None:
         clock = ManualClock()

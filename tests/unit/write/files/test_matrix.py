@@ -1,4 +1,4 @@
-"""Every format with every codec, encryption and way of ending files: what is written comes back, also after a kill."""
+"""Every format with every codec, encryption and rolling rule: written rows are read back, also after a kill."""
 
 from __future__ import annotations
 

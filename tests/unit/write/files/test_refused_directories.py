@@ -270,7 +270,7 @@ class TestNested:
 
 
 class TestOwnSource:
-    """A query that writes where it reads would never end; its checkpoint tells what it reads."""
+    """A query that writes to its input would never end; its checkpoint names the input."""
 
     @pytest.mark.parametrize("options", [{}, {"maxFilesPerTrigger": "1"}, {"startingVersion": "0"}])
     def test_a_directory_that_is_followed(self, out: Path, options: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Overwrites of some partitions: those that the rows have, and those that match a condition."""
+"""Overwrites of some partitions: the partitions of the rows, and the partitions that match a condition."""
 
 from __future__ import annotations
 

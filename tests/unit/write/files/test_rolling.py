@@ -184,7 +184,7 @@ class TestFlush:
 
 class TestTime:
     def files_at(self, out: str, options: dict[str, str], *steps: tuple[float, str]) -> list[list[Words]]:
-        """Run a batch after each wait; return what is visible after each."""
+        """Run a batch after each wait; return the visible files after each batch."""
         found = []
         with repeatable(clock := ManualClock(1_700_000_000_000)):  # 22:13:20 UTC
             query = stream(out, **options)

@@ -72,7 +72,7 @@ def check(out: str) -> None:
 
 
 class TestPartitions:
-    """With jobs due for the tasks of the next batch, of which there are as many as Spark likes."""
+    """With jobs due for the tasks of the next batch; Spark chooses the number of tasks."""
 
     @parametrize(("before", "after"), [(1, 8), (8, 1), (3, 2), (2, 3)], quick=1)
     def test_other_counts_after_a_restart(self, out: str, before: int, after: int) -> None:
@@ -172,7 +172,7 @@ class TestSchema:
         finish(query, 4)
         ftfile.flush(out)
         assert in_files(out) == [2] * 6 + [1] * 12
-        # The file itself: older readers of a whole table add what the path says.
+        # The file itself: older readers of a whole table add the columns of the path.
         assert pq.ParquetFile(self.newest(out)).schema_arrow.names == ["other"]
         assert ftfile.open(out).to_arrow()["other"].drop_null().to_pylist() == ["x"] * 6
 

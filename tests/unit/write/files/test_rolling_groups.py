@@ -1,4 +1,4 @@
-"""Parts that stay open over batches, of several queries in one directory, and beside a flush."""
+"""Parts that stay open over batches, of several queries in one directory, and during a flush."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class TestQueries:
             two.run(number, [[]])
             found.append(len(due_of(out, "a")))
         assert found == [1, 1, 1, 0, 0]
-        # When it comes back, it finds out anew; what is due may also be flushed.
+        # When the query resumes, it determines the due files again; a flush may also end them.
         one.run(1, [[]])
         assert [job.reason for job in due_of(out, "a")] == ["batches"]
         one.run(2, [[]])

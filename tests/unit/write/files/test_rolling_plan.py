@@ -1,4 +1,4 @@
-"""Whatever is due becomes a file: beyond each limit, beside what is damaged, and whatever clocks say."""
+"""Everything due becomes a file: beyond each limit, next to damaged files, and for any clock."""
 
 from __future__ import annotations
 

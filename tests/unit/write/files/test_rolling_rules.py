@@ -1,4 +1,4 @@
-"""The table of rolling rules, and each place that must have them and cannot be made of it: a failure names it."""
+"""The table of rolling rules, and each place that must list them and cannot be derived: a failure names the place."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_page_has_the_codes_of_all_rules() -> None:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.is_due], ids=lambda rule: rule.reason)
 def test_a_rule_that_goes_by_the_moment_has_a_deadline(rule: Rule) -> None:
-    """Files that get no rows are looked at by their deadlines alone."""
+    """Files that get no rows are checked only for their deadlines."""
     limits: dict[str, Any] = {
         info.name: 60_000 for info in structs.fields(RollingSettings) if info.type == Count | None
     }

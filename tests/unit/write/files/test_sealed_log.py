@@ -1,4 +1,4 @@
-"""The log of an encrypted directory: whatever is changed, moved, replaced or taken from elsewhere is detected."""
+"""The log of an encrypted directory: every changed, moved, replaced or foreign file is detected."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ numbers = itertools.count()
 
 
 class Strict(WrapperFileSystem):
-    """Refuses, when it is too late, what its capabilities say that it does not keep."""
+    """A store that refuses names outside its capabilities when it is too late to choose others."""
 
     @property
     def capabilities(self) -> Capabilities:

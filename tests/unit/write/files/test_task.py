@@ -1,4 +1,4 @@
-"""Attempts and what their messages may say: what fails early, and what they leave to others."""
+"""Attempts and the contents of their messages: early failures, and the work left to other processes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
 def test_a_task_planned_long_ago_starts_over_from_a_checkpoint(
     query: MicroBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records behind a checkpoint may be gone: what lies there looks like the end of the log."""
+    """Records behind a checkpoint may be deleted: the gap looks like the end of the log."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
     query.run(0, [ROWS])
     planned = query.plan()

@@ -1,4 +1,4 @@
-"""Instants in names of directories: by whose clocks they are, and what readers make of them."""
+"""Instants in names of directories: their time zones, and how readers interpret them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def zones(out: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_other_readers_take_them_for_clocks(tmp_path: Path) -> None:
-    """As the pages say; Spark is in `tests/spark/test_partition_paths.py`."""
+    """As documented; the same for Spark is in `tests/spark/test_partition_paths.py`."""
     query(tmp_path).run(0, [ROWS])
     clock = dt.datetime.fromisoformat(LOCAL)
     assert ds.dataset(tmp_path, partitioning="hive").to_table()["at"].to_pylist() == [LOCAL]

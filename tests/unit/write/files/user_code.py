@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Initials:
-    """Directories by the first letters of `word`, as many as option `directoryAssigner.letters` says."""
+    """Directories by the first letters of `word`; option `directoryAssigner.letters` sets their length."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.dead_letters = int(options.get("letters", "1"))
@@ -37,7 +37,7 @@ class Files:
 
 
 class Broken(Files):
-    """Does not do what it should, as option `directoryAssigner.how` says."""
+    """Breaks the contract in the way that option `directoryAssigner.how` names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.how = options["how"]
@@ -54,7 +54,7 @@ class Broken(Files):
 
 
 class Ending:
-    """An encoder whose files end as option `encoder.is` says."""
+    """An encoder whose file suffix is option `encoder.is`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.extension = options["is"]
@@ -69,7 +69,7 @@ class NoMethod:
 
 
 def by_rows(part: PartFacts) -> str:
-    """Name a part by what it holds."""
+    """Name a part by its content."""
     return f"{part.name}_{part.batch}_{part.rows}rows{part.extension}"
 
 
@@ -95,7 +95,7 @@ def failing(part: PartFacts) -> str:
 
 
 def failing_for_y(part: PartFacts) -> str:
-    """Name parts, but for those of k=y."""
+    """Name parts, except the parts of k=y."""
     if part.directory == "k=y":
         raise KeyError("y")
     return f"{part.unique}{part.extension}"
@@ -123,7 +123,7 @@ HEARD: list[Any] = []
 
 
 def hear(parts: tuple[Any, ...]) -> None:
-    """Remember what was published, once it can be seen."""
+    """Remember the published files once they are visible."""
     assert all(Path(part.url.removeprefix("file://")).stat().st_size == part.size_bytes for part in parts)
     HEARD.extend(parts)
 
