@@ -86,7 +86,7 @@ class Builder:
         return self.write([], purges=[(prefix(start), None if end is None else prefix(end))])
 
     def write(self, rows: Iterable[Row], purges: Sequence[KeyRange] = (), *, overwrite: bool = False) -> int:
-        """Commit rows, later ones newer, and purges that end what was before; return the version."""
+        """Commit rows, later ones newer, and purges that end earlier rows; return the version."""
         by_bucket: defaultdict[int, list[Row]] = defaultdict(list)
         for row in rows:
             by_bucket[self.bucket_of(UserKeys(self.definition).to_stored(row[1]))].append(row)

@@ -252,7 +252,7 @@ class Store:
 
     # ---------------------------------------------------------------------------------------------------- the tasks
     def _task(self, expected: Expected) -> list[Add]:
-        """Return the new runs of a task, one for each bucket, and do to the dict what it does."""
+        """Return the new runs of a task, one for each bucket, and apply the same changes to the dict."""
         purges: tuple[KeyRange, ...] = ()
         if self.rng.random() < 0.12:
             start, end = sorted((self.rng.choice(self.keys), self.rng.choice(self.keys)))

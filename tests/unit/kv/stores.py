@@ -74,7 +74,7 @@ def head_of(path: str, ring: str | None = None) -> LogState:
 
 
 def table_of(fs: FileSystem, add: Add) -> pa.Table:
-    """All rows of a run, those included that a job has taken; its bytes are those that were recorded."""
+    """All rows of a run, including the rows that a job has taken; its bytes are the recorded bytes."""
     content = fs.read(add.path)[add.offset : add.offset + add.length]
     assert matches(content, add.checksum)
     if add.filters:

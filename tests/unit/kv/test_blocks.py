@@ -108,7 +108,7 @@ ENDS = st.lists(st.integers(1, 7), max_size=4)
 
 @pytest.mark.slow
 @given(batches(), ENDS)
-@example(pa.record_batch({"n": [1, 2, 3, None]}), [2])  # a null beside a block that has none
+@example(pa.record_batch({"n": [1, 2, 3, None]}), [2])  # a null, and a block without nulls
 def test_blocks_that_are_decoded_together_are_their_rows(batch: pa.RecordBatch, ends: list[int]) -> None:
     decoded = window_of(cut(batch, ends)).batch()
     decoded.validate(full=True)

@@ -31,7 +31,7 @@ KEYS = [f"k{number:03}" for number in range(160)]
 
 
 class Metered(MeteredFileSystem):
-    """Counts calls that read runs by themselves."""
+    """Counts calls that read runs which are not mapped."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)

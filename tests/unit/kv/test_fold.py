@@ -82,7 +82,7 @@ MERGED: list[tuple[str, pa.DataType, st.SearchStrategy[Any]]] = [
 @parametrize("case", MERGED, quick=2, ids=lambda case: f"{case[0]}-{case[1]}")
 @given(data=st.data())
 def test_values_are_folded_as_rows(case: tuple[str, pa.DataType, st.SearchStrategy[Any]], data: st.DataObject) -> None:
-    """Whatever the operations, types and nulls: also what is an error is one."""
+    """For all operations, types and nulls: errors are equal as well."""
     name, kind, values = case
     schema = pa.schema([("k", pa.int64()), ("n", kind)])
     definition = define(schema, ["k"], merge=f"n:{name}").naming([name])

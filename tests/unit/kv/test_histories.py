@@ -28,7 +28,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture
 def first_seed(request: pytest.FixtureRequest) -> int:
-    """0, so that all runs play the same histories; what `--seed` says if it was given."""
+    """0, so that all runs play the same histories, or the value of `--seed`."""
     given = any(argument.startswith("--seed") for argument in request.config.invocation_params.args)
     return int(request.config.option.seed) if given else 0
 

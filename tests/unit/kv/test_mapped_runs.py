@@ -33,7 +33,7 @@ def mapped_run(path: Path, content: bytes, offset: int, cache: Cache) -> RunRead
 
 
 def read_all(run: RunReader) -> None:
-    """Read each row by its key, alone and with the others."""
+    """Read each row by its key, separately and together with the others."""
     keys = keys_of(BATCH)
     assert [run.get(key, hashed) for key, hashed in keys] == [(text,) for text in TEXTS]
     hashes = hash_rows([BATCH.column(0)])

@@ -1,4 +1,4 @@
-"""Pages find the places of rows, also where hashes are alike, and searches for others end."""
+"""Pages find the places of rows, also if hashes are equal, and searches for other keys end."""
 
 from __future__ import annotations
 

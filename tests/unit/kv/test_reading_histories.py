@@ -43,7 +43,7 @@ def quiet() -> Iterator[None]:
 
 
 class ReadStore(Store):
-    """The store, whose runs are in files in memory, and each version of which is read."""
+    """The store, whose runs are in files in memory. Each of its versions is read."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -124,7 +124,7 @@ class ReadStore(Store):
             assert found == [(key, {name: values[name] for name in columns}) for key, values in wanted]
 
     def _asked(self) -> list[Key]:
-        """Return keys, some of which are missing, some twice."""
+        """Return keys; some are missing, and some occur twice."""
         return [*self.keys, self._key(len(self.keys) + 7), *self.rng.sample(self.keys, 3)]
 
 

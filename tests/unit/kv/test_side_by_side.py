@@ -26,7 +26,7 @@ KEYS = [f"key-{number}" for number in range(40)]
 
 
 class Distant(WrapperFileSystem):
-    """Opens files when as many as `together` are to be opened."""
+    """Opens files once `together` files are requested."""
 
     together = threading.Barrier(1)
 

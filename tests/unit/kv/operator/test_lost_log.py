@@ -221,7 +221,7 @@ def test_damaged_windows_are_verified(content: bytes | None) -> None:
 
 
 def test_windows_of_another_store_are_verified() -> None:
-    """As those of a store that were restored beside the log of another one."""
+    """As with a store that was restored next to the log of another store."""
     paths: list[str] = []
     stores = [CrashingFileSystem() for _ in range(2)]
     for fs in stores:

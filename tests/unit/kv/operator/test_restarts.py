@@ -27,7 +27,7 @@ def fs(request: pytest.FixtureRequest) -> CrashingFileSystem:
 
 
 def end_windows(store: KeyValueStore, *numbers: int) -> None:
-    """End windows, each of which merges 1 into a key of its number."""
+    """End windows, each of which merges 1 into the key of its number."""
     for number in numbers:
         store.begin_window(number)
         store.merge(number, 1)

@@ -24,7 +24,7 @@ WORDS = [f"w{number}" for number in range(9)]
 
 @pytest.fixture(autouse=True)
 def written() -> None:
-    """A store of nine words in two buckets, of which one is deleted, and two are purged."""
+    """A store of nine words in two buckets: one word is deleted, and two are purged."""
     query = counts(buckets="2", deleteColumn="gone", merge="last", flushIntervalCount="1000")
     query.columns = {**COLUMNS, "gone": "boolean"}
     query.run(0, [[{"word": word, "n": 1, "gone": False} for word in WORDS]])

@@ -36,7 +36,7 @@ def write(query: StoreBatch, batch: int, words: str, **others: Any) -> None:
 
 
 def record(make: Callable[[LogState], Body]) -> None:
-    """Create a record that nobody would."""
+    """Create a record that no writer would create."""
     commit(CommitLog(open_filesystem(PATH)), MaintenanceAuthor("compact", "broken"), lambda head, _: make(head))
 
 

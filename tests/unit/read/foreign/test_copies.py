@@ -39,7 +39,7 @@ def prints_at(content: bytes, position: int) -> Fingerprints:
 
 
 def read_to(path: str, content: bytes, position: int, *, time_ms: int = 5) -> KnownFile:
-    """Return a known file of which so much was read."""
+    """Return a known file that was read up to `position`."""
     key = path.encode().ljust(16, b"\0")
     return KnownFile(key, position, len(content), time_ms, path.encode()[:8].ljust(8), *prints_at(content, position))
 

@@ -53,7 +53,7 @@ class Drafts:
     ("bytes_max", "budgets"), [("1000", [1000, 900, 830]), ("150", [150, 50, 1]), (None, [None, None, None])]
 )
 def test_files_share_the_bytes_that_a_plan_has_left(bytes_max: str | None, budgets: list[int | None]) -> None:
-    """Each has what the unread bytes of those before it leave, and a line at least."""
+    """Each file gets the bytes that the earlier files do not use, and at least one line."""
     drafts = Drafts(**({} if bytes_max is None else {"maxBytesPerTrigger": bytes_max}))
     matches = [drafts.match("a"), drafts.match("b", Rule.MOVED), drafts.match("c")]
     assert drafts.draft.budgets(matches) == budgets

@@ -39,7 +39,7 @@ def identity(number: int) -> bytes:
 
 
 def known(path: str, number: int, position: int = 100, content: str = "x", modified_ms: int = 5) -> KnownFile:
-    """Return a file of which so much was read, and which was as long then."""
+    """Return a file that was read up to `position`, and had this length then."""
     marks = Fingerprints(f"{content}{position}", content)
     return KnownFile(key(path), position, position, modified_ms, identity(number), *marks)
 
@@ -59,7 +59,7 @@ def prints(content: str = "x", positions: tuple[int, ...] = (100,)) -> Content:
 def decide(
     rows: list[Row], answers: dict[str, Answer], *elsewhere: KnownFile, keeps_truncated: bool = False
 ) -> dict[str, Match]:
-    """Return the matches of rows by path, in whatever order they come."""
+    """Return the matches of rows by path, in any order."""
     files: dict[bytes, list[KnownFile]] = {}
     for file in (*elsewhere, *(row.known for row in rows if row.known is not None and row.is_changed)):
         files.setdefault(file.identity, []).append(file)

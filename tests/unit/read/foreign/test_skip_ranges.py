@@ -1,4 +1,4 @@
-"""Only permanently lost bytes are skipped, and no reader waits for them."""
+"""Only permanently lost bytes are skipped, and a warning names each skipped range."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class Changing:
         return set()
 
     def changes(self) -> list[list[pa.DataType]]:
-        """Return the types to which each column may change, as the directory says of each other type."""
+        """Return the types to which each column may change, according to the directory's answer for each type."""
         known, kinds = held(self.case), self.written[-1]
         found: list[list[pa.DataType]] = [[] for _ in kinds]
         for step in range(1, len(known)):

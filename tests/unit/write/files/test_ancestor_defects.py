@@ -220,7 +220,7 @@ class TestD9:
         assert not records(out)
 
     def test_a_store_whose_listings_are_old(self, disk: FileSystem, out: str) -> None:
-        """Nothing is taken for written that is not listed; whatever is committed is found without listings."""
+        """A file is accepted as written only if it is listed; committed files are found without listings."""
 
         class Late(WrapperFileSystem, PickledByReference):
             late = True
@@ -315,7 +315,7 @@ def test_d12(disk: FileSystem) -> None:
             counting.calls.clear()
             query.run(batch, [rows("x", *[f"deep/{name}" for name in range(5)])])
             listed = [call.path for call in counting.calls if call.operation == "list"]
-            # The second batch, the first into a directory that was there, looks for tables of other programs, once.
+            # The second batch, the first into an existing directory, checks once for tables of other programs.
             assert batch <= 1 or all(path.startswith("_ftfile/") for path in listed), listed
             assert batch == 0 or "" not in listed
             calls.append(len(counting.calls))

@@ -341,7 +341,7 @@ def test_an_older_state_of_one_file_shows_nothing_older(out: str, ring: Path, op
         path.write_bytes(before[path])
         forget_all()
         assert committed(out) == ["many", "some"]
-    # New files under older ones' content are those of before under their names.
+    # Each new file gets the content of an older file, which is bound to another name.
     for path in after.keys() - before.keys():
         for older in (old for old in before if old.suffix == path.suffix):
             path.write_bytes(before[older])
@@ -367,7 +367,7 @@ def test_segments_that_changed_places_are_detected(out: str, ring: Path) -> None
 
 
 def test_pieces_of_a_spool_are_bound_to_their_places(out: str, ring: Path) -> None:
-    """For all checksums: the checksums of the log are the first to detect it."""
+    """Also if checksums match: otherwise the checksums in the log detect the swap first."""
     schema = {"word": "string", "place": "string"}
     options = {"fileFormat": "text", "encryption": "aes-gcm", "keyProvider": f"file:{ring}", "rolling": "policy"}
     MicroBatch(out, schema, options | {"partitionBy": "place"}).run(

@@ -528,7 +528,7 @@ def test_filter_stream_provider_chains_without_compression(out: str) -> None:
 def test_every_flipped_bit_and_every_truncation_of_what_is_committed(
     out: str, codec: str, place: str, seed: int
 ) -> None:
-    """In the suite, of the bits an eighth that the seed draws; those of whole files are in `filters/test_chain.py`."""
+    """The seed draws an eighth of the bits in the suite; `filters/test_chain.py` tests the bits of whole files."""
     more = {"rolling": "policy"} if place == "segment" else {}
     stream(out, compression=codec, **more).run(0, [rows_of("some", "words", "some", "more")])
     (add,) = adds_of(out)

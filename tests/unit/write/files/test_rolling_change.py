@@ -121,7 +121,7 @@ class TestPartitions:
 
 @pytest.mark.slow
 class TestSchema:
-    """Of parquet: its files say what they hold."""
+    """Only parquet: its files contain their schema."""
 
     def left_open(self, out: str) -> MicroBatch:
         query = query_of(out, fileFormat="parquet", maxBatchesPerFile="2")
