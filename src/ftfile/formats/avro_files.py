@@ -112,10 +112,9 @@ def _field_names(arrow: pa.DataType) -> Iterator[str]:
 def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[str, Any]:
     """Return the record type of rows or structs; every value is nullable, and null by default."""
     below = name
-    if namespace:
-        below = f"{namespace}.{name}"
     schema: dict[str, Any] = {"type": "record", "name": name}
     if namespace:
+        below = f"{namespace}.{name}"
         schema["namespace"] = namespace
     schema["fields"] = []
     for field in fields:

@@ -183,12 +183,11 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     state, now_ms = open_state(log.fs, head, recorded_key_types(head)), log.clock.now_ms()
     if config.overwrite:
         accepted = Accepted()
+        removes = tuple(map(Remove.of, head.segments.values()))
     else:
         accepted = accepted_compactions(log, state, change.rewrites)
+        removes = accepted.removes
     runs = placed([structs.replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
-    removes = accepted.removes
-    if config.overwrite:
-        removes = tuple(map(Remove.of, head.segments.values()))
     adds = (*runs, *accepted.adds)
     live = live_after(state, removes, adds)
     return Body(

@@ -177,7 +177,7 @@ def _cut_log(fs: FileSystem, version: int) -> None:
             record = LogScan(CommitLog(fs)).readable(record_version)
             for add in record.adds if record is not None else ():
                 if add.final_path is not None:
-                    set_aside(fs, add.final_path, f"version {record_version} brought it, and is put aside: {reason}")
+                    set_aside(fs, add.final_path, f"version {record_version}, which added it, is quarantined: {reason}")
         set_aside(fs, path, reason)
 
 

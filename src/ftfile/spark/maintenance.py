@@ -201,14 +201,11 @@ def compact(  # noqa: PLR0913 - all by name
     with _maintaining("compact", spark, path, access) as (log, author, workers):
         is_store, progress = store_of(log.refresh()) is not None, access.get("progress")
         if is_store:
-            refused = of_files
-        else:
-            refused = {"full": full or None, "merge": merge}
-        _check_no_others(workers.place.path, refused, is_store=is_store)
-        if is_store:
+            _check_no_others(workers.place.path, of_files, is_store=True)
             return CompactionRounds(log, author, workers=workers, code=code_of(merge), progress=progress).compact(
                 full=full
             )
+        _check_no_others(workers.place.path, {"full": full or None, "merge": merge}, is_store=False)
         if target_bytes is None:
             target_bytes = TARGET_BYTES
         choice = SmallFiles(where, target_bytes, log.clock, commit_every)

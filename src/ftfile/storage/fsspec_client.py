@@ -179,12 +179,12 @@ class FsspecClient:
 
     def read(self, operation: str, path: str, offset: int, length: int) -> bytes:
         """Return the bytes of a range, which must be within the file."""
-        if length <= READ_BYTES:
-            return self._piece(operation, path, offset, offset + length)
-        content = bytearray()
-        for start in range(offset, offset + length, READ_BYTES):
-            content += self._piece(operation, path, start, min(start + READ_BYTES, offset + length))
-        return bytes(content)
+        end = offset + length
+        starts = range(offset, end, READ_BYTES)
+        pieces = [self._piece(operation, path, start, min(start + READ_BYTES, end)) for start in starts]
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
 
     def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
         def read(store: Any, name: str) -> bytes:  # noqa: ANN401 - fsspec ships no types

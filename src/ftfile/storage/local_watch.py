@@ -28,7 +28,7 @@ def open_watch(root: str) -> Watch | None:
     """Return a watch of directories below a root by Linux's inotify; None if no watch is available."""
     if sys.platform != "linux":
         return None
-    from inotify_simple import INotify  # noqa: PLC0415 - streams of files alone need it, on Linux alone
+    from inotify_simple import INotify  # noqa: PLC0415 - only streams of files need it, on Linux
 
     try:
         notifier = INotify(nonblocking=True)

@@ -86,7 +86,9 @@ class Options:
 
     def is_given(self, name: str) -> bool:
         """Return True if an option of the table was given. A KeyError for a name that the table does not have."""
-        return name in self.given or not _BY_KEY[name.lower()]
+        if name.lower() not in _BY_KEY:
+            raise KeyError(name)
+        return name in self.given
 
     def required_path(self, message: str = "the option `path` is missing") -> str:
         """Return the path; a ConfigError with the message if it was not given."""

@@ -287,11 +287,12 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     head = open_state(log.fs, recorded, recorded_key_types(recorded))
     how = how_written(head, log.fs)
     choice = _FullCompaction(log) if full else DueCompactions(log, at_once)
-    chosen = chain.from_iterable(choice.choose(head, how, ()))
-    compactions = [planned.compaction for planned in chosen]
-    runs = chain.from_iterable(compaction.runs for compaction in compactions)
-    inputs = {run.add.id for run in runs}
-    return CompactReport(head.version, runs_replaced=len(inputs), runs_written=len(compactions), dry_run=True)
+    inputs: set[str] = set()
+    count = 0
+    for planned in chain.from_iterable(choice.choose(head, how, ())):
+        inputs.update(run.add.id for run in planned.compaction.runs)
+        count += 1
+    return CompactReport(head.version, runs_replaced=len(inputs), runs_written=count, dry_run=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,14 +71,12 @@ class SnapshotManifests:
             entries = live_entries(content.records)
             for entry in entries:
                 _inherit(entry, manifest)
-                is_gone = _path(entry) in gone
-                if is_gone:
-                    entry["status"] = DELETED
-                else:
+                if _path(entry) not in gone:
                     entry["status"] = EXISTING
-                if is_gone:
-                    entry["snapshot_id"] = self.snapshot_id
-                    gone.discard(_path(entry))
+                    continue
+                entry["status"] = DELETED
+                entry["snapshot_id"] = self.snapshot_id
+                gone.discard(_path(entry))
             self._write(content, entries, manifest["partition_spec_id"])
         if gone:
             raise CorruptData(METADATA, f"the removed file {min(gone)!r}", "no manifest with it", ANEW)

@@ -292,11 +292,10 @@ class Exporter:
 
     def _due(self) -> tuple[int, int, Exported | None]:
         """Return the first and the last version to export, and the newest version of the table."""
+        first = 0
         newest = self._table.newest()
         if newest is not None:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
-        first = 0
-        if newest is not None:
             first = newest.version + 1
         return first, last_published(self._versions.head), newest
 

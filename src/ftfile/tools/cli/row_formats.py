@@ -60,14 +60,11 @@ class RowPrinter:
         from ftfile.formats.api import format_from_options
 
         schema = self._schema
+        options: dict[str, Any] = {"ignoreNullFields": False}
         if self._format == "csv":
             schema = _flat(schema)
-        # RFC 4180, which other programs than Spark follow, doubles quotes.
-        csv = {"header": True, "escape": '"'}
-        if self._format == "csv":
-            options = csv
-        else:
-            options = {"ignoreNullFields": False}
+            # RFC 4180, which other programs than Spark follow, doubles quotes.
+            options = {"header": True, "escape": '"'}
         lines: Any = format_from_options(self._format, options)
         if not self._begun:
             write_bytes(lines.head(schema))

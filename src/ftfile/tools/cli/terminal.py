@@ -228,14 +228,11 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
                 remaining = ""
             else:
                 remaining = f", {duration_text(now.left_s)} left"
-            size = ""
+            size, done, total = "", now.done, now.total
             if now.total_bytes:
                 size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}"
+                done, total = now.done_bytes, now.total_bytes
             far = f"{now.done:,} of {now.total:,} {now.unit}{size}{remaining}"
-            if now.total_bytes:
-                done, total = (now.done_bytes, now.total_bytes)
-            else:
-                done, total = (now.done, now.total)
             bar.update(task, description=now.operation, total=max(total, 1), completed=done, far=far)
 
         yield show

@@ -256,14 +256,11 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
     """Complete an interrupted migration, if necessary, and return the recorded migration."""
     migration = migration_of(head)
     if migration is None:
-        name = None
-    else:
-        name = migration["log"]
-    is_in_place = name is not None and is_foreign(log.fs, name)
-    if migration is None:
         raise ConfigError(
             f"path={path!r} has been an ftfile directory since its first commit: there is nothing to migrate"
         )
+    name = migration["log"]
+    is_in_place = name is not None and is_foreign(log.fs, name)
     if head.version > 0 and not is_in_place:
         raise ConfigError(
             f"path={path!r} was already migrated, as version 0, and the newest version is {head.version}: there is "

@@ -105,15 +105,12 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     for name, sums in shown:
         cells = (bytes_text(sums.size_bytes), count_text(sums.files), COUNT.text(sums.rows))
         rows.append(Bar(name or "the directory itself", "", sums.size_bytes / most, cells))
-    rest = ""
+    rest, about = "", f"All {nouns} with {noun}."
     if others:
         files_left = sum(sums.files for _, sums in others)
         size = bytes_text(sum(sums.size_bytes for _, sums in others))
         rest = f"Not shown: {count_text(len(others))} smaller ones with {size} in {count_text(files_left)} {noun}."
-    if others:
         about = f"The largest of {count_text(len(ordered))} {nouns}."
-    else:
-        about = f"All {nouns} with {noun}."
     heads = ("bucket" if is_store else "directory", "bytes", noun, "rows")
     return Bars(nouns.capitalize(), about, heads=heads, rows=rows, others=rest)
 

@@ -243,13 +243,9 @@ def records_of(text: str, decoding: FileDecoding) -> Iterator[str]:
     """Yield records without their ends. A line end in a quoted field is part of the field."""
     quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
     if quote == escape:
-        escaped = f"{quote}{quote}"
+        escaped, other = f"{quote}{quote}", f"[^{quote}]"
     else:
-        escaped = f"{escape}."
-    if quote == escape:
-        other = f"[^{quote}]"
-    else:
-        other = f"[^{quote}{escape}]"
+        escaped, other = f"{escape}.", f"[^{quote}{escape}]"
     field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n]|\r\n)|[^{sep}\n]*)"
     comment = ""
     if decoding.comment:
