@@ -85,7 +85,7 @@ class _VariantEncoder:
         if not isinstance(value, _Fields):
             items = []
             for item in value:  # a comprehension would double the depth of nested calls
-                items.append(self.encoded(item, level + 1))  # noqa: PERF401
+                items.append(self.encoded(item, level + 1))
             return _array(items)
         fields: dict[str, tuple[int, bytes]] = {}
         for name, item in value:
