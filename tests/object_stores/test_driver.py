@@ -340,7 +340,7 @@ class TestIdentity:
 )
 def test_what_answers_mean(code: str, status: int, writing: type[StorageError], reading: type[StorageError]) -> None:
     for reads, expected in ((False, writing), (True, reading)):
-        kind, detail = meaning_of_answer("s3://b/x", code=code, status=status, message="text", reads=reads)
+        kind, detail = meaning_of_answer(code=code, status=status, message="text", reads=reads)
         assert kind is expected
         assert "s3://b/x" in detail
 

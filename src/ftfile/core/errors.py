@@ -153,7 +153,12 @@ class UserCodeError(FtfileError):
 
 
 class StorageError(FtfileError):
-    """A file-system operation failed, such as `rename`; the detail has the cause and the remedy."""
+    """A file-system operation failed, such as `rename`; the detail has the cause and the remedy.
+
+    The path is relative to `url`, the root of the file system; it is empty until the error leaves the file system.
+    """
+
+    url = ""
 
     def __init__(self, operation: str, path: str, detail: str) -> None:
         super().__init__(operation, path, detail)
@@ -167,8 +172,11 @@ class StorageError(FtfileError):
 
     @property
     def text(self) -> str:
-        """The operation, the path and the detail."""
-        return Advice(f"{self.operation} {self.path!r}: ", self.detail)
+        """The URL, the operation and the detail."""
+        place = "/".join(filter(None, (redacted(self.url).rstrip("/"), self.path)))
+        if not place.isprintable() or not place.strip():
+            place = repr(place)
+        return Advice(f"{place}: {self.operation} failed: ", self.detail)
 
 
 class NotFound(StorageError):

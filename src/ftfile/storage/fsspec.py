@@ -302,7 +302,7 @@ class FsspecFileSystem(FileSystem):
     def list(self, path: str) -> list[FileInfo]:
         children = self.client.children("list", path)
         if path and not children:
-            raise NotFound("list", path, f"it does not exist below {self._url}")
+            raise NotFound("list", path, "it does not exist")
         return children
 
     def make_directories(self, path: str) -> None:
@@ -316,7 +316,7 @@ class FsspecFileSystem(FileSystem):
         self.client.name("rename", target)
         size_bytes = self.client.file_info("rename", source).size_bytes
         if source == target:
-            raise AlreadyExists("rename", target, f"source and target are the same name below {self._url}")
+            raise AlreadyExists("rename", target, "source and target are the same name")
         with _FsspecStream(target, self.client, "rename") as stream:
             for start in range(0, size_bytes, BLOCK_BYTES):
                 stream.write(self.client.read("rename", source, start, min(BLOCK_BYTES, size_bytes - start)))

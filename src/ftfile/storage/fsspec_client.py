@@ -132,7 +132,7 @@ class FsspecClient:
 
     def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
         text = hidden(str(error), self._secrets)
-        translated = remote_error(operation, path, where=self.where, error=error, text=text, is_upload=is_upload)
+        translated = remote_error(operation, path, error=error, text=text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
         if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
             fault = self._endpoint_fault()
@@ -167,7 +167,7 @@ class FsspecClient:
         """Return the status of a file; raise `NotFound` for a directory as well."""
         info = self.info(operation, path)
         if info.is_directory:
-            raise NotFound(operation, path, f"it is a directory below {self.where}, not a file")
+            raise NotFound(operation, path, "it is a directory, not a file")
         return info
 
     def children(self, operation: str, path: str) -> list[FileInfo]:
@@ -192,9 +192,7 @@ class FsspecClient:
 
         content = self.call(operation, path, read)
         if len(content) != end - start:
-            detail = (
-                f"{len(content)} bytes were received from position {start} instead of {end - start}, below {self.where}"
-            )
+            detail = f"{len(content)} bytes were received from position {start} instead of {end - start}"
             raise Unavailable(operation, path, detail)
         return content
 
@@ -321,7 +319,7 @@ def _milliseconds(entry: Mapping[str, Any]) -> int:
 
 
 def remote_error(
-    operation: str, path: str, where: str, error: Exception, text: str | None = None, *, is_upload: bool = False
+    operation: str, path: str, error: Exception, text: str | None = None, *, is_upload: bool = False
 ) -> StorageError:
     """Return the error of the interface; `text` replaces the text of the error."""
     kind, advice = _meaning(error) or (None, "")
@@ -335,7 +333,7 @@ def remote_error(
             kind = StorageError
         advice = "the implementation failed"
     shown = (str(error) if text is None else text).strip()
-    return kind(operation, path, f"{type(error).__name__} below {where}: {shown or 'no text'}: {advice}")
+    return kind(operation, path, f"{type(error).__name__}: {shown or 'no text'}: {advice}")
 
 
 def _meaning(error: Exception) -> tuple[type[StorageError], str] | None:

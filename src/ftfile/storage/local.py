@@ -119,7 +119,7 @@ class LocalFileSystem(FileSystem):
 
     def open(self, path: str) -> InputFile:
         with self._at("open", path) as name:
-            descriptor = open_file("open", path, root=self.root, name=name, flags=os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file("open", path, name=name, flags=os.O_RDONLY | os.O_CLOEXEC)
             return _LocalFile(path, io.FileIO(descriptor, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
@@ -128,14 +128,14 @@ class LocalFileSystem(FileSystem):
             if not name.follow:
                 info = info_of_entry(path, os.stat(name.text, dir_fd=name.directory, follow_symlinks=False))
                 if info.is_link:
-                    raise not_a_file("stat", path, self.root)
+                    raise not_a_file("stat", path)
                 return info
             try:
                 return info_of(path, os.stat(name.text))
             except OSError as error:
                 if not path or error.errno not in LEADS_NOWHERE or not os.path.islink(name.text):
                     raise
-                detail = f"it is a broken symbolic link to {os.readlink(name.text)!r} below {self.root}"
+                detail = f"it is a broken symbolic link to {os.readlink(name.text)!r}"
                 raise DanglingLink("stat", path, f"{detail}: correct the link, or remove it") from error
 
     def list(self, path: str) -> list[FileInfo]:
@@ -172,7 +172,7 @@ class LocalFileSystem(FileSystem):
                 make_directory(name, self._directory_mode)
                 return
             self.make_directories(parent_of(path))
-        detail = f"its parent directory below {self.root} accepts no new entries; choose another path"
+        detail = "its parent directory accepts no new entries; choose another path"
         raise Unsupported("make_directories", path, detail)
 
     def _make_by_path(self, path: str) -> None:
@@ -196,13 +196,13 @@ class LocalFileSystem(FileSystem):
                 self._move(old, new)
         except FileNotFoundError as error:
             if self._is_there(source):
-                detail = f"the directory of the target {target!r} is missing below {self.root}"
+                detail = f"the directory of the target {target!r} is missing"
                 raise MissingParent("rename", source, detail) from error
-            raise NotFound(
-                "rename", source, f"it does not exist below {self.root}; the target is {target!r}"
-            ) from error
+            raise NotFound("rename", source, f"it does not exist; the target is {target!r}") from error
         except OSError as error:
-            raise storage_error(error, "rename", source, f"{self.root} (target {target!r})") from error
+            failure = storage_error(error, "rename", source, self.root)
+            detail = f"{failure.detail}; the target is {target!r}"
+            raise type(failure)("rename", source, detail) from error
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -234,21 +234,19 @@ class LocalFileSystem(FileSystem):
             try:
                 sync_directory(directory_of(name))
             except OSError as error:
-                detail = f"it exists below {self.root}, but its name could not be synced: {error.strerror}"
+                detail = f"it exists, but its name could not be synced: {error.strerror}"
                 raise OutcomeUnknown("create_exclusive", path, detail) from error
 
     def put(self, path: str, content: bytes) -> None:
         """Write in place, since a rename is fifteen times slower."""
         with self._at("put", path) as name:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = open_file("put", path, root=self.root, name=name, flags=flags, mode=self._file_mode)
+            descriptor = open_file("put", path, name=name, flags=flags, mode=self._file_mode)
             if os.fstat(descriptor).st_nlink > 1:
                 # A copy of the directory can share the file by a hard link, or it is a file outside of the directory.
                 os.close(descriptor)
                 os.unlink(name.text, dir_fd=name.directory)
-                descriptor = open_file(
-                    "put", path, root=self.root, name=name, flags=flags | os.O_EXCL, mode=self._file_mode
-                )
+                descriptor = open_file("put", path, name=name, flags=flags | os.O_EXCL, mode=self._file_mode)
             with io.FileIO(descriptor, "w") as file:
                 _write_all(descriptor, memoryview(content))
                 file.truncate(len(content))

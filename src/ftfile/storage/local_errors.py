@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_DENIED = "user id {user} may not do this below {root}; grant it the permission, or run as a user who has it"
-_READ_ONLY = "{root} is mounted read-only; mount it for writing, or choose another path"
-_NEEDED = "a file is below {root} where a directory is needed; move it or choose another path"
-_FULL = "no space is left on the disk of {root}; free space or inodes, or choose another path"
-_QUOTA = "the disk quota of user id {user} on {root} is exceeded; free space or raise the quota"
-_TOO_LARGE = "the file is larger than the file system of {root} or this process (`ulimit -f`) allows"
-_UNABLE = "the file system of {root} cannot do this; choose another path or driver"
-_BUSY = "the system lacks a resource for {root}; retry later"
+_DENIED = "user id {user} may not do this; grant it the permission, or run as a user who has it"
+_READ_ONLY = "the file system is mounted read-only; mount it for writing, or choose another path"
+_NEEDED = "a file is where a directory is needed; move it or choose another path"
+_FULL = "no space is left on the disk; free space or inodes, or choose another path"
+_QUOTA = "the disk quota of user id {user} is exceeded; free space or raise the quota"
+_TOO_LARGE = "the file is larger than the file system or this process (`ulimit -f`) allows"
+_UNABLE = "the file system cannot do this; choose another path or driver"
+_BUSY = "the system lacks a resource; retry later"
 
 _NUMBERS = (
-    (NotFound, "it does not exist below {root}", (errno.ENOENT,)),
-    (NotFound, "it is a directory below {root}, not a file", (errno.EISDIR,)),
-    (AlreadyExists, "it already exists below {root}, and files are never overwritten", (errno.EEXIST,)),
+    (NotFound, "it does not exist", (errno.ENOENT,)),
+    (NotFound, "it is a directory, not a file", (errno.EISDIR,)),
+    (AlreadyExists, "it already exists, and files are never overwritten", (errno.EEXIST,)),
     (NotADirectory, _NEEDED, (errno.ENOTDIR,)),
     (PermissionDenied, _DENIED, (errno.EACCES, errno.EPERM)),
     (PermissionDenied, _READ_ONLY, (errno.EROFS,)),
     (OutOfSpace, _FULL, (errno.ENOSPC,)),
     (OutOfSpace, _QUOTA, (errno.EDQUOT,)),
     (OutOfSpace, _TOO_LARGE, (errno.EFBIG,)),
-    (Unsupported, "a name or the whole path below {root} is too long; shorten it", (errno.ENAMETOOLONG,)),
-    (Unsupported, "source and target below {root} are on different devices; keep both on one device", (errno.EXDEV,)),
-    (Unsupported, "the file system of {root} does not allow this name; choose another name", (errno.EILSEQ,)),
-    (Unsupported, "too many symbolic links below {root}; use the real path", (errno.ELOOP,)),
+    (Unsupported, "a name or the whole path is too long; shorten it", (errno.ENAMETOOLONG,)),
+    (Unsupported, "source and target are on different devices; keep both on one device", (errno.EXDEV,)),
+    (Unsupported, "the file system does not allow this name; choose another name", (errno.EILSEQ,)),
+    (Unsupported, "too many symbolic links; use the real path", (errno.ELOOP,)),
     (Unsupported, _UNABLE, (errno.EINVAL, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)),
     (Unavailable, "this process has too many open files; close some or raise `ulimit -n`", (errno.EMFILE,)),
     (Unavailable, "this machine has too many open files; close some or raise fs.file-max", (errno.ENFILE,)),
@@ -73,7 +73,7 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
         kind = OutcomeUnknown
         if operation in READING:
             kind = Unavailable
-        advice = "the device or server of {root} failed; see the kernel log and check it"
+        advice = "the device or server failed; see the kernel log and check it"
     if link := _dangling_link(error, root):
         detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which does not exist"
         return NotADirectory(operation, path, f"{detail}: create that directory, or correct the link")
@@ -81,7 +81,7 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
         reason = os.strerror(error.errno)
     else:
         reason = str(error)
-    return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
+    return kind(operation, path, f"{reason}: {advice.format(user=os.geteuid())}")
 
 
 def _dangling_link(error: OSError, root: str) -> str:

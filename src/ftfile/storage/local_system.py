@@ -32,11 +32,11 @@ _PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOL
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
 _NO_FILE = (
-    "it is a link, a pipe, a socket or a device below {root}, and is not opened: remove it, or set "
+    "it is a link, a pipe, a socket or a device, and is not opened: remove it, or set "
     "storage.followLinks=true for a link, if all users with write access are trusted"
 )
 _IN_THE_WAY = (
-    "{link!r} below {root} is a symbolic link, and links are not followed: remove it, or set storage.followLinks=true "
+    "{link!r} is a symbolic link, and links are not followed: remove it, or set storage.followLinks=true "
     "if all users with write access are trusted"
 )
 
@@ -76,7 +76,7 @@ def resolved(operation: str, path: str, root: str, prefix: str, *, follow: bool)
         place = Name(name, None if directory < 0 else directory)
         if not is_resolved and error.errno in {errno.ENOTDIR, errno.ELOOP} and is_link(place):
             link = name.removeprefix(root).lstrip("/")
-            raise NotADirectory(operation, path, _IN_THE_WAY.format(link=link, root=root)) from error
+            raise NotADirectory(operation, path, _IN_THE_WAY.format(link=link)) from error
         raise
     finally:
         if directory >= 0:
@@ -90,19 +90,19 @@ def is_link(name: Name) -> bool:
     return False
 
 
-def not_a_file(operation: str, path: str, root: str) -> NotAFile:
+def not_a_file(operation: str, path: str) -> NotAFile:
     """Return the error for a pipe, socket, device or link."""
-    return NotAFile(operation, path, _NO_FILE.format(root=root))
+    return NotAFile(operation, path, _NO_FILE)
 
 
-def open_file(operation: str, path: str, root: str, name: Name, flags: int, mode: int = 0) -> int:
+def open_file(operation: str, path: str, name: Name, flags: int, mode: int = 0) -> int:
     """Open a file and return its descriptor; raises NotAFile for anything else, without blocking."""
     flags |= name.no_follow | os.O_NONBLOCK  # opening a pipe would block until its other end is opened
     try:
         descriptor = os.open(name.text, flags, mode, dir_fd=name.directory)
     except OSError as error:
         if error.errno == errno.ENXIO or (error.errno == errno.ELOOP and flags & os.O_NOFOLLOW and is_link(name)):
-            raise not_a_file(operation, path, root) from error
+            raise not_a_file(operation, path) from error
         raise
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
@@ -110,7 +110,7 @@ def open_file(operation: str, path: str, root: str, name: Name, flags: int, mode
     os.close(descriptor)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name.text)
-    raise not_a_file(operation, path, root)
+    raise not_a_file(operation, path)
 
 
 def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ftfile.core.context import RetryPolicy, call_with_retries
-from ftfile.core.errors import ConfigError, Unavailable
+from ftfile.core.errors import ConfigError, StorageError, Unavailable
 from ftfile.core.extensions import installed
 from ftfile.storage.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, Watch, copy_range
 from ftfile.storage.paths import Location, normalise, parse
@@ -180,13 +180,14 @@ REPEATABLE = READING | {"make_directories", "sync_directory"}
 class RetryingFileSystem(WrapperFileSystem):
     """Retries reads, listings, and creating and syncing directories, after errors that a retry can cure.
 
-    Without a retry policy, a driver that waits on its own is called once. `Unavailable` contains the time that was
-    waited.
+    Without a retry policy, a driver that waits on its own is called once. Errors contain the URL of the root, and
+    `Unavailable` the time that was waited.
     """
 
-    def __init__(self, inner: FileSystem, context: Context) -> None:
+    def __init__(self, inner: FileSystem, context: Context, url: str) -> None:
         super().__init__(inner)
         self.context = context
+        self._url = url
         attempts = 5
         if inner.capabilities.retries_internally:
             attempts = 1
@@ -200,8 +201,10 @@ class RetryingFileSystem(WrapperFileSystem):
             if operation in REPEATABLE:
                 return call_with_retries(call, self._policy, clock)
             return call()
-        except Unavailable as error:
-            error.waited_s = clock.monotonic_s() - began_s
+        except StorageError as error:
+            error.url = self._url
+            if isinstance(error, Unavailable):
+                error.waited_s = clock.monotonic_s() - began_s
             raise
 
     def open(self, path: str) -> InputFile:
@@ -264,7 +267,7 @@ def open_filesystem(
     parsed = parse(url)
     where = parsed.scheme, parsed.authority, parsed.path
     location = Location(*where, dict(settings or {}), dict(optional_settings or {}), context)
-    return RetryingFileSystem(_open(location, url), context)
+    return RetryingFileSystem(_open(location, url), context, url)
 
 
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,13 @@ def test_errors_survive_pickling(error: errors.FtfileError) -> None:
 
 
 def test_texts() -> None:
-    assert str(errors.NotFound("stat", "a/b", "nothing there")) == "stat 'a/b': nothing there"
+    error = errors.NotFound("stat", "a/b", "nothing there")
+    assert str(error) == "a/b: stat failed: nothing there"
+    error.url = "hdfs://namenode/out"
+    assert str(error) == "hdfs://namenode/out/a/b: stat failed: nothing there"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert str(errors.NotFound("stat", "", "nothing there")) == "'': stat failed: nothing there"
+    assert str(errors.NotFound("stat", "a\x1b[2Jb", "nothing there")) == "'a\\x1b[2Jb': stat failed: nothing there"
     assert str(errors.CorruptData("a", "1 byte", "2 bytes")) == "'a' is corrupt: expected 1 byte, found 2 bytes"
 
 

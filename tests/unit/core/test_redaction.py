@@ -83,4 +83,9 @@ def test_other_text_stays(text: str) -> None:
 def test_paths_stay_in_errors() -> None:
     assert CorruptData("token=1/part", "a", "b").path == "token=1/part"
     assert "'token=1/part'" in str(CorruptData("token=1/part", "a", "b"))
-    assert "'token=1/part'" in str(Unavailable("read", "token=1/part", "it is away"))
+    error = Unavailable("read", "token=1/part", "it is away")
+    assert str(error) == "token=1/part: read failed: it is away"
+    error.url = "s3://user:password@bucket"
+    assert str(error).startswith("s3://")
+    assert str(error).endswith("bucket/token=1/part: read failed: it is away")
+    assert "password" not in str(error)

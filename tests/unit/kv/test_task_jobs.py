@@ -303,7 +303,7 @@ class TestFailures:
 
     def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
         due = [bench.due(bench.run([1], f"b={each:05d}"), bench.run([2], f"b={each:05d}")) for each in range(3)]
-        silent = RetryingFileSystem(silent_store := Silent(bench.fs, bench.clock), bench.fs.context)
+        silent = RetryingFileSystem(silent_store := Silent(bench.fs, bench.clock), bench.fs.context, "memory://x")
         assert bench.do(*due, fs=silent, piece_bytes=1 << 30) == ((), (due[0].inputs[0].add.id,))
         assert silent_store.asked == 5, "by one call, with its tries"
 

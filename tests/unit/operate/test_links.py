@@ -143,7 +143,7 @@ def test_a_hint_is_neither_read_nor_written_by_a_link(fs: LocalFileSystem, drive
 
 def test_commits_stop_at_a_log_behind_a_link(fs: LocalFileSystem, driver: Driver, outside: Path) -> None:
     put_link(fs, layout.LOG, outside)
-    with pytest.raises(NotADirectory, match=r"'log' below .* is a symbolic link"):
+    with pytest.raises(NotADirectory, match=r"'log' is a symbolic link"):
         driver.commit_new(3)
     assert not list(outside.glob("*.record"))
 
@@ -190,7 +190,7 @@ def test_an_inventory_refuses_links_or_passes_each_directory_once(fs: LocalFileS
     fs.make_directories("a")
     fs.put("a/x.json", b"{}")
     Path(fs.root, "a/loop").symlink_to(Path(fs.root))
-    with pytest.raises(NotAFile, match=r"a link, .* below .*: remove it, or set storage\.followLinks=true"):
+    with pytest.raises(NotAFile, match=r"a link, .*: remove it, or set storage\.followLinks=true"):
         list_foreign(fs)
     assert list(list_foreign(LocalFileSystem(fs.root, SYSTEM, follow_links=True))) == ["a/x.json"]
 

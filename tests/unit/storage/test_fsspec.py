@@ -357,8 +357,8 @@ def test_opening_ends_and_is_tried_anew() -> None:
 def test_errors_are_those_of_the_port(
     error: Exception, reading: type[StorageError], changing: type[StorageError]
 ) -> None:
-    assert type(remote_error("stat", "file", "objects://x", error)) is reading
-    assert type(remote_error("close", "file", "objects://x", error)) is changing
+    assert type(remote_error("stat", "file", error)) is reading
+    assert type(remote_error("close", "file", error)) is changing
 
 
 @pytest.mark.parametrize("name", ["status_code", "status", "code"])
@@ -366,7 +366,7 @@ def test_a_status_tells_what_an_error_is(name: str) -> None:
     error = RuntimeError("refused")
     for status, kind in ((401, PermissionDenied), (403, PermissionDenied), (404, NotFound), (500, OutcomeUnknown)):
         setattr(error, name, status)
-        assert type(remote_error("close", "file", "objects://x", error)) is kind
+        assert type(remote_error("close", "file", error)) is kind
 
 
 class Told(Objects):

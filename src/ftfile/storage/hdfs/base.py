@@ -108,7 +108,7 @@ class HadoopFileSystem(FileSystem):
         full = self._full("list", path)
         children = self.do("list", path, self._children, full)
         if len(children) == 1 and not children[0].path:
-            raise NotADirectory("list", path, f"it is a file below {self.where}, not a directory")
+            raise NotADirectory("list", path, "it is a file, not a directory")
         return [child._replace(path=join(path, child.path)) for child in children]
 
     def make_directories(self, path: str) -> None:
@@ -173,7 +173,7 @@ class HadoopFileSystem(FileSystem):
         # The server would also delete an empty directory.
         is_directory = self._status_for("delete", path, full).is_directory
         if is_directory or not self.do("delete", path, self._remove, full):
-            raise NotFound("delete", path, f"the file does not exist below {self.where}")
+            raise NotFound("delete", path, "the file does not exist")
 
     def remove_directory(self, path: str) -> bool:
         full = self._full("remove_directory", path)
@@ -182,7 +182,7 @@ class HadoopFileSystem(FileSystem):
         except NotFound:
             return True
         if not directory:
-            raise NotADirectory("remove_directory", path, f"a file already exists below {self.where}")
+            raise NotADirectory("remove_directory", path, "a file already exists")
         try:
             self.do("remove_directory", path, self._remove, full)
         except NotEmpty:

@@ -108,12 +108,12 @@ def no_ticket(where: str, text: str) -> str:
     )
 
 
-def remote_error(operation: str, path: str, where: str, java_class: str, message: str) -> StorageError:
+def remote_error(operation: str, path: str, java_class: str, message: str) -> StorageError:
     """Return the error of the interface for an exception of a server, without the stack trace in its message."""
     name = java_class.rpartition(".")[2].rpartition("$")[2]
     reason = message.partition("\n")[0].partition("\\n")[0].strip()
     kind, advice = _meanings_by_class().get(name) or _meaning_of_text(operation, reason)
-    return kind(operation, path, f"{name} below {where}: {reason}: {advice}")
+    return kind(operation, path, f"{name}: {reason}: {advice}")
 
 
 def _meaning_of_text(operation: str, reason: str) -> tuple[type[StorageError], str]:

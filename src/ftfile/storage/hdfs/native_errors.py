@@ -59,14 +59,14 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
     if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
         return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
     if isinstance(error, FileNotFoundError | IsADirectoryError):
-        return NotFound(operation, path, f"it does not exist or is not a file below {where}: {line}")
+        return NotFound(operation, path, f"it does not exist or is not a file: {line}")
     if isinstance(error, FileExistsError):
-        return AlreadyExists(operation, path, f"it already exists below {where}: {line}")
+        return AlreadyExists(operation, path, f"it already exists: {line}")
     if isinstance(error, NotImplementedError):
-        return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
+        return Unsupported(operation, path, f"hdfs-native cannot do this: {line}")
     remote = _REMOTE.search(text)
     if remote is not None:
-        return remote_error(operation, path, where=where, java_class=remote[1], message=remote[2])
+        return remote_error(operation, path, java_class=remote[1], message=remote[2])
     kind, detail = _library_error(operation, where, line)
     return kind(operation, path, detail)
 

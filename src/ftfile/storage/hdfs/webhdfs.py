@@ -89,7 +89,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         full = self._full("open", path)
         status = self.do("open", path, self._status, full)
         if status.is_directory:
-            raise NotFound("open", path, f"it is a directory below {self.where}, not a file")
+            raise NotFound("open", path, "it is a directory, not a file")
         return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
     def read(self, path: str, bytes_max: int | None = None) -> bytes:

@@ -362,7 +362,7 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
     if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
         return PermissionDenied(operation, path, no_ticket(where, "401, Authentication required"))
     if isinstance(error, HdfsError):
-        return remote_error(operation, path, where=where, java_class=error.exception or "", message=error.message)
+        return remote_error(operation, path, java_class=error.exception or "", message=error.message)
     if isinstance(error, _ShortError) and operation in READING:
         return Unavailable(operation, path, f"a response of {where} was truncated: {error}")
     if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or operation in READING:

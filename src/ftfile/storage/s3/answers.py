@@ -69,9 +69,7 @@ def _meanings_by_code() -> dict[str, tuple[type[StorageError], str]]:
     return meanings | dict.fromkeys(UNKNOWN_USER, (PermissionDenied, _UNKNOWN_USER))
 
 
-def meaning_of_answer(
-    where: str, *, code: str, status: int, message: str, reads: bool
-) -> tuple[type[StorageError], str]:
+def meaning_of_answer(*, code: str, status: int, message: str, reads: bool) -> tuple[type[StorageError], str]:
     """Return class and detail of the interface's error for a failed request; `code` can be the status."""
     named = bool(code) and not code.isdecimal()
     # A conflict with an unknown name can be permanent, so it is not retried.
@@ -87,5 +85,5 @@ def meaning_of_answer(
         # Also a 503 without a code: a proxy may have forwarded the request.
         kind = Unavailable if reads else OutcomeUnknown
         advice = "the store failed"
-    text = f"{code or 'an answer'} ({status}) below {where}: {message or 'no text'}"
+    text = f"{code or 'an answer'} ({status}): {message or 'no text'}"
     return kind or StorageError, f"{text}: {advice}" if advice else text

@@ -173,9 +173,7 @@ class S3Bucket:
         def attempt() -> tuple[bytes, Mapping[str, Any]]:
             content, answer = self.client.fetch(operation, path, self.where, bytes_max, **more)
             if length is not None and len(content) != length:
-                raise Unavailable(
-                    operation, path, f"{len(content)} bytes were received instead of {length}, below {self.where}"
-                )
+                raise Unavailable(operation, path, f"{len(content)} bytes were received instead of {length}")
             return content, answer
 
         return self._retry(attempt)

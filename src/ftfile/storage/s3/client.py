@@ -200,7 +200,7 @@ class S3Client:
             if code in UNKNOWN_USER:
                 # The library reads credential files once, so a new client can find other credentials.
                 clients.forget(self._settings)
-            kind, detail = meaning_of_answer(where, code=code, status=status, message=message, reads=reads)
+            kind, detail = meaning_of_answer(code=code, status=status, message=message, reads=reads)
             return kind(operation, path, detail)
         if isinstance(
             error, errors.NoCredentialsError | errors.PartialCredentialsError | errors.CredentialRetrievalError

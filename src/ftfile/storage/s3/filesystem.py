@@ -99,7 +99,7 @@ class S3FileSystem(FileSystem):
         for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
             children += _children(path, prefix, page)
         if path and not children:
-            raise NotFound("list", path, f"it does not exist below {self._bucket.where}")
+            raise NotFound("list", path, "it does not exist")
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
@@ -120,7 +120,7 @@ class S3FileSystem(FileSystem):
         """Copy a file, then delete the source; a crash in between leaves both, with the same identity."""
         if source == target:
             self._bucket.head("rename", source)
-            raise AlreadyExists("rename", target, f"source and target are the same name below {self._bucket.where}")
+            raise AlreadyExists("rename", target, "source and target are the same name")
         if self._copies_on_condition(parent_of(source)):
             self._copy(source, target)
         else:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, StorageError
 from ftfile.storage.api import Capabilities
 from ftfile.storage.paths import check_path, join, parent_of, room_below
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
@@ -18,11 +18,12 @@ from ftfile.testing.fs.tree import Tree
 from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ftfile.core.context import Clock
     from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream
     from ftfile.storage.paths import Location
+    from ftfile.storage.registry import Result
 
 
 __all__ = ("MemoryFileSystem", "RootedFileSystem", "mounted", "open_location")
@@ -43,7 +44,7 @@ def mounted(fs: FileSystem) -> Iterator[str]:
 
 
 class RootedFileSystem(WrapperFileSystem):
-    """Shows only files below `prefix`, which need not exist yet; errors contain the path in the inner file system."""
+    """Shows only files below `prefix`, which need not exist yet."""
 
     def __init__(self, inner: FileSystem, prefix: str) -> None:
         check_path("root", prefix)
@@ -54,6 +55,13 @@ class RootedFileSystem(WrapperFileSystem):
     def inner_path(self, path: str) -> str:
         # The joined path of a malformed path such as "../x" is also malformed, so the driver rejects it.
         return join(self.prefix, path)
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        try:
+            return super().around(operation, path, call)
+        except StorageError as error:
+            error.path = error.path.removeprefix(f"{self.prefix}/")
+            raise
 
     @property
     def capabilities(self) -> Capabilities:

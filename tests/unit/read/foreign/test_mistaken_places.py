@@ -96,7 +96,7 @@ def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: 
         return original(path, *args, **kwargs)
 
     monkeypatch.setattr(os, call, refuse)
-    with pytest.raises(PermissionDenied, match=rf"'in': Permission denied: user id .* below {source.path.parent}"):
+    with pytest.raises(PermissionDenied, match=rf"^file://{source.path}: .* failed: Permission denied"):
         begin(str(source.path), str(source.state))
     monkeypatch.undo()
     assert not source.state.exists()
@@ -218,7 +218,7 @@ def test_another_store_may_not_be_looked_at(guarded: Callable[..., FaultyFileSys
     store = guarded(Fault(PermissionDenied, times=NEVER_MIND, operations=frozenset({operation}), path="in"))
     store.make_directories("in")
     store.put("in/a.log", b"one\n")
-    with pytest.raises(PermissionDenied, match=f"{operation} 'in'"):
+    with pytest.raises(PermissionDenied, match=f"guarded:.*/in: {operation} failed"):
         begin("guarded:///in", "guarded:///state")
     assert not store.exists("state")
 
@@ -315,7 +315,7 @@ def test_the_state_may_not_be_written(guarded: Callable[..., FaultyFileSystem], 
     store.put("in/a.log", b"one\n")
     run = FilesRun("guarded:///in", COLUMNS, {"fileFormat": "text", "stateLocation": "guarded:///state"})
     for _ in range(2):
-        with pytest.raises(StorageError, match=f"{operation} 'state/"):
+        with pytest.raises(StorageError, match=f"guarded:.*state/.*: {operation} failed"):
             run.run()
         run.restart()
     assert not run.offsets
