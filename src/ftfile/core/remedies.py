@@ -87,7 +87,10 @@ class Remedy:
         words = ["ftfile", *_COMMANDS.get(self.call, self.call).split("."), _in_command(path)]
         if self.call == "undo_migration":
             words.append("--undo")
-        shown = [item for item in self.arguments if (item.name, item.value) != _DEFAULT_OF_COMMANDS]
+        shown = []
+        for item in self.arguments:
+            if (item.name, item.value) != _DEFAULT_OF_COMMANDS:
+                shown.append(item)
         return " ".join([*words, *(argument.in_command() for argument in shown)])
 
     def in_command(self, path: str) -> str:

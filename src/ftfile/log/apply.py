@@ -101,7 +101,10 @@ class Fold:
             self._vacuumed_to = max(self._vacuumed_to, record.vacuumed_to)
         if record.log_start is not None and record.log_start > self._log_start:
             self._log_start = record.log_start
-            still_reserved = {name: at for name, at in self._reserved.items() if at >= self._log_start}
+            still_reserved = {}
+            for name, at in self._reserved.items():
+                if at >= self._log_start:
+                    still_reserved[name] = at
             self._reserved = SharedMap(still_reserved).draft()
             # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
             self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
@@ -134,7 +137,10 @@ class Fold:
             expected = f"the record that follows version {self.version}, {self.nonce!r}"
             actual = f"a record that follows {record.previous_nonce!r}: files of the log were replaced"
             raise CorruptData(path, expected, actual)
-        ended = [remove.id for remove in record.removes if self._has_ended(remove)]
+        ended = []
+        for remove in record.removes:
+            if self._has_ended(remove):
+                ended.append(remove.id)
         if ended:
             raise CorruptData(path, "removes of live adds", f"removes of adds that are already removed: {ended[:5]}")
         if has_author(record.author, self._queries, self._transactions):
@@ -155,7 +161,10 @@ class Fold:
         if len(self._removed) > REMOVED_KEPT:
             last = len(self._removed) - REMOVED_KEPT // 2 - 1
             ((_, forgotten),) = itertools.islice(self._removed.oldest(), last, last + 1)
-            remembered = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
+            remembered = {}
+            for add_id, at in self._removed.items():
+                if at > forgotten:
+                    remembered[add_id] = at
             self._removed = SharedMap(remembered).draft()
             self._removed_since = forgotten + 1
 
@@ -183,7 +192,9 @@ class Fold:
             needed.add(key)
             definition: Any = self._definitions.get(key or "")
             if isinstance(definition, dict):
-                waiting += [name for name in definition.values() if isinstance(name, str) and name not in needed]
+                for name in definition.values():
+                    if isinstance(name, str) and name not in needed:
+                        waiting.append(name)
         return needed
 
     def _apply_author(self, record: Record) -> None:
@@ -228,7 +239,9 @@ class TablesDraft:
         """Return the changed tables; the draft cannot be used afterwards."""
         if not self._changed:
             return self._tables
-        changed = {name: draft.finish() for name, draft in self._changed.items()}
+        changed = {}
+        for name, draft in self._changed.items():
+            changed[name] = draft.finish()
         return {name: table for name, table in {**self._tables, **changed}.items() if table}
 
 

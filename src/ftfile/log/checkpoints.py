@@ -69,7 +69,9 @@ _MAPS = ("queries", "transactions", "removed", "reserved")
 
 
 def _checkpoint_of(state: LogState) -> Checkpoint:
-    values = {name: getattr(state, name) for name in Checkpoint.__struct_fields__}
+    values = {}
+    for name in Checkpoint.__struct_fields__:
+        values[name] = getattr(state, name)
     values |= {name: values[name].to_dict() for name in _MAPS}
     values["segments"] = adds_by_id(state.segments.values())
     values["tables"] = {name: table.to_dict() for name, table in state.tables.items()}
@@ -122,7 +124,11 @@ class LogCheckpoints:
 
     def names(self) -> list[layout.CheckpointName]:
         """Return the checkpoints that can be useful, ordered by version."""
-        return sorted(name for name in list_checkpoints(self._fs) if name not in self.useless)
+        names = []
+        for name in list_checkpoints(self._fs):
+            if name not in self.useless:
+                names.append(name)
+        return sorted(names)
 
     def newest(self) -> layout.CheckpointName | None:
         """Return the newest checkpoint by a listing of names, or None."""

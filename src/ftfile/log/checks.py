@@ -171,7 +171,10 @@ class FinalPaths:
                 if path is None:
                     continue
                 self._check(path)
-                new = [directory for directory in self._above[path] if directory not in self._directories]
+                new = []
+                for directory in self._above[path]:
+                    if directory not in self._directories:
+                        new.append(directory)
                 self._claimed.add(path)
                 self._directories.update(new)
                 paths.append(path)
@@ -206,7 +209,11 @@ class FinalPaths:
 
 
 def _final_paths(adds: Iterable[Add]) -> set[str]:
-    return {add.final_path for add in adds if add.final_path is not None}
+    paths: set[str] = set()
+    for add in adds:
+        if add.final_path is not None:
+            paths.add(add.final_path)
+    return paths
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
@@ -413,5 +420,8 @@ def still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Sequ
     if all(rewrite.read_version >= head.removed_since - 1 for rewrite in rewrites):
         return rewrites
     adds = snapshot().adds
-    live = [rewrite for rewrite in rewrites if all(add.id in adds for add in rewrite.inputs)]
+    live = []
+    for rewrite in rewrites:
+        if all(add.id in adds for add in rewrite.inputs):
+            live.append(rewrite)
     return [replace(rewrite, read_version=head.version) for rewrite in live]

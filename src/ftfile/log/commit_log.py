@@ -332,7 +332,11 @@ class Measured:
             "lastCommit": notes.last_commit,
         }
         self._creating_s = self._now_s()
-        return {name: value for name, value in measures.items() if value}
+        metrics: dict[str, Any] = {}
+        for name, value in measures.items():
+            if value:
+                metrics[name] = value
+        return metrics
 
     def created(self) -> None:
         """Forget the notes, which the new record contains."""

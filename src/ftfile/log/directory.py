@@ -157,7 +157,9 @@ def check_outside_directories(url: str, storage: Mapping[str, str], context: Con
     above = directory_above(url, storage, context)
     if above is None:
         return
-    names = [name.partition("=") for name in url[len(above) :].split("/")]
+    names = []
+    for name in url[len(above) :].split("/"):
+        names.append(name.partition("="))
     columns = columns_text(name for name, equals, _ in names if equals)
     by = ""
     if columns:

@@ -191,7 +191,10 @@ class _WaitingGroup:
     def counted(self, retention_ms: int, now_ms: int) -> WaitingFiles:
         """Return the number of files, and when the first and the last of them can be deleted."""
         size_bytes = sum(map(attrgetter("size_bytes"), self.files))
-        ends_ms = [time_ms + retention_ms for time_ms in self.times_ms if time_ms + retention_ms > now_ms]
+        ends_ms = []
+        for time_ms in self.times_ms:
+            if time_ms + retention_ms > now_ms:
+                ends_ms.append(time_ms + retention_ms)
         first_ms, last_ms = min(ends_ms, default=None), max(ends_ms, default=None)
         return WaitingFiles(self.reason, len(self.files), size_bytes, first_ms=first_ms, last_ms=last_ms)
 
@@ -217,7 +220,9 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
         removed.pop(path, None)
     files: list[FileInfo] = []
     for directory in set(map(layout.parent, removed)):
-        files += [info for info in list_or_empty(log.fs, directory) if info.path in removed]
+        for info in list_or_empty(log.fs, directory):
+            if info.path in removed:
+                files.append(info)
     return [(Remove.of(removed[info.path]), info) for info in files]
 
 
@@ -228,7 +233,10 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
     one and records replace it.
     """
     names = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
-    checkpoints = [name for name in names if log.checkpoints.read(name) is not None]
+    checkpoints = []
+    for name in names:
+        if log.checkpoints.read(name) is not None:
+            checkpoints.append(name)
     if len(checkpoints) < CHECKPOINTS_KEPT:
         return head.log_start
     # The name of a part to retire is reserved while its record is kept.
@@ -255,7 +263,9 @@ def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
         for info in infos:
             findings.add(info, kind)
     # A running query would only have to create its directory again.
-    holding = {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
+    holding = set()
+    for query_id in head.queries:
+        holding.add(f"{layout.STAGED}/{query_id}")
     emptied = _ancestors_of(staged)
     holding |= _ancestors_of(info.path for info in files if info.path not in staged)
     for info in directories:

@@ -90,7 +90,9 @@ def _check_layout(log: CommitLog, *, repairs: bool) -> None:
 def _newest_version(log: CommitLog) -> int | None:
     """Return the newest version that has a file; None if there is none."""
     try:
-        listed = [layout.parse_log_name(name) for name in log.fs.names_after(layout.LOG, "")]
+        listed = []
+        for name in log.fs.names_after(layout.LOG, ""):
+            listed.append(layout.parse_log_name(name))
     except NotFound:
         return None
     return max((name.version for name in listed if name is not None), default=None)
@@ -156,11 +158,11 @@ def file_settings(recorded: object) -> Settings:
         texts = recorded
     else:
         texts = {}
-    return tuple(
-        (name, text)
-        for name, text in texts.items()
-        if name in _FILE_SETTINGS and isinstance(text, str) and _FILE_SETTINGS[name].fullmatch(text)
-    )
+    settings = []
+    for name, text in texts.items():
+        if name in _FILE_SETTINGS and isinstance(text, str) and _FILE_SETTINGS[name].fullmatch(text):
+            settings.append((name, text))
+    return tuple(settings)
 
 
 @contextlib.contextmanager

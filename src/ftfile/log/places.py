@@ -56,12 +56,18 @@ def list_or_empty(fs: FileSystem, directory: str) -> list[FileInfo]:
 
 def names_in(fs: FileSystem, directory: str) -> list[str]:
     """Return the names of the files and directories directly in a directory; empty if it does not exist."""
-    return [info.path.rpartition("/")[2] for info in list_or_empty(fs, directory)]
+    names = []
+    for info in list_or_empty(fs, directory):
+        names.append(info.path.rpartition("/")[2])
+    return names
 
 
 def sizes_in(fs: FileSystem, directory: str) -> dict[str, int]:
     """Return the sizes of the files directly in a directory by path; empty if it does not exist."""
-    return {info.path: info.size_bytes for info in list_or_empty(fs, directory)}
+    sizes: dict[str, int] = {}
+    for info in list_or_empty(fs, directory):
+        sizes[info.path] = info.size_bytes
+    return sizes
 
 
 def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
@@ -74,7 +80,11 @@ def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
 
 def list_files(fs: FileSystem, directory: str) -> list[FileInfo]:
     """List the files in a directory below `_ftfile`, like `list_own`, without directories and links."""
-    return [info for info in list_own(fs, directory) if not (info.is_directory or info.is_link)]
+    files = []
+    for info in list_own(fs, directory):
+        if not (info.is_directory or info.is_link):
+            files.append(info)
+    return files
 
 
 def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
@@ -250,7 +260,10 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
         ("foreign", "were replaced by other files, which stay. Another program wrote files at the names of"),
         ("nowhere", "did not exist any more. Another program deleted or moved"),
     ):
-        paths = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken == step]
+        paths = []
+        for remove, taken in zip(removes, steps, strict=True):
+            if taken == step:
+                paths.append(remove.final_path)
         if paths:
             names = ", ".join(map(repr, paths[:5]))
             _log.warning("%d of %d removed parts %s %s", len(paths), len(removes), clause, names)
@@ -280,7 +293,9 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
     """Make the new names durable, and the names of their directories, which another committer can have created."""
     if not fs.capabilities.directory_sync:
         return
-    directories = {layout.parent(remove.final_path or "") for remove in entry.removes}
+    directories = set()
+    for remove in entry.removes:
+        directories.add(layout.parent(remove.final_path or ""))
     moves = bool(entry.removes)
     for add in entry.adds:
         directories.update(layout.ancestors(layout.parent(add.final_path or "")))

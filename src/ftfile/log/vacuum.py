@@ -285,7 +285,10 @@ def _garbage_files(findings: Findings) -> tuple[GarbageFile, ...]:
 
 def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
     """Delete files, and return the ones that could not be deleted."""
-    failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove], tracker)]
+    failed = []
+    for remove, file in findings.returned:
+        if not _tried(file.path, retire, fs, [remove], tracker):
+            failed.append(file.path)
     # Companions last: readers that find a record without its companion check if the record still exists.
     for last in (False, True):
         files = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
@@ -293,7 +296,9 @@ def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
         keeps_notes = any(file.kind == "direct" and file.path in failed for file in findings.files)
         paths = [file.path for file in files if not (keeps_notes and layout.is_note(file.path))]
         deleted = parallel(fs, partial(_is_deleted, fs), paths, tracker)
-        failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
+        for path, done in zip(paths, deleted, strict=True):
+            if not done:
+                failed.append(path)
     _remove_directories(fs, findings)
     return set(failed)
 

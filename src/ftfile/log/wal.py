@@ -83,7 +83,11 @@ def recorded_window(head: LogState, writer: str) -> int:
 
 def list_wal_writers(fs: FileSystem) -> list[str]:
     """Return the directories of writers' windows."""
-    return [info.path for info in list_own(fs, layout.WAL) if info.is_directory]
+    writers = []
+    for info in list_own(fs, layout.WAL):
+        if info.is_directory:
+            writers.append(info.path)
+    return writers
 
 
 def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:

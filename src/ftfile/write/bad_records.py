@@ -84,11 +84,12 @@ class BadRecords:
         places = np.flatnonzero(totals > self.max_bytes)
         if not len(places):
             return batch
-        faults = [
-            f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
-            f"and maxRecordBytes is {self.max_bytes}"
-            for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
-        ]
+        faults = []
+        for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True):
+            faults.append(
+                f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} "
+                f"bytes, and maxRecordBytes is {self.max_bytes}"
+            )
         self.take(batch.take(from_numpy(places, pa.int64())), faults)
         return rows_where(batch, totals <= self.max_bytes)
 

@@ -355,10 +355,9 @@ def _fingerprinted(
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch in the recorded schema; Spark sends its session's time zone and non-nullable columns."""
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -87,7 +87,9 @@ class FingerprintAccumulator:
 
         Sums are hexadecimal, because many JSON readers lose precision of 64-bit numbers.
         """
-        sums = {path: [f"{number:x}" for number in numbers] for path, numbers in sorted(self._sums.items())}
+        sums = {}
+        for path, numbers in sorted(self._sums.items()):
+            sums[path] = [f"{number:x}" for number in numbers]
         return {"kind": self.kind, "version": _VERSION, "rows": self.rows, "sums": sums}
 
     @classmethod
@@ -97,7 +99,9 @@ class FingerprintAccumulator:
         if version != _VERSION:
             raise ValueError(f"unknown version of a fingerprint {version!r}: read it with a newer version of ftfile")
         built = cls(document["kind"])
-        sums = {path: [int(text, 16) for text in texts] for path, texts in document["sums"].items()}
+        sums = {}
+        for path, texts in document["sums"].items():
+            sums[path] = [int(text, 16) for text in texts]
         built._add(document["rows"], sums)
         return built
 

@@ -204,7 +204,8 @@ def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, 
     segments: list[Add] = []
     for message in messages:
         origin = message.identity.origin()
-        segments += [segment_of(segment, encoding, origin, stats) for segment in message.segments]
+        for segment in message.segments:
+            segments.append(segment_of(segment, encoding, origin, stats))
     return segments
 
 
@@ -238,10 +239,9 @@ def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, 
         written += (*message.parts, *message.segments)
     bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
     retries = sum(message.identity.attempt for message in messages)
-    slowest = {
-        name: in_seconds(max(message.metrics.get(name, 0.0) for message in messages))
-        for name in ("writeSeconds", "assemblySeconds", "syncSeconds")
-    }
+    slowest = {}
+    for name in ("writeSeconds", "assemblySeconds", "syncSeconds"):
+        slowest[name] = in_seconds(max(message.metrics.get(name, 0.0) for message in messages))
     return {
         "rows": sum(file.rows for file in written),
         "bytes": sum(file.length for file in written),

@@ -103,7 +103,9 @@ def resolve_column(
     advice: str = "",
 ) -> str:
     """Return a column with the schema's spelling. If it is missing or its type is wrong, a ConfigError is raised."""
-    spelling: dict[str, str] = {field_name.lower(): field_name for field_name in schema.names}
+    spelling: dict[str, str] = {}
+    for field_name in schema.names:
+        spelling[field_name.lower()] = field_name
     if name.lower() not in spelling:
         raise ConfigError(
             f"{option} names a column that does not exist: {name!r}; the columns are {', '.join(schema.names)}{advice}"
@@ -165,7 +167,10 @@ class Encryption:
         if reference is not None:
             Keys.from_reference(reference)
         if kind == "none":
-            set_options = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
+            set_options = []
+            for name in ("encryptionKeyId", "keyProvider"):
+                if name in parsed.given:
+                    set_options.append(name)
             raise ConfigError(f"{' and '.join(set_options)} without encryption: set encryption=aes-gcm")
         reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
         if not reference:

@@ -33,7 +33,9 @@ def check_schema_change(
     if policy == "any":
         check_misfits(misfits_of(recorded, new, in_paths))
         return
-    before = {field.name: field.type for field in arrow_schema(recorded)}
+    before = {}
+    for field in arrow_schema(recorded):
+        before[field.name] = field.type
     after = {field.name: field.type for field in arrow_schema(new)}
     gone = [name for name in before if name not in after]
     wider = [f"{name} is new" for name in after if name not in before]
@@ -62,7 +64,10 @@ def check_schema_change(
 def misfits_of(recorded: str, new: str, in_paths: Collection[str] = ()) -> list[str]:
     """Return a clause for each common column whose old values cannot be read as the new type by all readers."""
     before, after = arrow_schema(recorded), arrow_schema(new)
-    path_columns = [name for name in in_paths if name in before.names and name in after.names]
+    path_columns = []
+    for name in in_paths:
+        if name in before.names and name in after.names:
+            path_columns.append(name)
     kinds = [(name, before.field(name).type, after.field(name).type) for name in path_columns]
     moved = (f"{name} was {old} and is {kind}" for name, old, kind in kinds if _moves_point(old, kind))
     return [*dict.fromkeys([*misfits(before, after), *moved])]

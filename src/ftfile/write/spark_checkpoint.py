@@ -231,7 +231,9 @@ def _newest(fs: FileSystem, directory: str) -> int | None:
 
 def _parsed(content: bytes) -> BatchOffsets:
     lines = content.decode("utf-8", "replace").splitlines()
-    texts = [line.partition(":")[2] if lines[0] == "v2" else line for line in lines[2:]]
+    texts = []
+    for line in lines[2:]:
+        texts.append(line.partition(":")[2] if lines[0] == "v2" else line)
     values: list[Any] = [*lines[1:2], *texts]
     with contextlib.suppress(ValueError):  # JSON that is nested too deeply stays text
         check_json(content)

@@ -122,7 +122,9 @@ def values_of_fields(settings: type[Any], values: Mapping[str, Any]) -> dict[str
     A field has the name of its option in snake case. None is left out.
     """
     names = {field.name for field in fields(settings)}
-    by_field = {attribute_name(name): value for name, value in values.items()}
+    by_field = {}
+    for name, value in values.items():
+        by_field[attribute_name(name)] = value
     return {name: value for name, value in by_field.items() if name in names and value is not None}
 
 
@@ -178,8 +180,13 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
         return f"there is no option {key!r}: {answer}"
     import difflib  # noqa: PLC0415 - only needed for mistakes
 
-    names = {option.name.lower(): option for option in OPTIONS if not option.used_by.isdisjoint(_family(uses))}
-    near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=_NEAR)]
+    names = {}
+    for option in OPTIONS:
+        if not option.used_by.isdisjoint(_family(uses)):
+            names[option.name.lower()] = option
+    near = []
+    for match in difflib.get_close_matches(lower, names, n=3, cutoff=_NEAR):
+        near.append(names[match])
     usable = [option.name for option in near if not option.used_by.isdisjoint(uses)]
     if near and near[0].name not in usable:
         return f"there is no option {key!r}, and {_misplaced(near[0], uses)}"

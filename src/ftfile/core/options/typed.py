@@ -49,7 +49,11 @@ def attribute_name(name: str) -> str:
 @functools.cache
 def _defaults(use: Use) -> dict[str, Any]:
     """Return the defaults of all options of a use, by attribute."""
-    return {attribute_name(option.name): option.default for option in OPTIONS if use in option.used_by}
+    defaults: dict[str, Any] = {}
+    for option in OPTIONS:
+        if use in option.used_by:
+            defaults[attribute_name(option.name)] = option.default
+    return defaults
 
 
 class Options:

@@ -173,7 +173,9 @@ def _letter(line: bytes, path: str) -> DeadLetter:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error
-    types = [type(value) for value in (letter.reason, letter.query_id, letter.batch_id, letter.partition, letter.row)]
+    types = []
+    for value in (letter.reason, letter.query_id, letter.batch_id, letter.partition, letter.row):
+        types.append(type(value))
     if types != [str, str, int, int, dict]:
         raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}")
     return letter

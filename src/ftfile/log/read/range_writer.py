@@ -129,7 +129,8 @@ class _RangeWriter:
                 self._complete(interval)
                 return
         starts = range(first_record, interval.last + 1, CHUNK_RECORDS)
-        contents += [self._from_records(start, min(start + CHUNK_RECORDS - 1, interval.last)) for start in starts]
+        for start in starts:
+            contents.append(self._from_records(start, min(start + CHUNK_RECORDS - 1, interval.last)))
         try:
             self._write_range(merge(contents, self._head.log_start) if len(contents) > 1 else contents[0])
         except ConfigError as error:

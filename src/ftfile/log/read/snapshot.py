@@ -71,7 +71,10 @@ class SnapshotChanges(NamedTuple):
 def changes_between(first: Snapshot, second: Snapshot) -> SnapshotChanges:
     """Return the adds in which two snapshots differ; a restored add is equal to the original one."""
     before, after = set(map(layout.original_id, first.adds)), set(map(layout.original_id, second.adds))
-    added = [add for add in second.adds.values() if layout.original_id(add.id) not in before]
+    added = []
+    for add in second.adds.values():
+        if layout.original_id(add.id) not in before:
+            added.append(add)
     removed = [add for add in first.adds.values() if layout.original_id(add.id) not in after]
     return SnapshotChanges(added, removed)
 

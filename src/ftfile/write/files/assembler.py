@@ -177,7 +177,9 @@ class Assembler:
         copied_from = None
         if copies and "copy" in store.stream_capabilities:
             copied_from = store.copy_bytes_min
-        chains = {names: Chain.for_reading(names, keys) for names in {segment.filters for segment in job.inputs}}
+        chains = {}
+        for names in {segment.filters for segment in job.inputs}:
+            chains[names] = Chain.for_reading(names, keys)
         return deque(
             SegmentReader(
                 self._fs, segment, file_format=file_format, chain=chains[segment.filters], copied_from=copied_from
@@ -277,7 +279,9 @@ class _Job:
     def _add(self, joined: _JoinedPart) -> Add:
         """Return the log entry of a part, with the batches of its segments."""
         origins = {segment.id: segment.origin for segment in self._used}
-        took = [origins[source_range.add_id] for source_range in joined.ranges]
+        took = []
+        for source_range in joined.ranges:
+            took.append(origins[source_range.add_id])
         first, last = (
             min(source_range.first_batch for source_range in took),
             max(source_range.last_batch for source_range in took),

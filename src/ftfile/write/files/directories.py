@@ -97,12 +97,13 @@ class PartitionColumn(DirectoryAssigner):
 
     def _outcomes(self, values: pa.Array) -> list[Outcome]:
         try:
-            return [Destination(name) for name in partition_names(self._column, values, self._time_zone)]
+            names = partition_names(self._column, values, self._time_zone)
         except EncodingError as error:
             if len(values) == 1:
                 return [str(error)]
             half = len(values) // 2
             return self._outcomes(values[:half]) + self._outcomes(values[half:])
+        return [Destination(name) for name in names]
 
 
 class FileNames(DirectoryAssigner):
@@ -229,7 +230,10 @@ class Router:
         self._refuse = refuse
         self._path_check = path_check
         self._leaving = list(chain.from_iterable(assigner.leaving for assigner in assigners))
-        fixed = [assigner.only for assigner in assigners if assigner.only is not None]
+        fixed = []
+        for assigner in assigners:
+            if assigner.only is not None:
+                fixed.append(assigner.only)
         # The key of the destination of all rows, if it does not depend on them.
         self.only = directory_key(*reduce(_below, fixed, Destination(""))) if len(fixed) == len(assigners) else None
 
@@ -248,14 +252,18 @@ class Router:
             # A stable sort, so rows of one destination keep their order.
             rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
         counts = np.bincount(codes, minlength=len(assigned.destinations))
-        keys = [directory_key(*destination) for destination in assigned.destinations]
+        keys = []
+        for destination in assigned.destinations:
+            keys.append(directory_key(*destination))
         return rows, in_sequence(keys, counts.tolist())
 
     def _kept(self, assigned: Assignment) -> Assignment:
         """Replace destinations without valid file names by faults, because publishing them would fail permanently."""
         if self._path_check is None:
             return assigned
-        faults = [self._path_check.fault_of(*destination) for destination in assigned.destinations]
+        faults = []
+        for destination in assigned.destinations:
+            faults.append(self._path_check.fault_of(*destination))
         if not any(faults):
             return assigned
         checked = zip(assigned.destinations, faults, strict=True)
@@ -267,13 +275,18 @@ class Router:
         if not assigned.faults:
             return batch, assigned.codes
         is_good = assigned.codes >= 0
-        faults = [assigned.faults[-1 - code] for code in assigned.codes[~is_good].tolist()]
+        faults = []
+        for code in assigned.codes[~is_good].tolist():
+            faults.append(assigned.faults[-1 - code])
         self._refuse(rows_where(batch, ~is_good), faults)
         return rows_where(batch, is_good), assigned.codes[is_good]
 
 
 def _below(outer: Destination, inner: Destination) -> Destination:
-    directories = [directory for directory in (outer.directory, inner.directory) if directory]
+    directories = []
+    for directory in (outer.directory, inner.directory):
+        if directory:
+            directories.append(directory)
     return Destination("/".join(directories), inner.stem)
 
 
@@ -286,7 +299,9 @@ def _combined(outer: Assignment, inner: Assignment) -> Assignment:
     is_good = (outer.codes >= 0) & (inner.codes >= 0)
     pairs = from_numpy((outer.codes * count + inner.codes)[is_good], pa.int64()).dictionary_encode()
     index_pairs = (divmod(pair, count) for pair in values_of(pairs.dictionary, np.int64).tolist())
-    destinations = [_below(outer.destinations[above], inner.destinations[index]) for above, index in index_pairs]
+    destinations = []
+    for above, index in index_pairs:
+        destinations.append(_below(outer.destinations[above], inner.destinations[index]))
     codes = np.where(outer.codes < 0, outer.codes, inner.codes - len(outer.faults))
     codes[is_good] = values_of(pairs.indices, np.int32)
     return Assignment(destinations, codes, [*outer.faults, *inner.faults])

@@ -140,14 +140,17 @@ class _ColumnTime(DirectoryAssigner):
         clocks = self._clocks(values)
         texts = self._pattern.format(clocks, "UTC").dictionary_encode()
         codes = values_of(texts.indices, np.int32).astype(np.int64)
-        outcomes: list[Destination | str] = [Destination(text) for text in texts.dictionary.to_pylist()]
+        outcomes: list[Destination | str] = []
+        for text in texts.dictionary.to_pylist():
+            outcomes.append(Destination(text))
         bad = np.flatnonzero(~is_valid(clocks))
         if len(bad):
             places: dict[str, int] = {}
             words = self._words(values.take(from_numpy(bad, pa.int64())))
             codes[bad] = [len(outcomes) + places.setdefault(word, len(places)) for word in words]
             what = f"{_OPTION}: column {self._column!r} is"
-            outcomes += [f"{what} {word}, but directories support only the years 0001 to 9999" for word in places]
+            for word in places:
+                outcomes.append(f"{what} {word}, but directories support only the years 0001 to 9999")
         return assign_by_value(outcomes, codes)
 
     def _clocks(self, values: pa.Array) -> pa.Array:
@@ -171,7 +174,10 @@ class _ColumnTime(DirectoryAssigner):
         else:
             unit = str(values.type.unit)
         numbers = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
-        return ["null" if value is None else f"{value} {unit} since 1970" for value in numbers]
+        words = []
+        for value in numbers:
+            words.append("null" if value is None else f"{value} {unit} since 1970")
+        return words
 
 
 def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:
@@ -214,7 +220,10 @@ class DirectorySettings:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses either directories or files"
             )
-        file_columns = [name for name in schema.names if name not in partition_by and name != file_name]
+        file_columns = []
+        for name in schema.names:
+            if name not in partition_by and name != file_name:
+                file_columns.append(name)
         if not file_columns:
             names = "partitionBy names"
             if file_name:
@@ -289,7 +298,9 @@ class DirectorySettings:
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
         """Return the router for the rows of one task, for a batch with this planning time; see `Router`."""
-        assigners: list[DirectoryAssigner] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
+        assigners: list[DirectoryAssigner] = []
+        for column in self.partition_by:
+            assigners.append(PartitionColumn(column, self.time_zone))
         if self.pattern is not None:
             assigners.append(self.pattern.at(planned_ms))
         if self.user_class is not None:

@@ -342,7 +342,9 @@ class Replacement:
         """
         from ftfile.formats.partition_paths import chosen_places, partitions_of  # noqa: PLC0415 - parses conditions
 
-        new = [(directory_of(add.directory_key), self.time_zone) for add in written]
+        new = []
+        for add in written:
+            new.append((directory_of(add.directory_key), self.time_zone))
         places = [(directory_of(add.directory_key), definitions[add.encoding]["timeZone"]) for add in live]
         if self.where is None:
             names = set(partitions_of(new, self.schema))

@@ -158,7 +158,10 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
 def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
     """Reject tables of other formats and unknown layouts before the first commit, and warn about existing files."""
     check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
-    foreign_entries = [info.path for info in list_new_directory(log.fs, config.path) if info.path[0] not in "_."]
+    foreign_entries = []
+    for info in list_new_directory(log.fs, config.path):
+        if info.path[0] not in "_.":
+            foreign_entries.append(info.path)
     with contextlib.suppress(NotFound):
         log.check_layout()
     # Files that are written under their final names can exist before the first commit.

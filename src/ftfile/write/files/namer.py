@@ -117,7 +117,9 @@ class _NamesOfRecord:
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:
         """Return the rewrite with names. If a name is invalid, the numbers of its parts are not used."""
-        before = {add.directory_key: self._number(add.directory_key) for add in rewrite.adds}
+        before = {}
+        for add in rewrite.adds:
+            before[add.directory_key] = self._number(add.directory_key)
         try:
             return replace(rewrite, adds=self.named(rewrite.adds))
         except (ConfigError, UserCodeError):

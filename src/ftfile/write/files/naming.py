@@ -186,10 +186,9 @@ class Template:
 
     def fill(self, part: PartFacts) -> str:
         """Return the name of a part."""
-        pieces = [
-            text + ("" if name is None else self._value(name, argument or "", part))
-            for text, name, argument, _ in Formatter().parse(self.text)
-        ]
+        pieces = []
+        for text, name, argument, _ in Formatter().parse(self.text):
+            pieces.append(text + ("" if name is None else self._value(name, argument or "", part)))
         return "".join(pieces)
 
     def _value(self, name: str, argument: str, part: PartFacts) -> str:

@@ -57,7 +57,9 @@ class EncodableRows:
         """Return rows with the columns in the path of their directory."""
         schema, directory, stem = self._config.schema, layout.directory_of(directory_key), layout.stem_of(directory_key)
         values = path_column_values(self._config.directories.definition(), directory, stem, schema)
-        columns = {name: pa.repeat(value, rows.num_rows) for name, value in values.items()}
+        columns = {}
+        for name, value in values.items():
+            columns[name] = pa.repeat(value, rows.num_rows)
         columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
         names = [name for name in schema.names if name in columns]
         return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)

@@ -139,11 +139,10 @@ def _partition_by(columns: Sequence[str]) -> str:
 
 def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:
     """Refuse a column that the newest rows do not have, and older ones in another spelling, or a type that misfits."""
-    older = {
-        key: text["schema"]
-        for key, text in head.definitions.items()
-        if isinstance(text, dict) and "partitionBy" in text
-    }
+    older = {}
+    for key, text in head.definitions.items():
+        if isinstance(text, dict) and "partitionBy" in text:
+            older[key] = text["schema"]
     for clauses_of, refuse in ((respelled_of, check_respelled), (misfits_of, check_misfits)):
         if clauses_by_key := {
             key: clauses for key, recorded in older.items() if (clauses := clauses_of(recorded, schema))

@@ -93,9 +93,13 @@ class SuccessFile:
         """
         now_ms = log.clock.now_ms()
         busy = {layout.directory_of(add.directory_key) for add in adds}
-        open_directories = {layout.directory_of(segment.directory_key) for segment in head.segments.values()}
+        open_directories = set()
+        for segment in head.segments.values():
+            open_directories.add(layout.directory_of(segment.directory_key))
         unpublished = chain.from_iterable(entry.adds for entry in head.unpublished.values())
-        waiting = {layout.directory_of(add.directory_key) for add in unpublished}
+        waiting = set()
+        for add in unpublished:
+            waiting.add(layout.directory_of(add.directory_key))
         marked = []
         for directory, (written_ms, _) in head.tables.get(UNMARKED, {}).items():
             if written_ms + self.delay_ms > now_ms:
@@ -267,7 +271,10 @@ def mark_unreported(version: int, query_id: str) -> dict[str, Any]:
 
 def queries_with_unreported(head: LogState) -> set[str]:
     """Return the queries with flushed parts for which their functions were not called."""
-    return {query_id for _, query_id in head.tables.get(UNREPORTED_FLUSHES, {}).values()}
+    queries: set[str] = set()
+    for _, query_id in head.tables.get(UNREPORTED_FLUSHES, {}).values():
+        queries.add(query_id)
+    return queries
 
 
 def report_pending_flushes(log: CommitLog, name: str, url: str, query_id: str) -> None:

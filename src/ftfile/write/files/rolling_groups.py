@@ -198,9 +198,11 @@ class Candidate:
     @property
     def segments_over(self) -> list[Add]:
         """Return the segments whose file had ended before later segments arrived."""
-        return [
-            segment for segment in self.segments if self.over is not None and segment.origin.last_batch <= self.over[0]
-        ]
+        segments = []
+        for segment in self.segments:
+            if self.over is not None and segment.origin.last_batch <= self.over[0]:
+                segments.append(segment)
+        return segments
 
 
 class _Deadlines:

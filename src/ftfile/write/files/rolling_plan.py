@@ -215,7 +215,10 @@ class RollingPlanner:
         batch = -1
         if isinstance(author, StreamAuthor):
             batch = author.batch_id
-        opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
+        opened = []
+        for add in record.adds:
+            if add.kind == "segment" and add.origin.query_id == self._query_id:
+                opened.append(add)
         inputs = chain.from_iterable(job.inputs for job in jobs)
         busy = ended | {add.id for add in inputs}
         own_inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks if self._is_own(job))

@@ -68,7 +68,10 @@ def rolling_settings(parsed: SinkOptions, time_zone: str) -> RollingSettings | N
 
     Days of `rolloverSchedule` start at midnight of this zone.
     """
-    set_options = [option.name for option in OPTIONS if option.name in ACROSS_BATCHES and option.name in parsed.given]
+    set_options = []
+    for option in OPTIONS:
+        if option.name in ACROSS_BATCHES and option.name in parsed.given:
+            set_options.append(option.name)
     mode = parsed.rolling if parsed.is_given("rolling") else None
     if mode == "batch" and set_options:
         raise ConfigError(
@@ -290,7 +293,10 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment
 
 def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
     """Return when an unchanged group becomes due."""
-    ruled = [rule.deadline(settings, totals) for rule in RULES if rule.deadline is not None]
+    ruled = []
+    for rule in RULES:
+        if rule.deadline is not None:
+            ruled.append(rule.deadline(settings, totals))
     at_any_moment = (rule.is_due for rule in RULES if rule.is_due is not None and rule.deadline is None)
     if any(is_due(settings, totals, Moment(0, 0)) for is_due in at_any_moment):
         return AT_ONCE

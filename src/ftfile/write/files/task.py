@@ -200,10 +200,9 @@ class SpoolWriter:
         self, rows: pa.RecordBatch, directories: list[DirectoryRows]
     ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
         """Pass the bad rows to `badRecords`, and return the remaining rows."""
-        good_rows = [
-            self._encodable.rows_to_encode(directory.key, rows.slice(directory.start, directory.rows))
-            for directory in directories
-        ]
+        good_rows = []
+        for directory in directories:
+            good_rows.append(self._encodable.rows_to_encode(directory.key, rows.slice(directory.start, directory.rows)))
         return _joined([directory.key for directory in directories], good_rows, rows.slice(0, 0))
 
     def _append_segments(self, spool: StagedFile, rows: pa.RecordBatch, segments: list[_Segment]) -> None:
@@ -245,7 +244,9 @@ def _segments_of(
         column = rows.column(settings.finalize_column)
         is_true = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
         counts, owners, final = _cut_after(is_true, counts)
-        stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
+        stats = []
+        for is_final in final.tolist():
+            stats.append({"endsPart": True} if is_final else {})
         rows = rows.drop_columns([settings.finalize_column])
     if settings.event_column is not None and settings.event_us is not None:
         rows, counts, runs, stats = _windows(
@@ -290,18 +291,15 @@ def _windows(
     low = np.minimum.reduceat(np.where(valid, times, NUMBER_MAX), begins).tolist()
     high = np.maximum.reduceat(np.where(valid, times, _LEAST), begins).tolist()
     runs, windows = runs[begins], windows[begins]
-    spans: list[dict[str, Any]] = [
-        {
-            "eventTimeUs": [least, most],
-            "windowUs": [max(window * interval_us, -NUMBER_MAX), min((window + 1) * interval_us, NUMBER_MAX)],
-        }
-        if least <= most
-        else {}
-        for least, most, window in zip(low, high, windows.tolist(), strict=True)
-    ]
+    spans: list[dict[str, Any]] = []
+    for least, most, window in zip(low, high, windows.tolist(), strict=True):
+        span: dict[str, Any] = {}
+        if least <= most:
+            span["eventTimeUs"] = [least, most]
+            span["windowUs"] = [max(window * interval_us, -NUMBER_MAX), min((window + 1) * interval_us, NUMBER_MAX)]
+        spans.append(span)
     has_last_row = (windows == last_windows[runs]).tolist()
-    stats = [
-        run_stats[run] | span if is_last else span
-        for run, span, is_last in zip(runs.tolist(), spans, has_last_row, strict=True)
-    ]
+    stats = []
+    for run, event_times, is_last in zip(runs.tolist(), spans, has_last_row, strict=True):
+        stats.append(run_stats[run] | event_times if is_last else event_times)
     return rows, np.diff(begins, append=len(order)), runs, stats
