@@ -16,7 +16,9 @@ from ftfile.kv.planning.runs import (
     Run,
     adds_of,
     apart,
+    greatest_end,
     last_position,
+    least_key,
     purges_of,
     run_ids,
     run_of,
@@ -57,7 +59,7 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
     committed. Otherwise these runs may contain older rows that arrived in time and must stay deleted.
     """
     ids, first = run_ids(compacted), min(run.metadata.at[0] for run in compacted)
-    start, end = least_key(compacted), _greatest_end(compacted)
+    start, end = least_key(compacted), greatest_end(compacted)
     is_bottommost, until_ms = True, now_ms
     for run in bucket:
         meets = (end is None or run.begins <= end) and start <= _end(run, start)
@@ -68,11 +70,6 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
         else:
             is_bottommost = False
     return Terms(is_bottommost, until_ms - rules.tombstone_ttl_ms)
-
-
-def least_key(runs: Iterable[Run]) -> Key:
-    """Return the least key of the rows and purges of runs, at least one."""
-    return min(run.begins for run in runs)
 
 
 def cuts_of(
@@ -90,7 +87,7 @@ def cuts_of(
     for group in groups:
         if size_of(group) >= rules.max_file_bytes // 8:
             keys.add(least_key(group))
-    if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
+    if groups and (last := greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
         keys.add(key)
     for run in moves_of(compaction, keys, rules.max_file_bytes):
         keys.add(run.begins)
@@ -122,16 +119,6 @@ def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key |
     for start, next_start in zip(starts, bounds, strict=True):
         clipped.append(clip(merged, start, next_start))
     return clipped
-
-
-def _greatest_end(runs: Iterable[Run]) -> Key | None:
-    """Return the greatest end of runs, after which they have neither rows nor purges; None if they are unbounded."""
-    last: Key = ()
-    for run in runs:
-        if run.ends is None:
-            return None
-        last = max(last, run.ends)
-    return last
 
 
 def _end(run: Run, key: Key) -> Key:

@@ -170,6 +170,10 @@ class Run(NamedTuple):
             last = max(last, self.metadata.keys[1])
         return last
 
+    def has_rows_in(self, ranges: Iterable[KeyRange]) -> bool:
+        """Return True if it may have rows in key ranges."""
+        return self.metadata.keys is not None and overlap(ranges, *self.metadata.keys)
+
     def with_metadata(self, metadata: RunMetadata, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
         """Return its add with other metadata, and other attributes."""
         return structs.replace(self.add, rolling_stats=metadata.to_json(), **changes)
@@ -206,6 +210,21 @@ def last_position(runs: Iterable[Run]) -> int:
     return max(run.metadata.at[1] for run in runs)
 
 
+def least_key(runs: Iterable[Run]) -> Key:
+    """Return the least key of the rows and purges of runs, at least one."""
+    return min(run.begins for run in runs)
+
+
+def greatest_end(runs: Iterable[Run]) -> Key | None:
+    """Return the greatest end of runs, after which they have neither rows nor purges; None if they are unbounded."""
+    last: Key = ()
+    for run in runs:
+        if run.ends is None:
+            return None
+        last = max(last, run.ends)
+    return last
+
+
 def run_ids(runs: Iterable[Run]) -> set[str]:
     """Return the ids of runs."""
     return {run.id for run in runs}
@@ -226,6 +245,11 @@ def adds_of(runs: Iterable[Run]) -> Iterator[Add]:
     """Yield the adds of runs, in order."""
     for run in runs:
         yield run.add
+
+
+def segments_of(adds: Iterable[Add]) -> list[Add]:
+    """Return the segments among adds."""
+    return [add for add in adds if add.kind == "segment"]
 
 
 def by_id(adds: Iterable[Add]) -> dict[str, Add]:
