@@ -17,7 +17,7 @@ from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import Planner, acceptable, backoffs_after, backoffs_of, due, job_of
 from ftfile.kv.planning.runs import by_id, numbers_of, open_state, placed, recorded_key_types, seal_metadata
-from ftfile.kv.run.window import COMPRESSIONS
+from ftfile.kv.run.block_batch import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites

@@ -14,8 +14,8 @@ from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
 from ftfile.kv.key_columns import StoredKeys, contain, order_of
 from ftfile.kv.reading.levels import Level, levels_of
+from ftfile.kv.run.block_batch import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
-from ftfile.kv.run.window import TooManyBytes
 from ftfile.rows.buffers import bools_from, from_numpy
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """A block of rows as bytes, stored by column, whose single values can be read without Arrow.
 
 `docs/internals/format.md` describes the bytes. A column has one or more buffers: first its validity, last the buffers
-of its nested columns. `window.py` decodes several blocks at once.
+of its nested columns. `block_batch.py` decodes several blocks at once.
 """
 
 from __future__ import annotations

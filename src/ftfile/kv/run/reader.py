@@ -14,9 +14,9 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, bools_of, first_fall
 from ftfile.kv.run.block import RowFinder, layout_of, open_block
+from ftfile.kv.run.block_batch import BlockBatch, decompress, decompress_all, joined
 from ftfile.kv.run.index import decode_index, index_bytes_of, require_crc
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
-from ftfile.kv.run.window import Window, decompress, decompress_all, joined
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy
 
@@ -316,7 +316,7 @@ class RunReader:
         for number, content in zip(numbers, contents, strict=True):
             require_crc(content, self._crcs[number], f"block {number}", self._path)
         rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
-        return Window(contents, rows, layout=self._layout, path=self._path, numbers=numbers).batch(places)
+        return BlockBatch(contents, rows, layout=self._layout, path=self._path, numbers=numbers).batch(places)
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
@@ -345,8 +345,8 @@ class RunReader:
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         block_numbers = numbers[[end - 1 for end in ends]].tolist()
         blocks = _cached(self._blocks, block_numbers, self._load_block, self._parallel)
-        window = Window.of([*blocks.values()], self._layout, self._path, block_numbers)
-        return window.gather(ends, rows)
+        block_batch = BlockBatch.of([*blocks.values()], self._layout, self._path, block_numbers)
+        return block_batch.gather(ends, rows)
 
 
 def _cached(

@@ -12,9 +12,9 @@ from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, first_fall
 from ftfile.kv.run.block import encode_blocks, layout_of
+from ftfile.kv.run.block_batch import compress, joined
 from ftfile.kv.run.index import Index, encode_index, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
-from ftfile.kv.run.window import compress, joined
 from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:

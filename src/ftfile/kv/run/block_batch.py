@@ -99,7 +99,7 @@ def _check_prefix(stored: Buffer) -> None:
         raise ValueError(f"{len(stored)} bytes, and the length of others")
 
 
-class Window:
+class BlockBatch:
     """Blocks whose rows are decoded together; any damage raises `CorruptData` with the number of the block."""
 
     def __init__(
@@ -119,8 +119,8 @@ class Window:
         self._bounds = self._read_bounds(layout)
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], layout: Layout, path: str, numbers: Sequence[object]) -> Window:
-        """Return a window of open blocks."""
+    def of(cls, blocks: Sequence[Block], layout: Layout, path: str, numbers: Sequence[object]) -> BlockBatch:
+        """Return a batch of open blocks."""
         rows = np.array([block.rows for block in blocks], np.int64)
         return cls([block.data for block in blocks], rows, layout, path, numbers)
 
