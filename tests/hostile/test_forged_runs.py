@@ -17,9 +17,9 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import writer
+from ftfile.kv.run.block_batch import SMALL_PLAIN_BYTES
 from ftfile.kv.run.index import decode_index, encode_index, index_bytes_of
 from ftfile.kv.run.pages import PageShape
-from ftfile.kv.run.window import SMALL_PLAIN_BYTES
 from tests.hostile.watched import bound_time, late, unbound_time
 from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written

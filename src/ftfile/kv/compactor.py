@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import operator
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.context import is_away
@@ -16,7 +14,7 @@ from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import StoredKeys
 from ftfile.kv.planning.plan import backoffs_of, failed_ids, is_held, pieces_of
-from ftfile.kv.planning.runs import open_metadata, run_of
+from ftfile.kv.planning.runs import adds_of, open_metadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
 from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
@@ -95,7 +93,7 @@ class Inputs:
     def folded(self, runs: Sequence[Run], terms: Terms, window_bytes: int) -> Iterator[pa.Table]:
         """Yield the folded rows of runs (old to new), sorted by key, in windows of about `window_bytes`."""
         purges = [run.metadata.purges for run in runs]
-        for window in windows_of([self.rows(run) for run in runs], window_bytes):
+        for window in windows_of([*map(self.rows, runs)], window_bytes):
             yield fold(
                 window,
                 self._definition,
@@ -239,14 +237,17 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
     The assignment rotates with each version, so a job does not wait for a task that no longer exists. `head` may be the
     state of a view.
     """
-    jobs = tuple(job for job in head.assembly_tasks if not is_held(job, head.version + 1))
+    jobs = []
+    for job in head.assembly_tasks:
+        if not is_held(job, head.version + 1):
+            jobs.append(job)
     tasks = 0
     if jobs:
         tasks = jobs[0].payload["taskCount"]
     if partition >= tasks:
         return ()
     share = (partition - head.version) % tasks
-    return jobs[share * len(jobs) // tasks : (share + 1) * len(jobs) // tasks]
+    return tuple(jobs[share * len(jobs) // tasks : (share + 1) * len(jobs) // tasks])
 
 
 def planned_compactions(
@@ -256,7 +257,10 @@ def planned_compactions(
 
     Jobs that are no longer due are skipped. Raises the same errors as `open_metadata`.
     """
-    buckets, names = {job.payload["bucket"] for job in jobs}, {job.id for job in jobs}
+    buckets, names = set(), set()
+    for job in jobs:
+        buckets.add(job.payload["bucket"])
+        names.add(job.id)
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
     due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.assembly_tasks))
     return [planned for planned in due if planned.compaction.name in names]
@@ -283,6 +287,16 @@ def run_compactions(
         if clock.monotonic_s() - began_s > BUDGET_S:
             break
     return AssemblyResults(tuple(rewrites), tuple(failed))
+
+
+def _joined_origin(runs: Sequence[Run]) -> Origin:
+    """Return the query of the oldest run, and the batches of all runs."""
+    oldest = runs[0].add.origin
+    first, last = oldest.first_batch, oldest.last_batch
+    for run in runs[1:]:
+        first = min(first, run.add.origin.first_batch)
+        last = max(last, run.add.origin.last_batch)
+    return Origin(oldest.query_id, first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +329,10 @@ class Compactor:
             if len(piece) == 1 or is_away(error):
                 return (CompactionResult(piece[0].compaction, None, error),)
         else:
-            return tuple(
-                CompactionResult(planned.compaction, rewrite) for planned, rewrite in zip(piece, rewrites, strict=True)
-            )
+            results = []
+            for planned, rewrite in zip(piece, rewrites, strict=True):
+                results.append(CompactionResult(planned.compaction, rewrite))
+            return tuple(results)
         done: tuple[CompactionResult, ...] = ()
         for planned in piece:
             done += self.compact((planned,))
@@ -330,16 +345,18 @@ class Compactor:
         rewrites = []
         outputs = Outputs(self.open_spool, self.encoding, piece[0].max_file_bytes)
         # The spools of a batch contain neighbouring buckets next to each other.
-        files = OpenFiles(self.stage.fs, maps=False)
-        files = CoalescingFiles(files, (run.add for planned in piece for run in planned.inputs))
+        input_adds: list[Add] = []
+        for planned in piece:
+            input_adds += adds_of(planned.inputs)
+        files = CoalescingFiles(OpenFiles(self.stage.fs, maps=False), input_adds)
         try:
             for planned in piece:
                 adds = planned.moved(self.stage.fs.context.ids)
                 if planned.inputs:
                     runs = Inputs(files, self.definition, self.window_bytes // len(planned.inputs))
                     adds += self._write_runs(planned, runs, outputs)
-                inputs = tuple(run.add for run in planned.compaction.runs)
-                rewrites.append(Rewrite(inputs, tuple(adds), self.read_version))
+                replaced = tuple(adds_of(planned.compaction.runs))
+                rewrites.append(Rewrite(replaced, tuple(adds), self.read_version))
             outputs.end()
         except BaseException:
             outputs.discard()
@@ -351,18 +368,16 @@ class Compactor:
         runs.open(compaction.inputs)
         tables = self._alike(runs.folded(compaction.inputs, compaction.terms, self.window_bytes), compaction)
         rows = FoldedRows(tables, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origins = compaction.inputs[0].add.directory_key, [run.add.origin for run in compaction.inputs]
-        # The query of the oldest run, and the batches of all runs.
-        first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
-        origin = Origin(origins[0].query_id, first, last)
+        bucket, origin = compaction.inputs[0].add.directory_key, _joined_origin(compaction.inputs)
         run_bytes = outputs.equal_bytes(compaction.size)
         written = []
         while rows.has_more():
             written.append(outputs.write(bucket, rows, origin, run_bytes))
-        return [
-            compaction.add_of(result.run or outputs.write(bucket, rows, origin), result.purges)
-            for result in compaction.results(written)
-        ]
+        adds = []
+        for result in compaction.results(written):
+            run = result.run or outputs.write(bucket, rows, origin)
+            adds.append(compaction.add_of(run, result.purges))
+        return adds
 
     def _alike(self, tables: Iterator[pa.Table], compaction: PlannedCompaction) -> Iterator[pa.Table]:
         """Yield tables with the same columns: all columns of a single table, or the union of the columns of several."""
@@ -370,7 +385,9 @@ class Compactor:
         if len(head) <= 1:
             yield from head
             return
-        ops = reduce(operator.or_, (run.metadata.ops for run in compaction.inputs))
+        ops = 0
+        for run in compaction.inputs:
+            ops |= run.metadata.ops
         if compaction.terms.is_bottommost and self.definition.sequence is None:
             ops = 1 << SET
         columns = self.definition.names_with(ops)

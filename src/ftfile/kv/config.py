@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import StoreSinkOptions, parse_options
 from ftfile.filters.chain import Chain
-from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.definition import StoreDefinition, by_lower_case, define, in_lower_case
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.picker import PlanSettings
 from ftfile.kv.run_files import RunSpool
@@ -21,7 +21,7 @@ from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ftfile.write.stage import Stage
 
@@ -140,7 +140,7 @@ def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:
     if recorded is None:
         return schema_json
     schema = json.loads(schema_json)
-    spelled = {name.lower(): name for name in recorded.schema.names}
+    spelled = by_lower_case(recorded.schema.names)
     for field in schema["fields"]:
         field["name"] = spelled.get(field["name"].lower(), field["name"])
     return json.dumps(schema)
@@ -157,7 +157,7 @@ def _define(
             f"keyColumns is not given: name the columns of the key, from {', '.join(schema.names)}, as in "
             f"keyColumns={schema.names[0]}"
         )
-    keys = [resolve_column("keyColumns", name, schema) for name in names]
+    keys = _resolved("keyColumns", names, schema)
     if deletes is not None:
         deletes = resolve_column(
             "deleteColumn", deletes, schema=schema, is_right=pa.types.is_boolean, needed="a boolean column"
@@ -168,7 +168,7 @@ def _define(
     definition = define(
         schema,
         keys,
-        bucket_by=[resolve_column("bucketBy", name, schema) for name in fixed["bucketBy"]],
+        bucket_by=_resolved("bucketBy", fixed["bucketBy"], schema),
         buckets=fixed["buckets"],
         merge=fixed["merge"],
         sequence=sequence and resolve_column("sequenceColumn", sequence, schema),
@@ -187,16 +187,25 @@ def _defining_options(parsed: StoreSinkOptions, schema: pa.Schema, recorded: Sto
         "sequenceColumn": parsed.sequence_column,
     }
     keys = parsed.key_columns
-    if recorded is None or (keys and [name.lower() for name in keys] != [name.lower() for name in recorded.keys]):
-        return values  # other keys raise a separate error
+    # Other keys raise a separate error.
+    if recorded is None or (keys and in_lower_case(keys) != in_lower_case(recorded.keys)):
+        return values
     of_store = {
         "keyColumns": recorded.keys,
         "bucketBy": recorded.bucket_by,
         "buckets": recorded.buckets,
-        "merge": {name: function for name, function in recorded.merge.items() if name in schema.names},
+        "merge": recorded.merge_of(schema.names),
         "sequenceColumn": recorded.sequence if parsed.merge == LAST else None,
     }
-    return {name: value if parsed.is_given(name) else of_store[name] for name, value in values.items()}
+    for name, value in of_store.items():
+        if not parsed.is_given(name):
+            values[name] = value
+    return values
+
+
+def _resolved(option: str, names: Iterable[str], schema: pa.Schema) -> list[str]:
+    """Return the columns that an option names, spelled as in the schema; ConfigError for a missing column."""
+    return [resolve_column(option, name, schema) for name in names]
 
 
 _NO_PATH = (

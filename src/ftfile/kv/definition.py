@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +16,10 @@ from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merge
 from ftfile.log.format import layout
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, leaf_types, values_of
-from ftfile.rows.spark_types import JSON_NAMES, arrow_schema, has_variant, is_wider, recorded_schema, spark_schema_json
+from ftfile.rows.spark_types import has_variant, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -98,18 +95,29 @@ class StoreDefinition:
     @property
     def key_fields(self) -> list[pa.Field]:
         """Return the key columns."""
-        return [self.schema.field(name) for name in self.keys]
+        return [*map(self.schema.field, self.keys)]
 
     @property
     def key_types(self) -> list[pa.DataType]:
         """Return the types of the key columns."""
-        return [field.type for field in self.key_fields]
+        return self.types_of(self.keys)
+
+    def types_of(self, names: Iterable[str]) -> list[pa.DataType]:
+        """Return the types of columns by name."""
+        return [self.schema.field(name).type for name in names]
+
+    def nullable_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return columns by name as nullable columns, without metadata."""
+        return pa.schema(zip(names, self.types_of(names), strict=True))
 
     def merge_text(self, columns: Collection[str]) -> str:
         """Return the merge functions of some columns, in the syntax of the option `merge`."""
-        return (
-            ",".join(f"{name}:{function}" for name, function in sorted(self.merge.items()) if name in columns) or LAST
-        )
+        functions = self.merge_of(columns)
+        return functions_text(dict(sorted(functions.items()))) or LAST
+
+    def merge_of(self, columns: Collection[str]) -> dict[str, str]:
+        """Return the merge functions of some columns by column."""
+        return {name: function for name, function in self.merge.items() if name in columns}
 
     def naming(self, code: Collection[str]) -> StoreDefinition:
         """Return the definition with the classes that a caller has named."""
@@ -153,7 +161,7 @@ class StoreDefinition:
             columns.append(column if column.type == field.type else column.cast(field.type))
         sets = from_numpy(np.full(max(rows.num_rows, 1), SET, np.int8), pa.int8())
         columns.append(rows[OP].fill_null(sets[0]) if OP in names else sets[: rows.num_rows])
-        return pa.table(columns, names=[*(field.name for field in fields), OP])
+        return pa.table(columns, names=[*pa.schema(fields).names, OP])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -182,10 +190,12 @@ class StoreDefinition:
     def is_sound(self) -> bool:
         """Return True if keys, buckets, functions and sequence refer to existing columns."""
         keys, names, values = {*self.keys}, {*self.schema.names}, {*self.values}
-        is_once = all(len(columns) == len({*columns}) > 0 for columns in (self.keys, self.bucket_by, self.schema.names))
+        for columns in (self.keys, self.bucket_by, self.schema.names):
+            if not columns or len(columns) > len({*columns}):
+                return False
         is_within = keys <= names and {*self.bucket_by} <= keys and {*self.merge} <= values
         has_functions = all(isinstance(function, str) for function in self.merge.values())
-        return is_once and is_within and has_functions and self.sequence in {None, *values}
+        return is_within and has_functions and self.sequence in {None, *values}
 
 
 def define(  # noqa: PLR0913 - all by name
@@ -214,7 +224,9 @@ def define(  # noqa: PLR0913 - all by name
     functions = _functions(merge, values) if isinstance(merge, str) else merge
     code = code_of(functions) if code is None else frozenset(code)
     functions = _checked_functions(functions, values, code)
-    stored = [pa.field(name, fields[name].type, nullable=False) for name in keys]
+    stored = []
+    for name in keys:
+        stored.append(pa.field(name, fields[name].type, nullable=False))
     for name in values:
         kind = merged_type(functions.get(name, LAST), name, fields[name].type)
         stored.append(pa.field(name, kind))
@@ -266,7 +278,9 @@ def row_misfits(old: StoreDefinition, new: StoreDefinition) -> list[str]:
     A different number of buckets, additional value columns and wider types are compatible.
     """
     as_in_new = replace(old, bucket_by=new.bucket_by, buckets=new.buckets)
-    clauses = [f"{option} was {before} and is {now}" for option, before, now in _differences(as_in_new, new)]
+    clauses = []
+    for option, before, now in _differences(as_in_new, new):
+        clauses.append(f"{option} was {before} and is {now}")
     types = {field.name: field.type for field in new.value_fields}
     for field in old.value_fields:
         kind = types.get(field.name)
@@ -288,7 +302,11 @@ def _differences(old: StoreDefinition, new: StoreDefinition) -> list[tuple[str, 
         "merge": (old.merge_text(both), new.merge_text(both)),
         "sequenceColumn": (old.sequence, new.sequence),
     }
-    return [(option, *values) for option, values in pairs.items() if values[0] != values[1]]
+    differences = []
+    for option, (before, now) in pairs.items():
+        if before != now:
+            differences.append((option, before, now))
+    return differences
 
 
 def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
@@ -296,13 +314,14 @@ def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
     first = definitions[0]
     fields = {field.name: field for field in first.schema}
     merge: dict[str, str] = {}
+    code = first.code
     for definition in definitions[1:]:
         merge |= definition.merge
+        code |= definition.code
         for field in definition.schema:
             old_field = fields.get(field.name)
             if old_field is None or is_wider(old_field.type, field.type):
                 fields[field.name] = field
-    code = frozenset(chain.from_iterable(definition.code for definition in definitions))
     return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge}, code=code)
 
 
@@ -331,7 +350,7 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
 def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     """Return the function of each value column that the text of the option names."""
     functions: dict[str, str] = {}
-    spelled = {name.lower(): name for name in values}
+    spelled = by_lower_case(values)
     for column, name in _items(merge):
         prefix, colon, function = name.partition(":")
         if column is None and colon and prefix.lower() in spelled:
@@ -356,13 +375,20 @@ def _items(merge: str) -> Iterator[tuple[str | None, str]]:
 
 def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:
     """Return the classes that a caller names in the option `merge`; empty for None."""
-    names = (name for _, name in _items(merge)) if isinstance(merge, str) else (merge or {}).values()
-    return frozenset(name for name in names if not is_merge_name(name))
+    if isinstance(merge, str):
+        items: Iterable[tuple[str | None, str]] = _items(merge)
+    else:
+        items = (merge or {}).items()
+    classes = set()
+    for _, name in items:
+        if not is_merge_name(name):
+            classes.add(name)
+    return frozenset(classes)
 
 
 def _require_code(functions: Mapping[str, str], code: Collection[str]) -> None:
     if not code_of(functions) <= frozenset(code):
-        text = ",".join(f"{column}:{name}" for column, name in sorted(functions.items()))
+        text = functions_text(dict(sorted(functions.items())))
         raise ConfigError(
             f"the store has merge={text!r}, and ftfile does not import code only because a directory names it. If you "
             f"trust this code, give merge={text!r} as an argument or an option"
@@ -380,6 +406,21 @@ def _checked_functions(functions: Mapping[str, str], values: Sequence[str], code
     return {column: name for column, name in functions.items() if name != LAST}
 
 
+def functions_text(functions: Mapping[str, str]) -> str:
+    """Return functions by column in the syntax of the option `merge`."""
+    return ",".join(f"{column}:{name}" for column, name in functions.items())
+
+
+def by_lower_case(names: Iterable[str]) -> dict[str, str]:
+    """Return names by their lower-case form."""
+    return {name.lower(): name for name in names}
+
+
+def in_lower_case(names: Iterable[str]) -> list[str]:
+    """Return the lower-case forms of names."""
+    return [name.lower() for name in names]
+
+
 def _check_sequence(
     sequence: str, values: Sequence[str], fields: Mapping[str, pa.Field], functions: Mapping[str, str]
 ) -> None:
@@ -388,33 +429,8 @@ def _check_sequence(
     if not is_key_type(fields[sequence].type):
         raise ConfigError(f"sequenceColumn={sequence!r}: values of type {fields[sequence].type} cannot be ordered")
     if functions:
-        text = ",".join(f"{column}:{name}" for column, name in functions.items())
+        text = functions_text(functions)
         raise ConfigError(
             f"sequenceColumn={sequence!r} with merge={text}: if an older row arrives late, it cannot be separated "
             "from rows that are already merged. Use merge=last, or no sequenceColumn"
         )
-
-
-_NESTED = {
-    "array": "pa.list_(pa.string())",
-    "map": "pa.map_(pa.string(), pa.int64())",
-    "struct": "pa.struct([('a', pa.string()), ('b', pa.int64())])",
-}
-_WHOLE_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*\)")
-
-
-def type_named(column: str, name: str) -> pa.DataType:
-    """Return the type of a column from its name in Spark or SQL, ignoring case.
-
-    Raises:
-        ConfigError: the type is nested, and must be given as an Arrow type.
-        SchemaError: the type does not exist, or cannot be stored.
-    """
-    base, parenthesis, rest = " ".join(name.lower().split()).partition("(")
-    nested = re.match(r"\w*", base)
-    if nested is not None and nested[0] in _NESTED:
-        raise ConfigError(f"column {column!r}: give {name!r} as a type of Arrow, such as {_NESTED[nested[0]]}")
-    json_name = JSON_NAMES.get(base.strip(), base.strip()) + parenthesis + rest
-    json_name = _WHOLE_DECIMAL.sub(r"decimal(\1,0)", json_name)
-    field: dict[str, Any] = {"name": column, "type": json_name, "nullable": True, "metadata": {}}
-    return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from msgspec import structs
@@ -16,8 +16,8 @@ from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import Planner, acceptable, backoffs_after, backoffs_of, due, job_of
-from ftfile.kv.planning.runs import numbers_of, open_state, placed, recorded_key_types, seal_metadata
-from ftfile.kv.run.window import COMPRESSIONS
+from ftfile.kv.planning.runs import by_id, numbers_of, open_state, placed, recorded_key_types, seal_metadata
+from ftfile.kv.run.block_batch import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
@@ -76,8 +76,7 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
     assert head.encoding is not None, "no record says what is stored"
     with Decoding(layout.LOG, "how a store is written"):
         encoding = head.definitions[head.encoding]
-        texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
-        settings = next((text for text in texts if "plan" in text.get("store", {})), {})
+        settings = _newest_settings(head)
         store = settings.get("store", {})
         compression, block_bytes = store.get("compression", "lz4"), store.get("blockBytes", BLOCK_BYTES)
         if compression not in COMPRESSIONS or type(block_bytes) is not int or not 0 < block_bytes <= NUMBER_MAX:
@@ -134,6 +133,14 @@ def recorded_definition(
     return StoreDefinition.from_json(text)
 
 
+def _newest_settings(head: LogState) -> dict[str, Any]:
+    """Return the newest settings that a writer recorded; empty if no record has any."""
+    for text in reversed(head.definitions.values()):
+        if isinstance(text, dict) and "plan" in text.get("store", {}):
+            return text
+    return {}
+
+
 def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     """Return the definition of the store after the next record of this writer.
 
@@ -147,7 +154,8 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
         return config.definition
     recorded, requested = StoreDefinition.from_json(text), config.definition
     require_same(recorded, requested)
-    old, new = (spark_schema_json(pa.schema(definition.value_fields)) for definition in (recorded, requested))
+    old = spark_schema_json(pa.schema(recorded.value_fields))
+    new = spark_schema_json(pa.schema(requested.value_fields))
     check_schema_change(old, new, config.common.on_schema_change, has_any=False)
     return joined([recorded, requested])
 
@@ -187,8 +195,10 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     else:
         accepted = accepted_compactions(log, state, change.rewrites)
         removes = accepted.removes
-    runs = placed([structs.replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
-    adds = (*runs, *accepted.adds)
+    runs = []
+    for run in change.runs:
+        runs.append(structs.replace(run, encoding=keys[0]))
+    adds = (*placed(runs, head.version + 1, now_ms), *accepted.adds)
     live = live_after(state, removes, adds)
     return Body(
         adds=seal_metadata(log.fs, adds),
@@ -209,15 +219,22 @@ def accepted_compactions(log: CommitLog, state: LogState, rewrites: Sequence[Rew
 
     This prefers the retry of a backoff: other compactions would leave the held runs in place.
     """
-    oldest_first = sorted(rewrites, key=lambda rewrite: min(numbers_of(add.rolling_stats).at for add in rewrite.inputs))
+    oldest_first = sorted(rewrites, key=_first_position)
     accepted = accept_rewrites(log, state, oldest_first).rewrites
     return Accepted(tuple(acceptable(state.segments, accepted)))
 
 
+def _first_position(rewrite: Rewrite) -> tuple[int, int]:
+    """Return the positions of the oldest run that a compaction replaces."""
+    return min(numbers_of(add.rolling_stats).at for add in rewrite.inputs)
+
+
 def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) -> dict[str, Add]:
     """Return the live runs by id after a record that removes some runs and adds others."""
-    ended = {remove.id for remove in removes}
-    return {add.id: add for add in (*state.segments.values(), *adds) if add.id not in ended}
+    live = by_id((*state.segments.values(), *adds))
+    for remove in removes:
+        live.pop(remove.id, None)
+    return live
 
 
 def due_after(
@@ -230,4 +247,7 @@ def due_after(
     else:
         tried = []
     backoffs = backoffs_after(backoffs, tried, failed=failed, live=live, version=state.version + 1)
-    return tuple(job_of(compaction, tasks) for compaction, _ in due(live.values(), backoffs, rules))
+    jobs = []
+    for compaction, _ in due(live.values(), backoffs, rules):
+        jobs.append(job_of(compaction, tasks))
+    return tuple(jobs)

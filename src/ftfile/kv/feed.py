@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
@@ -24,10 +23,11 @@ from ftfile.kv.feed_rows import (
     feed_schema,
     stored_columns,
 )
-from ftfile.kv.planning.runs import definition_of_runs
+from ftfile.kv.planning.runs import by_id, definition_of_runs, segments_of
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import read_marker
+from ftfile.log.format.adds import ids_of, total_bytes
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.read.log_planner import FollowSettings, LogPlanner, LogStream, Plan, Unit
 from ftfile.read.log_positions import InLog, InSnapshot, record_or_gone
@@ -92,11 +92,16 @@ class FeedPlanner(LogPlanner[Share]):
 
     def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
         buckets = by_bucket(self._live.at(begin.version).values())
-        return (Unit(place, adds) for place, adds in buckets.items() if place >= begin.read)
+        units = []
+        for place, adds in buckets.items():
+            if place >= begin.read:
+                units.append(Unit(place, adds))
+        return units
 
     def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
-        recorded = chain.from_iterable(record.adds for record in plan.records)
-        adds = [*self._live.at(begin.version).values(), *recorded]
+        adds = [*self._live.at(begin.version).values()]
+        for record in plan.records:
+            adds += record.adds
         paths = {add.path for add in adds if add.id not in head.segments}
         try:
             parallel(self._log.fs, self._log.fs.stat, sorted(paths))
@@ -146,7 +151,7 @@ class _LiveRuns:
                 snapshot = take_snapshot(self._log, version)
             except ConfigError as error:
                 raise HistoryGone(f"version {version} cannot be compared with the next one: {error}") from error
-            self._adds = {add.id: add for add in snapshot.adds.values() if add.kind == "segment"}
+            self._adds = by_id(segments_of(snapshot.adds.values()))
             self._version, self.definitions = version, snapshot.definitions
         return self._adds
 
@@ -161,44 +166,52 @@ def _shares(
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
     everything = [*live.values(), *_adds_of(changes)]
     # An overwrite may redefine the store: then earlier runs do not determine the definition.
-    first = max((number for number, change in enumerate(changes) if change.scope == "all"), default=None)
-    lasting = everything if first is None else _adds_of(changes[first:])
+    lasting: Iterable[Add] = everything
+    for number, change in enumerate(changes):
+        if change.scope == "all":
+            lasting = _adds_of(changes[number:])
     definition = definition_of_runs(lasting, definitions) or definition_of_runs(everything, definitions)
     if definition is None:
         return []
     # The runs whose keys are looked up.
     new: set[str] = set()
     for change in changes:
-        runs = change.adds if change.scope == "all" else change.new_runs
-        new.update(add.id for add in runs)
+        new |= ids_of(change.adds if change.scope == "all" else change.new_runs)
     buckets = by_bucket(everything)
 
     def size_bytes(number: int) -> int:
-        return sum(add.length for add in buckets[number] if add.id in new)
+        return total_bytes(add for add in buckets[number] if add.id in new)
 
     shares = []
     for numbers in map(frozenset, packed(buckets, size_bytes, _TASK_BYTES)):
         bucket_adds = _of_buckets(live.values(), numbers)
-        ids = {add.id for add in bucket_adds}
+        ids = ids_of(bucket_adds)
         narrowed = []
+        has_changes = False
         for change in changes:
             adds = _of_buckets(change.adds, numbers)
             removes = tuple(add_id for add_id in change.removes if add_id in ids)
-            ids.update(add.id for add in adds)
-            narrowed.append(replace(change, adds=adds, removes=removes))
-        if any(change.new_runs or change.scope == "all" for change in narrowed):
+            ids |= ids_of(adds)
+            bucket_change = replace(change, adds=adds, removes=removes)
+            narrowed.append(bucket_change)
+            has_changes |= bucket_change.scope == "all" or bool(bucket_change.new_runs)
+        if has_changes:
             shares.append(Share(bucket_adds, tuple(narrowed), definition.to_json(), code))
     return shares
 
 
 def _adds_of(changes: Iterable[Change]) -> Iterator[Add]:
     """Yield the adds of changes, in order."""
-    return chain.from_iterable(change.adds for change in changes)
+    for change in changes:
+        yield from change.adds
 
 
 def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]:
-    groups = by_bucket(adds)
-    return tuple(chain.from_iterable(group for number, group in groups.items() if number in numbers))
+    bucket_adds: list[Add] = []
+    for number, group in by_bucket(adds).items():
+        if number in numbers:
+            bucket_adds += group
+    return tuple(bucket_adds)
 
 
 class FeedStream(LogStream[Share]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,8 +13,8 @@ from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, hash_rows
-from ftfile.kv.key_columns import bools_of, sorted_by, union
-from ftfile.kv.planning.runs import numbers_of, version_of
+from ftfile.kv.key_columns import bools_of, numbered_names, sorted_by, union
+from ftfile.kv.planning.runs import by_id, numbers_of, purges_of, version_of
 from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
@@ -96,8 +95,10 @@ def change_of(record: Record, buckets: tuple[int, int]) -> Change:
 
 def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
     """Return the live runs by id after a change."""
-    removes = {*change.removes}
-    return {name: add for name, add in live.items() if name not in removes} | {add.id: add for add in change.adds}
+    runs = dict(live)
+    for name in change.removes:
+        runs.pop(name, None)
+    return runs | by_id(change.adds)
 
 
 def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
@@ -131,8 +132,9 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
     """Return the flags for arrays without nulls, whose offset is 0."""
     kind = one.type
     if pa.types.is_struct(kind):
-        fields = zip(one.flatten(), other.flatten(), strict=True)
-        flags: Flags = np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*pair) for pair in fields)])
+        flags: Flags = np.zeros(len(one), np.bool_)
+        for field, other_field in zip(one.flatten(), other.flatten(), strict=True):
+            flags |= differ(field, other_field)
         return flags
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _lists_differ(one, other)
@@ -144,13 +146,20 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
 
 
 def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
-    lengths, other_lengths = (np.diff(values_of(array.offsets, np.int32)) for array in (one, other))
-    are_unequal: Flags = lengths != other_lengths
+    lengths = np.diff(values_of(one.offsets, np.int32))
+    are_unequal: Flags = lengths != np.diff(values_of(other.offsets, np.int32))
     same = np.flatnonzero(~are_unequal)
-    rows = [array.take(numbers_from(same)) for array in (one, other)]
-    items = [map_entries(array) if pa.types.is_map(array.type) else array.flatten() for array in rows]
-    are_unequal[np.repeat(same, lengths[same])[differ(*items)]] = True
+    rows = numbers_from(same)
+    items_differ = differ(_items(one.take(rows)), _items(other.take(rows)))
+    are_unequal[np.repeat(same, lengths[same])[items_differ]] = True
     return are_unequal
+
+
+def _items(array: pa.Array) -> pa.Array:
+    """Return the items of all lists, or the entries of all maps."""
+    if pa.types.is_map(array.type):
+        return map_entries(array)
+    return array.flatten()
 
 
 def feed_schema(definition: StoreDefinition) -> pa.Schema:
@@ -160,11 +169,10 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
         raise ConfigError(
             f"the key columns {taken} have the same names as columns of the change feed, so the feed cannot be read"
         )
-    values = pa.struct([pa.field(name, definition.schema.field(name).type) for name in definition.values])
+    structs = []
     if definition.values:
-        structs = [pa.field(name, values) for name in (OLD, NEW)]
-    else:
-        structs = []
+        values = pa.struct([*definition.nullable_schema(definition.values)])
+        structs = [pa.field(OLD, values), pa.field(NEW, values)]
     return pa.schema(
         [
             *shown_schema(definition, ()),
@@ -187,7 +195,7 @@ def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
     """
     definition = StoreDefinition.from_json(share.definition).naming(share.code)
     sources = Sources(files, CACHE, definition)
-    live = {add.id: add for add in share.live}
+    live = by_id(share.live)
     before = view_of(-1, [*live.values()], sources)
     for change in share.changes:
         live = applied(live, change)
@@ -204,13 +212,22 @@ def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
 
 def stored_columns(requested: pa.Schema, definition: StoreDefinition) -> pa.Schema:
     """Return the store columns behind requested columns of the feed: keys, then values, spelled as in the store."""
-    columns = {field.name.lower(): field.type for field in requested}
-    structs = [columns[name] for name in (NEW, OLD) if name in columns and pa.types.is_struct(columns[name])]
-    for struct in structs:
-        columns |= {f"{_VALUE}{field.name.lower()}": field.type for field in struct}
-    keys = [(name, columns.get(name.lower())) for name in definition.keys]
-    values = [(name, columns.get(f"{_VALUE}{name.lower()}")) for name in definition.values]
-    return pa.schema([pa.field(name, kind) for name, kind in (*keys, *values) if kind is not None])
+    columns = _types_by_lower_case(requested)
+    values: dict[str, pa.DataType] = {}
+    for struct in (columns.get(NEW), columns.get(OLD)):
+        if struct is not None and pa.types.is_struct(struct):
+            values |= _types_by_lower_case(struct)
+    fields = []
+    for names, kinds in ((definition.keys, columns), (definition.values, values)):
+        for name in names:
+            if name.lower() in kinds:
+                fields.append(pa.field(name, kinds[name.lower()]))
+    return pa.schema(fields)
+
+
+def _types_by_lower_case(fields: Iterable[pa.Field]) -> dict[str, pa.DataType]:
+    """Return the types of columns, or of the fields of a struct, by name in lower case."""
+    return {field.name.lower(): field.type for field in fields}
 
 
 def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
@@ -225,60 +242,70 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
     none = Bucket.of((), after.sources)
     first, behind = change.buckets
     for number in numbers:
-        if first <= number < behind:
-            buckets = before.buckets.get(number, none), after.buckets.get(number, none)
+        if not first <= number < behind:
+            continue
+        buckets = before.buckets.get(number, none), after.buckets.get(number, none)
+        if change.scope == "all":
+            sources = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]
+        else:
             runs = [after.parts[add.id].run for add in new.get(number, ())]
-            every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # opened on first use
-            if change.scope == "all":
-                sources = every
-            else:
-                sources = _keys_of(runs, buckets[0], after)
-            for keys in _unique(sources, after.definition):
-                batch = _compared(keys, buckets, change)
-                if batch.num_rows:
-                    yield batch
+            sources = _keys_of(runs, buckets[0], after)
+        for keys in _unique(sources, after.definition):
+            batch = _compared(keys, buckets, change)
+            if batch.num_rows:
+                yield batch
 
 
 def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.RecordBatch]]:
     """Return the keys of rows in new runs, and the keys of older rows that purges of new runs delete."""
     files, names = view.sources.files, list(view.definition.keys)
-    written = [open_run(files, run.add, CACHE).scan(columns=names) for run in runs if run.metadata.keys is not None]
-    purges = union(chain.from_iterable(run.metadata.purges for run in runs))
-    return [*written, *(old.scan(start, end, [], _WINDOW_BYTES) for start, end in purges)]
+    sources = []
+    for run in runs:
+        if run.metadata.keys is not None:
+            sources.append(open_run(files, run.add, CACHE).scan(columns=names))
+    for start, end in union(purges_of(runs)):
+        sources.append(old.scan(start, end, [], _WINDOW_BYTES))
+    return sources
 
 
 def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefinition) -> Iterator[pa.RecordBatch]:
     """Yield the distinct keys of sorted sources, in order."""
     names = list(definition.keys)
     schema = shown_schema(definition, ())
-    # Without the nullability of their schemas.
-    plain = [(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in source) for source in sources]
-    inputs = [SortedRows(batches, schema, len(names)) for batches in plain]
+    inputs = [SortedRows(_with_schema(source, schema), schema, len(names)) for source in sources]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
         if len(inputs) > 1:
-            numbers = [str(number) for number in range(len(names))]  # Arrow parses names such as `.a` as paths
+            numbers = numbered_names(len(names))
             unique = keys.select(names).rename_columns(numbers).group_by(numbers, use_threads=False).aggregate([])
             keys = sorted_by(unique.rename_columns(names), names)
         yield from keys.select(names).combine_chunks().to_batches()
 
 
+def _with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the nullability of a schema, which has the same columns."""
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
 def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Change) -> pa.RecordBatch:
     """Return the keys whose rows differ, with both rows."""
     hashes = hash_rows(keys.columns)
-    (was, old), (is_now, new) = (_looked_up(bucket, keys, hashes) for bucket in buckets)
+    was, old = _looked_up(buckets[0], keys, hashes)
+    is_now, new = _looked_up(buckets[1], keys, hashes)
     is_changed = was != is_now
     for one, other in zip(old, new, strict=True):
         is_changed |= was & is_now & differ(one, other)
     schema = feed_schema(buckets[0].definition)
-    structs = [
-        pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=bools_from(~has_row))
-        for name, columns, has_row in ((OLD, old, was), (NEW, new, is_now))
-        if columns
-    ]
+    structs = []
+    for name, value_columns, has_row in ((OLD, old, was), (NEW, new, is_now)):
+        if value_columns:
+            fields = list(schema.field(name).type)
+            structs.append(pa.StructArray.from_arrays(value_columns, fields=fields, mask=bools_from(~has_row)))
     kinds = pa.array(_TYPES).take(numbers_from(np.where(was & is_now, 1, np.where(is_now, 0, 2))))
     time_us = min(change.time_ms, NUMBER_MAX // 1000) * 1000
-    version, time = (numbers_from(np.full(keys.num_rows, number)) for number in (change.version, time_us))
+    version = numbers_from(np.full(keys.num_rows, change.version))
+    time = numbers_from(np.full(keys.num_rows, time_us))
     columns = [*keys.columns, *structs, kinds, version, time.cast(_TIME)]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     if is_changed.all():
@@ -299,10 +326,14 @@ def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if not (pa.types.is_struct(array.type) and pa.types.is_struct(kind)):
         return array.cast(kind)
-    children = {field.name.lower(): column for field, column in zip(array.type, array.flatten(), strict=True)}
-    names = [field.name.lower() for field in kind]
-    columns = [
-        _shaped(children[name], field.type) if name in children else pa.nulls(len(array), field.type)
-        for name, field in zip(names, kind, strict=True)
-    ]
+    children = {}
+    for field, column in zip(array.type, array.flatten(), strict=True):
+        children[field.name.lower()] = column
+    columns = []
+    for field in kind:
+        child = children.get(field.name.lower())
+        if child is None:
+            columns.append(pa.nulls(len(array), field.type))
+        else:
+            columns.append(_shaped(child, field.type))
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())

@@ -13,7 +13,17 @@ import pyarrow as pa
 
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import StoredKeys, bools_of, contain, first_fall, order_of, shown_value, to_scalar, union
+from ftfile.kv.key_columns import (
+    StoredKeys,
+    arrays_named,
+    bools_of,
+    contain,
+    first_fall,
+    key_scalars,
+    order_of,
+    shown_value,
+    union,
+)
 from ftfile.kv.merge_functions import LAST, combine_pairs, combine_values, is_merge_name, wide_type
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
@@ -62,7 +72,7 @@ def fold(
     rows = _unpurged(sorted_runs, definition, purges)
     if not rows.num_rows:
         return _finished(rows)
-    keys = [rows[name].combine_chunks() for name in definition.keys]
+    keys = arrays_named(rows, definition.keys)
     if first_fall(keys) is None:
         columns, ops = rows.select(rows.column_names[:-1]), operations(rows)
         ops = np.where((ops == MERGE) & is_bottommost, SET, ops).astype(np.int8)
@@ -110,10 +120,10 @@ def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreD
             return None
         return values
     operands = [values for op, values in rows if op != DELETE]
-    if len(operands) <= 1:
-        if operands:
-            return operands[0]
+    if not operands:
         return None
+    if len(operands) == 1:
+        return operands[0]
     definition.require_code()
     folded = [*operands[0]]
     for place, name in enumerate(definition.values):
@@ -123,8 +133,7 @@ def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreD
             try:
                 folded[place] = combine_values(function, [values[place] for values in reversed(operands)], kind)
             except Exception as error:
-                scalars = [to_scalar(part, kind) for part, kind in zip(key, definition.key_types, strict=True)]
-                raise _error(function, name, scalars, error) from error
+                raise _error(function, name, key_scalars(key, definition.key_types), error) from error
     return tuple(folded)
 
 
@@ -148,13 +157,15 @@ def _several(
     newest = numbers_from(order[lasts])
     if definition.merge and np.any(groups.starts < lasts):
         definition.require_code()
-        taken = [
-            merged(rows[name].combine_chunks(), groups, name=name, function=definition.merge[name], key_of=key_of)
-            if name in definition.merge
-            else rows[name].take(newest)
-            for name in columns.column_names
-        ]
-        columns = pa.table(taken, names=columns.column_names)
+        arrays = []
+        for name in columns.column_names:
+            function = definition.merge.get(name)
+            if function is None:
+                arrays.append(rows[name].take(newest))
+            else:
+                values = rows[name].combine_chunks()
+                arrays.append(merged(values, groups, name=name, function=function, key_of=key_of))
+        columns = pa.table(arrays, names=columns.column_names)
     else:
         columns = columns.take(newest)
     return columns, new_ops
@@ -167,7 +178,7 @@ def _unpurged(
     rows = definition.aligned(pa.concat_tables(sorted_runs, promote_options="permissive")).combine_chunks()
     if not any(purges):
         return rows
-    keys = [rows[name].combine_chunks() for name in definition.keys]
+    keys = arrays_named(rows, definition.keys)
     is_ended = np.zeros(rows.num_rows, np.bool_)
     ended: tuple[KeyRange, ...] = ()
     end = rows.num_rows
@@ -364,5 +375,9 @@ def windows_of(inputs: Sequence[SortedRows], window_bytes: int) -> Iterator[list
         if all(rows.is_empty for rows in inputs):
             return
         # After the least of the last buffered keys, rows of that input may be missing.
-        bound = min((bound for rows in inputs if (bound := rows.bound) is not None), default=None)
+        bounds = []
+        for rows in inputs:
+            if rows.bound is not None:
+                bounds.append(rows.bound)
+        bound = min(bounds, default=None)
         yield [rows.take(bound) for rows in inputs]

@@ -226,8 +226,9 @@ class KeyHasher:
 
     def __init__(self, kinds: Sequence[pa.DataType]) -> None:
         # None for values that are already bytes.
-        encodings = map(_encoding, kinds)
-        self._packers: list[Any] = [None if encoding is None else encoding.pack for encoding in encodings]
+        self._packers: list[Any] = []
+        for encoding in map(_encoding, kinds):
+            self._packers.append(None if encoding is None else encoding.pack)
         # Returns the hash of a key, from 0 to 2**64 - 1.
         self.hash: Callable[[tuple[Any, ...]], int] = self._of_values
         if len(kinds) == 1:

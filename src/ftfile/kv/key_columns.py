@@ -55,15 +55,20 @@ def is_key_type(arrow: pa.DataType) -> bool:
 
 def encode_key(key: Key) -> list[Any]:
     """Return a key, or a prefix of a key, as plain JSON: bytes in base64, other values unchanged."""
-    return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in key]
+    text: list[Any] = []
+    for value in key:
+        text.append(base64.b64encode(value).decode() if isinstance(value, bytes) else value)
+    return text
 
 
 def decode_key(text: Sequence[Any]) -> Key:
     """Return the key from `encode_key`; raise a ValueError for other input."""
-    key = tuple(base64.b64decode(value, validate=True) if isinstance(value, str) else value for value in text)
+    key = []
+    for value in text:
+        key.append(base64.b64decode(value, validate=True) if isinstance(value, str) else value)
     if not all(isinstance(value, int | bytes) for value in key):
-        raise ValueError(f"a key has {key!r:.80}")
-    return key
+        raise ValueError(f"a key has {tuple(key)!r:.80}")
+    return tuple(key)
 
 
 def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
@@ -146,12 +151,12 @@ class StoredKeys:
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
         # Items of a memoryview are Python ints; unaligned buffers do not support item access.
-        self._columns = [
-            _Strings(column)
-            if is_byte_key(column.type)
-            else np.require(key_integers(column), requirements=["C", "A"]).data
-            for column in columns
-        ]
+        self._columns: list[Any] = []
+        for column in columns:
+            if is_byte_key(column.type):
+                self._columns.append(_Strings(column))
+            else:
+                self._columns.append(np.require(key_integers(column), requirements=["C", "A"]).data)
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -181,7 +186,28 @@ class _Strings:
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Return rows sorted by columns with arbitrary names."""
-    return rows.take(from_numpy(order_of([rows[name].combine_chunks() for name in names]), pa.int64()))
+    return rows.take(from_numpy(order_of(arrays_named(rows, names)), pa.int64()))
+
+
+def key_scalars(key: Key, kinds: Sequence[pa.DataType]) -> list[pa.Scalar]:
+    """Return the values of a key, or of a prefix of a key, whose columns have these types."""
+    scalars = []
+    for value, kind in zip(key, kinds, strict=False):
+        scalars.append(to_scalar(value, kind))
+    return scalars
+
+
+def arrays_named(rows: pa.Table, names: Iterable[str]) -> list[pa.Array]:
+    """Return columns by name, each as one array."""
+    return [rows[name].combine_chunks() for name in names]
+
+
+def arrays_of(keys: Sequence[Key], kinds: Iterable[pa.DataType]) -> list[pa.Array]:
+    """Return stored keys as columns of these types."""
+    arrays = []
+    for place, kind in enumerate(kinds):
+        arrays.append(key_array([key[place] for key in keys], kind))
+    return arrays
 
 
 def order_of(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
@@ -190,13 +216,20 @@ def order_of(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
     Sorts by 64 bits of each value if these distinguish all values, which halves the time for sorted input.
     """
     if all(is_key_type(column.type) for column in columns):
-        ranks = [_first_bytes(column) if is_byte_key(column.type) else key_integers(column) for column in columns]
+        ranks: list[NDArray[Any]] = []
+        for column in columns:
+            ranks.append(_first_bytes(column) if is_byte_key(column.type) else key_integers(column))
         order: NDArray[np.int64] = np.lexsort(ranks[::-1]) if len(ranks) > 1 else np.argsort(ranks[0], kind="stable")
         if _tell_apart(ranks, columns, order):
             return order
-    names = [str(number) for number in range(len(columns) + 1)]  # if Arrow expects a name, `.a` is a path to a field
+    names = numbered_names(len(columns) + 1)
     rows = pa.table([*columns, from_numpy(np.arange(len(columns[0])), pa.int64())], names=names)
     return values_of(pc.sort_indices(rows, [(name, "ascending") for name in names]), np.uint64).astype(np.int64)
+
+
+def numbered_names(count: int) -> list[str]:
+    """Return column names that Arrow accepts where it expects the path of a field; `.a` is such a path."""
+    return [*map(str, range(count))]
 
 
 def _tell_apart(ranks: Sequence[NDArray[Any]], columns: Sequence[pa.Array], order: NDArray[np.int64]) -> bool:
@@ -207,10 +240,19 @@ def _tell_apart(ranks: Sequence[NDArray[Any]], columns: Sequence[pa.Array], orde
         is_same &= in_order[1:] == in_order[:-1]
         if is_byte_key(column.type) and is_same.any():
             places = np.flatnonzero(is_same)
-            rows, next_rows = (column.take(from_numpy(order[places + behind], pa.int64())) for behind in (0, 1))
-            if not rows.equals(next_rows):
+            rows = column.take(from_numpy(order[places], pa.int64()))
+            if not rows.equals(column.take(from_numpy(order[places + 1], pa.int64()))):
                 return False
     return True
+
+
+def _common_bytes(one: bytes, other: bytes) -> int:
+    """Return the number of bytes of the common prefix."""
+    length = min(len(one), len(other))
+    for place in range(length):
+        if one[place] != other[place]:
+            return place
+    return length
 
 
 def _first_bytes(column: pa.Array) -> NDArray[np.uint64]:
@@ -219,8 +261,7 @@ def _first_bytes(column: pa.Array) -> NDArray[np.uint64]:
         return np.empty(0, np.uint64)
     offsets, content = string_parts(column)
     ends = pc.min_max(column.cast(pa.binary())).as_py()
-    pairs = zip(ends["min"], ends["max"], strict=False)
-    alike = next((place for place, (low, high) in enumerate(pairs) if low != high), len(ends["min"]))
+    alike = _common_bytes(ends["min"], ends["max"])
     padded = np.concatenate([content[offsets[0] : offsets[-1]], np.zeros(_RANK_BYTES, np.uint8)])
     starts = offsets[:-1] - offsets[0] + alike
     first = np.lib.stride_tricks.sliding_window_view(padded, _RANK_BYTES)[starts]
@@ -275,8 +316,10 @@ def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) ->
     """Return the intersection of ranges with the range from `start` to `end`, in the form of `union`."""
     clipped: list[KeyRange] = []
     for range_start, range_end in ranges:
-        ends = [bound for bound in (range_end, end) if bound is not None]
-        clipped.append((max(range_start, start), min(ends, default=None)))
+        next_end = range_end
+        if range_end is None or (end is not None and end < range_end):
+            next_end = end
+        clipped.append((max(range_start, start), next_end))
     return union(clipped)
 
 
@@ -307,12 +350,18 @@ def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
 
 def encode_ranges(ranges: Iterable[KeyRange]) -> list[Any]:
     """Return ranges as plain JSON."""
-    return [[encode_key(start), None if end is None else encode_key(end)] for start, end in ranges]
+    text: list[Any] = []
+    for start, end in ranges:
+        text.append([encode_key(start), None if end is None else encode_key(end)])
+    return text
 
 
 def decode_ranges(text: Iterable[Sequence[Any]]) -> tuple[KeyRange, ...]:
     """Return the ranges from `encode_ranges`."""
-    return tuple((decode_key(start), None if end is None else decode_key(end)) for start, end in text)
+    ranges = []
+    for start, end in text:
+        ranges.append((decode_key(start), None if end is None else decode_key(end)))
+    return tuple(ranges)
 
 
 def check_ranges(ranges: Iterable[KeyRange], kinds: Sequence[pa.DataType]) -> None:
@@ -339,6 +388,6 @@ def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:
     reached = np.ones(len(columns[0]), np.bool_)
     for column, value in reversed(list(zip(columns, bound, strict=False))):
         scalar = to_scalar(value, column.type)
-        equal, greater = (bools_of(compare(column, scalar)) for compare in (pc.equal, pc.greater))
-        reached = greater | (equal & reached)
+        is_equal, is_greater = bools_of(pc.equal(column, scalar)), bools_of(pc.greater(column, scalar))
+        reached = is_greater | (is_equal & reached)
     return reached

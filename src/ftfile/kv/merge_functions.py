@@ -57,8 +57,9 @@ def _summing_type(values: pa.Array, count: int) -> pa.DataType:
     if pa.types.is_decimal(kind):
         return pa.decimal256(kind.precision + _LONG_DIGITS, kind.scale)
     if pa.types.is_integer(kind):
-        ends = pc.min_max(values).as_py().values()
-        if max(abs(end or 0) for end in ends) * count >= 1 << 63:
+        ends = pc.min_max(values).as_py()
+        greatest = max(abs(ends["min"] or 0), abs(ends["max"] or 0))
+        if greatest * count >= 1 << 63:
             return pa.decimal256(2 * _LONG_DIGITS)
     return kind
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -13,7 +12,8 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import packed
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
-from ftfile.kv.key_columns import behind, clip, key_array, overlap
+from ftfile.kv.key_columns import arrays_of, behind, clip, overlap
+from ftfile.kv.planning.picker import size_of
 from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
 
@@ -49,8 +49,12 @@ def condition_of(
     A null does not match any key. Returns None if the values are not of the column's type.
     """
     to_stored = UserKeys(replace(definition, keys=(column,))).to_stored
+    stored = []
     try:
-        stored = [value for (value,) in (to_stored(value) for value in values if value is not None)]
+        for value in values:
+            if value is not None:
+                (stored_value,) = to_stored(value)
+                stored.append(stored_value)
     except (ConfigError, TypeError):
         return None
     if comparison == "in":
@@ -80,45 +84,62 @@ EVERYTHING = Selection(None, None, (((), None),), frozenset())
 def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Selection:
     """Return a part of a store that contains all keys that meet the conditions, and possibly other keys."""
     columns = {name: _together(name, conditions) for name in definition.keys}
-    listed = [columns[name].values for name in definition.keys]
+    listed = [condition.values for condition in columns.values()]
     if _is_at_most(KEYS_MAX, listed):
-        keys = sorted(_tuples(listed))
-        return Selection(_table(keys, definition.keys, definition), None, (), frozenset(range(len(conditions))))
+        arrays = arrays_of(sorted(_tuples(listed)), definition.key_types)
+        keys = pa.table(arrays, names=list(definition.keys))
+        return Selection(keys, None, (), frozenset(range(len(conditions))))
     hashed = [columns[name].values for name in definition.bucket_by]
     buckets = None
     if _is_at_most(KEYS_MAX, hashed):
-        parts = _table([*_tuples(hashed)], definition.bucket_by, definition)
-        hashes = hash_rows([column.combine_chunks() for column in parts.columns])
+        hashes = hash_rows(arrays_of([*_tuples(hashed)], definition.types_of(definition.bucket_by)))
         buckets = frozenset(buckets_of(hashes, definition.buckets).tolist())
-    ranges, used = _ranges([columns[name] for name in definition.keys], definition)
-    met = frozenset(number for number, condition in enumerate(conditions) if condition.column in used)
-    return Selection(None, buckets, ranges, met)
+    ranges, used = _ranges([*columns.values()], definition)
+    met = set()
+    for number, condition in enumerate(conditions):
+        if condition.column in used:
+            met.add(number)
+    return Selection(None, buckets, ranges, frozenset(met))
 
 
 def _together(column: str, conditions: Iterable[Condition]) -> Condition:
     """Return the conjunction of all conditions on a column."""
-    mine = [condition for condition in conditions if condition.column == column]
-    start = max((condition.bounds[0] for condition in mine), default=())
-    end = min((condition.bounds[1] for condition in mine if condition.bounds[1] is not None), default=None)
-    sets = [condition.values for condition in mine if condition.values is not None]
-    if not sets:
+    start: Key = ()
+    end: Key | None = None
+    listed: frozenset[int | bytes] | None = None
+    for condition in conditions:
+        if condition.column != column:
+            continue
+        first, behind_last = condition.bounds
+        start = max(start, first)
+        if end is None or (behind_last is not None and behind_last < end):
+            end = behind_last
+        if condition.values is not None:
+            listed = condition.values if listed is None else listed & condition.values
+    if listed is None:
         return Condition(column, None, (start, end))
-    values = (value for value in frozenset.intersection(*sets) if overlap([(start, end)], (value,), (value,)))
+    values = set()
+    for value in listed:
+        if overlap([(start, end)], (value,), (value,)):
+            values.add(value)
     return Condition(column, frozenset(values))
 
 
 def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[tuple[KeyRange, ...], set[str]]:
     """Return the key ranges by leading columns, and the columns whose conditions they meet."""
     depth = 0
-    while _is_at_most(RANGES_MAX, [condition.values for condition in columns[: depth + 1]]):
+    used: set[str] = set()
+    sets: list[frozenset[int | bytes] | None] = []
+    while _is_at_most(RANGES_MAX, [*sets, columns[depth].values]):
+        sets.append(columns[depth].values)
+        used.add(columns[depth].column)
         depth += 1
-    used = {condition.column for condition in columns[:depth]}
     last = columns[depth]
     first, behind_last = last.bounds  # unbounded if there are too many values
     if last.values is None:
         used.add(last.column)
     ranges: list[KeyRange] = []
-    for prefix in sorted(_tuples([condition.values for condition in columns[:depth]])):
+    for prefix in sorted(_tuples(sets)):
         start = (*prefix, *first)
         if behind_last is None:
             end = behind(prefix, definition.key_types)
@@ -130,17 +151,16 @@ def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[
 
 
 def _is_at_most(limit: int, sets: Sequence[frozenset[int | bytes] | None]) -> bool:
-    return all(values is not None for values in sets) and math.prod(len(values or ()) for values in sets) <= limit
+    count = 1
+    for values in sets:
+        if values is None:
+            return False
+        count *= len(values)
+    return count <= limit
 
 
 def _tuples(sets: Sequence[frozenset[int | bytes] | None]) -> Iterable[Key]:
     return itertools.product(*(values or () for values in sets))
-
-
-def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinition) -> pa.Table:
-    kinds = [definition.schema.field(name).type for name in names]
-    arrays = [key_array([key[place] for key in keys], kind) for place, kind in enumerate(kinds)]
-    return pa.table(arrays, names=list(names))
 
 
 class BucketShare(NamedTuple):
@@ -158,27 +178,35 @@ def shares_of(
     A bucket with more than `split_bytes` is split over several tasks. One task reads neighbouring buckets of up to
     `join_bytes` in total.
     """
-    groups = packed(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes)
-    return [tuple(share for share, _ in group) for group in groups]
+    tasks = []
+    for group in packed(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes):
+        tasks.append(tuple(share for share, _ in group))
+    return tasks
 
 
 def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
     """Yield one share for each bucket with rows, several for a large bucket, with the bytes of its runs."""
     for name, members in runs_by_bucket(runs).items():
         number = bucket_number(name)
-        if selection.buckets is None or number in selection.buckets:
-            for start, end in _split_ranges(members, split_bytes):
-                ranges = clip(selection.ranges, start, end)
-                sizes = [run.size for run in members if run.metadata.keys and overlap(ranges, *run.metadata.keys)]
-                if sizes:
-                    yield BucketShare(number, ranges), sum(sizes)
+        if selection.buckets is not None and number not in selection.buckets:
+            continue
+        for start, end in _split_ranges(members, split_bytes):
+            ranges = clip(selection.ranges, start, end)
+            chosen = []
+            for run in members:
+                if run.has_rows_in(ranges):
+                    chosen.append(run)
+            if chosen:
+                yield BucketShare(number, ranges), size_of(chosen)
 
 
 def _split_ranges(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
     """Yield ranges of a bucket of about equal size in bytes, cut at the first keys of runs."""
     start: Key = ()
     size_bytes = 0
-    for run in sorted((run for run in runs if run.metadata.keys), key=attrgetter("begins")):
+    for run in sorted(runs, key=attrgetter("begins")):
+        if not run.metadata.keys:
+            continue
         if size_bytes and size_bytes + run.size > split_bytes and run.begins > start:
             yield start, run.begins
             start, size_bytes = run.begins, 0

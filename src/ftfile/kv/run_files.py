@@ -85,11 +85,12 @@ class RunSpool:
         piece, ops, deletes, plain_bytes = StagedRange(self._file, self._filters), 0, 0, 0
         rows = iter(batches)
         first = next(rows, None)
-        if first is None:
-            extra_fields = []
-        else:
-            extra_fields = [field for field in first.schema if field.name in {OP, DELETED_MS}]
-        schema = pa.schema([*self._definition.schema, *extra_fields])  # which declare key columns not null
+        fields = [*self._definition.schema]  # which declare key columns not null
+        if first is not None:
+            for field in first.schema:
+                if field.name in {OP, DELETED_MS}:
+                    fields.append(field)
+        schema = pa.schema(fields)
 
         def counted_batches() -> Iterator[pa.RecordBatch]:
             nonlocal ops, deletes, plain_bytes
@@ -232,7 +233,8 @@ class CoalescingFiles(OpenFiles):
         # Path, first byte and end of each range that is fetched completely when it is first read.
         self._ranges = list[tuple[str, int, int]]()
         for path, runs in sorted(by_path.items()):
-            self._ranges += [(path, start, end) for start, end in _coalesced(sorted(runs), bytes_max)]
+            for start, end in _coalesced(sorted(runs), bytes_max):
+                self._ranges.append((path, start, end))
         self._contents: Shelf[bytes | memoryview] = Shelf(len(self._ranges))
         self._locks = [threading.Lock() for _ in self._ranges]
         # When reads of a file move to its next range, the previous range may still be needed.
@@ -300,4 +302,8 @@ def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[in
             ranges[-1].append((start, end))
         else:
             ranges.append([(start, end)])
-    return [(group[0][0], group[-1][1]) for group in ranges if len(group) > 1]
+    coalesced = []
+    for group in ranges:
+        if len(group) > 1:
+            coalesced.append((group[0][0], group[-1][1]))
+    return coalesced

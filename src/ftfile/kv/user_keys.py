@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import behind, is_byte_key, key_array, to_scalar
+from ftfile.kv.key_columns import arrays_of, behind, is_byte_key, key_scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
     """Raise a ConfigError unless a purge has either a start, an end or a prefix, or `everything` is True."""
-    has_range = any(not (bound is None or (isinstance(bound, tuple | list) and not bound)) for bound in bounds)
+    has_range = any(map(_is_bound, bounds))
     if not has_range and not everything:
         raise ConfigError(
             "purge has no range: name the keys by start, end or prefix, as in purge(start='a', end='b'), or pass "
@@ -46,13 +46,18 @@ def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
         )
 
 
+def _is_bound(bound: Any) -> bool:  # noqa: ANN401
+    """Return False for None, and for an empty tuple or list."""
+    return bound is not None and not (isinstance(bound, tuple | list) and not bound)
+
+
 class UserKeys:
     """Converts keys of users to stored keys, and back."""
 
     def __init__(self, definition: StoreDefinition) -> None:
         self._names = definition.keys
         self._kinds = definition.key_types
-        self._converters = [_converter(*column) for column in zip(self._names, self._kinds, strict=True)]
+        self._converters = [*map(_converter, self._names, self._kinds)]
         # Takes a value, or a tuple with one value for each key column; raises the same errors as `prefix`.
         self.to_stored: Callable[[Any], Key] = self._several
         if len(self._names) == 1:
@@ -63,16 +68,15 @@ class UserKeys:
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
         """Return the value of a stored key; a tuple if the store has several key columns."""
-        values = tuple([to_scalar(value, kind).as_py() for value, kind in zip(key, self._kinds, strict=True)])
-        if len(values) == 1:
-            return values[0]
-        return values
+        scalars = key_scalars(key, self._kinds)
+        if len(scalars) == 1:
+            return scalars[0].as_py()
+        return tuple(scalar.as_py() for scalar in scalars)
 
     def columns_of(self, keys: Iterable[Any]) -> pa.RecordBatch:
         """Return the key columns of keys; raises the same errors as `prefix`."""
         stored = [*map(self.to_stored, keys)]
-        columns = [key_array([key[place] for key in stored], kind) for place, kind in enumerate(self._kinds)]
-        return pa.RecordBatch.from_arrays(columns, names=self._names)
+        return pa.RecordBatch.from_arrays(arrays_of(stored, self._kinds), names=self._names)
 
     def prefix(self, key: Any) -> Key:  # noqa: ANN401 - whatever users have
         """Return the stored form of a key, or of the first values of a key.
@@ -96,7 +100,8 @@ class UserKeys:
         value that is not a tuple is a single value. Raises the same errors as `prefix`, and a ConfigError if the range
         is empty.
         """
-        first, last = (self.prefix((*_parts(prefix), *_parts(bound))) for bound in (start, end))
+        before = _parts(prefix)
+        first, last = self.prefix((*before, *_parts(start))), self.prefix((*before, *_parts(end)))
         behind_last = behind(last, self._kinds) if end is None else last
         if behind_last is not None and behind_last <= first:
             raise ConfigError(
@@ -148,9 +153,10 @@ def python_values(name: str, column: pa.ChunkedArray, keys: Sequence[Any]) -> li
         values: list[Any] = column.to_pylist()
     except NO_PYTHON_VALUE as error:
         if len(keys) > 1:
-            return [
-                value for row, key in enumerate(keys) for value in python_values(name, column[row : row + 1], [key])
-            ]
+            values = []
+            for row, key in enumerate(keys):
+                values += python_values(name, column[row : row + 1], [key])
+            return values
         raise ConfigError(
             f"key {keys[0]!r}: column {name!r} has a value that Python cannot represent, such as a day after the year "
             "9999, or a string that is not UTF-8. Read it as Arrow, with lookup or scan"
@@ -202,7 +208,9 @@ def key_columns_of(
         raise TypeError(
             f"keys must be an Arrow array or an Arrow table, not {type(keys).__name__}; multi_get takes Python values"
         )
-    arrays = [_cast(column, definition, name) for column, name in zip(columns, names, strict=True)]
+    arrays = []
+    for column, name in zip(columns, names, strict=True):
+        arrays.append(_cast(column, definition, name))
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
@@ -229,15 +237,22 @@ def _family_of(kind: pa.DataType) -> object:
         return _family_of(kind.value_type)
     if pa.types.is_timestamp(kind):
         return "timestamp", kind.tz is None
-    return next((name for name, test in _FAMILIES if test(kind)), kind)
+    for name, test in _FAMILIES:
+        if test(kind):
+            return name
+    return kind
 
 
 _FAMILIES: list[tuple[str, Callable[[pa.DataType], bool]]] = [
     ("integer", pa.types.is_integer),
     ("date", pa.types.is_date),
     ("decimal", pa.types.is_decimal),
-    *(("string", test) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
-    *(("binary", test) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)),
+    ("string", pa.types.is_string),
+    ("string", pa.types.is_large_string),
+    ("string", pa.types.is_string_view),
+    ("binary", pa.types.is_binary),
+    ("binary", pa.types.is_large_binary),
+    ("binary", pa.types.is_binary_view),
 ]
 
 

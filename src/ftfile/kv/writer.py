@@ -105,7 +105,7 @@ class RunWriter:
         null_columns = [name for name in names if batch[name].null_count]
         if not null_columns:
             return batch
-        is_good = np.logical_and.reduce([is_valid(batch[name]) for name in null_columns])
+        is_good = np.logical_and.reduce([*map(is_valid, batch.select(null_columns).columns)])
         bad = rows_where(batch, ~is_good)
         faults = np.full(bad.num_rows, "", object)
         for name in reversed(null_columns):
@@ -211,8 +211,9 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
 
     def __init__(self, config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> None:
         super().__init__(config, author, messages, log)
-        definitions = {message.definition for message in messages if message.definition is not None}
-        if not definitions <= {_definition_key(config)}:  # Spark rebuilds the settings of a stream for the commit
+        # Spark rebuilds the settings of a stream for the commit.
+        definition_key = _definition_key(config)
+        if any(message.definition not in {None, definition_key} for message in messages):
             raise ConfigError(
                 f"path={config.path!r}: the definition of the store changed while a batch was written, for example by "
                 "kv.rebucket or an overwrite: start the query again, and the batch is written with the new definition"

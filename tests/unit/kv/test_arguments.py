@@ -11,7 +11,8 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError, UserCodeError
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.definition import FOUND, StoreDefinition, define, type_named
+from ftfile.kv.definition import FOUND, StoreDefinition, define
+from ftfile.kv.type_names import type_named
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
 from tests.kit.parameters import parametrize

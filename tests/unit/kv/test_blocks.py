@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 from ftfile.kv.run import block as codec
-from ftfile.kv.run import window as windows
+from ftfile.kv.run import block_batch
 from ftfile.kv.run.block import Block, RowFinder, encode_block, encode_blocks, layout_of, open_block
-from ftfile.kv.run.window import COMPRESSIONS, EXPANSION_MAX, TooManyBytes, Window, compress, decompress, decompress_all
+from ftfile.kv.run.block_batch import (
+    COMPRESSIONS,
+    EXPANSION_MAX,
+    BlockBatch,
+    TooManyBytes,
+    compress,
+    decompress,
+    decompress_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,10 +101,10 @@ def encoded(piece: pa.RecordBatch) -> bytes:
     return encode_block(piece, layout_of(piece.schema))
 
 
-def window_of(pieces: list[pa.RecordBatch], contents: list[bytes] | None = None) -> Window:
+def block_batch_of(pieces: list[pa.RecordBatch], contents: list[bytes] | None = None) -> BlockBatch:
     contents = contents or [encoded(piece) for piece in pieces]
     rows = np.array([piece.num_rows for piece in pieces])
-    return Window(contents, rows, layout_of(pieces[0].schema), "a.spool", range(len(pieces)))
+    return BlockBatch(contents, rows, layout_of(pieces[0].schema), "a.spool", range(len(pieces)))
 
 
 def opened(piece: pa.RecordBatch, number: int = 0) -> Block:
@@ -110,7 +118,7 @@ ENDS = st.lists(st.integers(1, 7), max_size=4)
 @given(batches(), ENDS)
 @example(pa.record_batch({"n": [1, 2, 3, None]}), [2])  # a null, and a block without nulls
 def test_blocks_that_are_decoded_together_are_their_rows(batch: pa.RecordBatch, ends: list[int]) -> None:
-    decoded = window_of(cut(batch, ends)).batch()
+    decoded = block_batch_of(cut(batch, ends)).batch()
     decoded.validate(full=True)
     assert decoded.to_pylist() == batch.to_pylist()
     assert decoded.schema == batch.schema
@@ -144,8 +152,10 @@ def test_each_value_is_that_of_arrow(batch: pa.RecordBatch, ends: list[int]) -> 
 def test_rows_that_are_gathered_are_those_that_arrow_takes(batch: pa.RecordBatch, ends: list[int], step: int) -> None:
     pieces = cut(batch, ends)
     rows = [np.arange(0, piece.num_rows, step + 1) for piece in pieces]
-    window = Window.of([opened(piece) for piece in pieces], layout_of(batch.schema), "a.spool", range(len(pieces)))
-    gathered = window.gather(np.cumsum([len(some) for some in rows]).tolist(), np.concatenate(rows))
+    batch_of_blocks = BlockBatch.of(
+        [opened(piece) for piece in pieces], layout_of(batch.schema), "a.spool", range(len(pieces))
+    )
+    gathered = batch_of_blocks.gather(np.cumsum([len(some) for some in rows]).tolist(), np.concatenate(rows))
     gathered.validate(full=True)
     expected = [row for piece, some in zip(pieces, rows, strict=True) for row in piece.take(pa.array(some)).to_pylist()]
     assert gathered.to_pylist() == expected
@@ -176,11 +186,11 @@ def test_forged_blocks_are_refused_or_have_values(batch: pa.RecordBatch, ends: l
     contents[number] = bytes(forged)
     layout = layout_of(batch.schema)
     single = refusal(lambda: open_block(contents[number], piece.num_rows, layout, "a.spool", number))
-    all_rows = refusal(lambda: window_of(pieces, contents).batch())
+    all_rows = refusal(lambda: block_batch_of(pieces, contents).batch())
     assert (single is None) == (all_rows is None or "values of" in all_rows.partition(" blocks ")[2])
     if all_rows is not None:
         return
-    decoded = window_of(pieces, contents).batch()
+    decoded = block_batch_of(pieces, contents).batch()
     decoded.validate()
     find, block = RowFinder(layout, 1).find, open_block(contents[number], piece.num_rows, layout, "a.spool", number)
     keys = decoded.column(0).to_pylist()
@@ -236,7 +246,7 @@ def test_numbers_that_do_not_fit_are_refused(batch: pa.RecordBatch, buffer: int,
     with pytest.raises(CorruptData, match="in block 7"):
         open_block(content, 3, layout_of(batch.schema), "a.spool", 7)
     with pytest.raises(CorruptData, match="in block 7"):
-        Window([encoded(batch), content], np.array([3, 3]), layout_of(batch.schema), "a.spool", [6, 7]).batch()
+        BlockBatch([encoded(batch), content], np.array([3, 3]), layout_of(batch.schema), "a.spool", [6, 7]).batch()
 
 
 @pytest.mark.parametrize("batch", [TEXTS, LISTS], ids=["texts", "lists"])
@@ -246,17 +256,17 @@ def test_another_number_of_rows_is_refused(batch: pa.RecordBatch, rows: int) -> 
     with pytest.raises(CorruptData, match="in block 7"):
         open_block(content, rows, layout_of(batch.schema), "a.spool", 7)
     with pytest.raises(CorruptData, match="in block 7"):
-        Window([content], np.array([rows]), layout_of(batch.schema), "a.spool", [7]).batch()
+        BlockBatch([content], np.array([rows]), layout_of(batch.schema), "a.spool", [7]).batch()
 
 
 def test_strings_may_be_any_bytes() -> None:
     texts = pa.array([b"\xff", b"a"], pa.binary()).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), texts)
     batch = pa.record_batch([pa.array([1, 2]), texts, lists], names=["k", "t", "l"])
-    decoded = Window([encoded(batch)] * 2, np.array([2, 2]), layout_of(batch.schema), "a.spool", [6, 7]).batch()
+    decoded = BlockBatch([encoded(batch)] * 2, np.array([2, 2]), layout_of(batch.schema), "a.spool", [6, 7]).batch()
     assert decoded["t"].view(pa.binary()).to_pylist() == [b"\xff", b"a"] * 2
     block = open_block(encoded(batch), 2, layout_of(batch.schema), "a.spool", 7)
-    gathered = Window.of([block], layout_of(batch.schema), "a.spool", [7]).gather([1], np.array([0]))
+    gathered = BlockBatch.of([block], layout_of(batch.schema), "a.spool", [7]).gather([1], np.array([0]))
     assert gathered["t"].view(pa.binary()).to_pylist() == [b"\xff"]
     with pytest.raises(UnicodeDecodeError):
         RowFinder(layout_of(batch.schema), 1).find(block, 0, (1,))
@@ -271,8 +281,8 @@ def test_starts_behind_a_block_are_refused() -> None:
 
 def test_texts_are_gathered_from_the_blocks_that_have_them() -> None:
     pieces = [TEXTS[:1], TEXTS, TEXTS[1:]]
-    window = Window.of([opened(piece) for piece in pieces], layout_of(TEXTS.schema), "a.spool", [0, 1, 2])
-    assert window.gather([1, 3, 4], np.array([0, 0, 2, 1])).column("t").to_pylist() == ["a", "a", "def", "def"]
+    batch_of_blocks = BlockBatch.of([opened(piece) for piece in pieces], layout_of(TEXTS.schema), "a.spool", [0, 1, 2])
+    assert batch_of_blocks.gather([1, 3, 4], np.array([0, 0, 2, 1])).column("t").to_pylist() == ["a", "a", "def", "def"]
 
 
 @pytest.mark.parametrize("size", [0, 3, 23])
@@ -281,7 +291,7 @@ def test_a_block_that_ends_early_is_refused(size: int) -> None:
     with pytest.raises(CorruptData, match="in block 7"):
         open_block(content, 3, layout_of(TEXTS.schema), "a.spool", 7)
     with pytest.raises(CorruptData, match="in block 7"):
-        Window([content], np.array([3]), layout_of(TEXTS.schema), "a.spool", [7]).batch()
+        BlockBatch([content], np.array([3]), layout_of(TEXTS.schema), "a.spool", [7]).batch()
 
 
 def test_values_that_no_writer_writes_are_refused() -> None:
@@ -294,7 +304,7 @@ def test_values_that_no_writer_writes_are_refused() -> None:
     at = content.rindex(seven)
     forged = content[:at] + seven[::-1] + content[at + len(seven) :]
     with pytest.raises(CorruptData, match="in blocks 7 to 7 values of"):
-        Window([forged], np.array([1]), layout_of(schema), "a.spool", [7]).batch()
+        BlockBatch([forged], np.array([1]), layout_of(schema), "a.spool", [7]).batch()
 
 
 def test_values_of_one_length_have_no_starts() -> None:
@@ -303,19 +313,19 @@ def test_values_of_one_length_have_no_starts() -> None:
     even, empty = (encoded(batch) for batch in rows)
     assert len(even) == 24 + 99 * 28 + 4
     assert len(empty) == 24 + 99 * 8 + 100 * 4
-    assert window_of(rows).batch().to_pylist() == [row for batch in rows for row in batch.to_pylist()]
+    assert block_batch_of(rows).batch().to_pylist() == [row for batch in rows for row in batch.to_pylist()]
 
 
 def test_structs_without_fields_have_a_number() -> None:
     schema = pa.schema([KEY, ("s", pa.list_(pa.struct([])))])
     batch = pa.record_batch([pa.array([1, 2]), pa.array([[{}, {}], [{}]], schema.field("s").type)], schema=schema)
-    assert window_of([batch]).batch() == batch
+    assert block_batch_of([batch]).batch() == batch
     with pytest.raises(CorruptData, match="in block 0"):
-        window_of([batch], [forge(batch, 3, {2: HUGE})]).batch()
+        block_batch_of([batch], [forge(batch, 3, {2: HUGE})]).batch()
 
 
 def test_columns_alone_are_those_asked_for() -> None:
-    assert window_of([TEXTS]).batch([1]) == TEXTS.select([1])
+    assert block_batch_of([TEXTS]).batch([1]) == TEXTS.select([1])
 
 
 def test_keys_of_every_type_are_read_as_they_are_stored() -> None:
@@ -338,13 +348,13 @@ def test_more_bytes_than_bounds_can_name_are_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_columns_of_more_bytes_than_one_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "_OFFSET_MAX", 5)
+    monkeypatch.setattr(block_batch, "_OFFSET_MAX", 5)
     with pytest.raises(CorruptData, match="in block 0 columns of less bytes"):
-        window_of([TEXTS]).batch()
-    monkeypatch.setattr(windows, "COLUMN_BYTES_MAX", 5)
+        block_batch_of([TEXTS]).batch()
+    monkeypatch.setattr(block_batch, "COLUMN_BYTES_MAX", 5)
     with pytest.raises(TooManyBytes):
-        window_of([TEXTS]).gather([3], np.array([1, 2, 2]))
-    assert window_of([TEXTS]).gather([2], np.array([1, 2])).num_rows == 2
+        block_batch_of([TEXTS]).gather([3], np.array([1, 2, 2]))
+    assert block_batch_of([TEXTS]).gather([2], np.array([1, 2])).num_rows == 2
 
 
 @pytest.mark.parametrize("depth", [64, 65])
@@ -358,7 +368,7 @@ def test_columns_deep_within_others(depth: int) -> None:
         with pytest.raises(SchemaError, match="more than 64 levels"):
             encoded(batch)
     else:
-        assert window_of([batch]).batch() == batch
+        assert block_batch_of([batch]).batch() == batch
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)

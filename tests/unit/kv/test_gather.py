@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.kv.run.block import encode_block, layout_of, open_block
-from ftfile.kv.run.window import Window
+from ftfile.kv.run.block_batch import BlockBatch
 
 COLUMNS: dict[str, Any] = {
     "key": lambda row: row,
@@ -45,7 +45,7 @@ def test_gathered_rows(name: str, seed: int) -> None:
         rows.append(own)
         ends.append(7 * len(blocks))
         expected.append(batch.take(pa.array(own)))
-    window = Window.of(blocks, layout, "a.spool", range(len(blocks)))
+    window = BlockBatch.of(blocks, layout, "a.spool", range(len(blocks)))
     found = window.gather(ends, np.concatenate(rows))
     found.validate(full=True)
     assert found.to_pylist() == [row for batch in expected for row in batch.to_pylist()]

@@ -20,7 +20,7 @@ from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select
 from ftfile.kv.reading import bucket, reader, verify
-from ftfile.kv.run import window
+from ftfile.kv.run import block_batch
 from ftfile.kv.run.pages import Cache, PageTable, Probes, build_pages, shape_for
 from ftfile.kv.run.reader import SCAN_BYTES, RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES
@@ -92,7 +92,7 @@ class TestReading:
         store = Builder(out, LONG, compression="none")
         for first in range(2):
             store.write_tables({0: long_rows(range(first, 1000, 2), size)})
-        monkeypatch.setattr(window, "COLUMN_BYTES_MAX", 9 * size * 4)
+        monkeypatch.setattr(block_batch, "COLUMN_BYTES_MAX", 9 * size * 4)
         monkeypatch.setattr(reader, "_FEW_KEYS", 0)
         keys = [999, *range(-5, 1005), 999]
         with kv.open(out) as opened:
@@ -100,7 +100,7 @@ class TestReading:
             assert opened.multi_get(keys) == expected
             assert opened.lookup(pa.array(keys))[1].to_pylist() == expected
             batch = pa.record_batch([pa.array(range(1000))], ["id"])
-            with pytest.raises(window.TooManyBytes):
+            with pytest.raises(block_batch.TooManyBytes):
                 opened.view.buckets[0]._lookup(batch, hash_rows(batch.columns))  # noqa: SLF001 - `lookup` halves them
 
     @pytest.mark.slow

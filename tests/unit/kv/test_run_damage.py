@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.run.window import COMPRESSIONS
+from ftfile.kv.run.block_batch import COMPRESSIONS
 from tests.unit.damage import damaged
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written
 

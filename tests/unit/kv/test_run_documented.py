@@ -14,8 +14,8 @@ from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning.picker import Backoff, Compaction
 from ftfile.kv.planning.plan import job_of
 from ftfile.kv.planning.runs import RunMetadata, run_of
+from ftfile.kv.run.block_batch import COMPRESSIONS
 from ftfile.kv.run.index import TRAILER
-from ftfile.kv.run.window import COMPRESSIONS
 from ftfile.log.format.model import Add, Origin
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.micro_batch import spark_schema

@@ -14,9 +14,9 @@ import pytest
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import reader as reading
+from ftfile.kv.run.block_batch import COMPRESSIONS, BlockBatch
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader
-from ftfile.kv.run.window import COMPRESSIONS, Window
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
 from tests.kit.parameters import parametrize
 from tests.unit.kv.runs import NUMBERS, Stream, Written, block_sizes, keys_of, numbered, open_run, written
@@ -282,13 +282,13 @@ class TestTouching:
         texts = pa.RecordBatch.from_arrays([pa.array(range(64)), pa.array(["a" * 5000] * 64)], schema=NUMBERS)
         run = open_run(written([texts], NUMBERS, ["id"]), cache_bytes=20_000)
         sizes: list[int] = []
-        window = Window
+        block_batch = BlockBatch
 
         def counted(blocks: list[bytes], *rest: Any, **named: Any) -> Any:
             sizes.append(sum(map(len, blocks)))
-            return window(blocks, *rest, **named)
+            return block_batch(blocks, *rest, **named)
 
-        monkeypatch.setattr(reading, "Window", counted)
+        monkeypatch.setattr(reading, "BlockBatch", counted)
         for key, hashed in keys_of(texts):
             assert run.get(key, hashed) == ("a" * 5000,)
         assert len(sizes) > 8

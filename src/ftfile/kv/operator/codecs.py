@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.rows.messages import read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -29,8 +29,8 @@ class RowMaker:
     """Converts users' rows to column values, in the form that reads return."""
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
-        self._names = [field.name for field in fields]
-        self._makers = [column_values(field).make for field in fields]
+        self._names = pa.schema(fields).names
+        self._makers = _makers_of(fields)
 
     def make(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as users give it
         """Return the values of a row; EncodingError for values that do not fit the columns.
@@ -55,8 +55,16 @@ def column_values(field: pa.Field) -> _Values:
     return _values_of(field.type, f"column {field.name!r}")
 
 
+def _makers_of(fields: Iterable[pa.Field]) -> list[Callable[[Any], Any]]:
+    """Return for each column the function that converts a user's value to its stored form."""
+    return [column_values(field).make for field in fields]
+
+
 def _values_of(kind: pa.DataType, where: str) -> _Values:
-    return next((values for test, values in _BY_TEST if test(kind)), _Values)(kind, where)
+    for test, values in _BY_TEST:
+        if test(kind):
+            return values(kind, where)
+    return _Values(kind, where)
 
 
 class _Values:
@@ -214,8 +222,9 @@ class _Maps(_Values):
             entries = [(self.make_key(key), self.make_item(item)) for key, item in pairs]
         except (TypeError, ValueError) as error:
             raise self.refusal(value, "it must be a dictionary or a list of pairs") from error
-        if any(key is None for key, _ in entries):
-            raise self.refusal(value, "a key is null")
+        for key, _ in entries:
+            if key is None:
+                raise self.refusal(value, "a key is null")
         return entries
 
 
@@ -382,7 +391,7 @@ class ArrowRows:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._makers = [column_values(field).make for field in schema]
+        self._makers = _makers_of(schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrowRows, (self.schema,)
@@ -393,10 +402,9 @@ class ArrowRows:
         if unknown:
             raise EncodingError(f"{', '.join(unknown)}: the schema has the columns {', '.join(self.schema.names)}")
         try:
-            columns = [
-                pa.array([make(value.get(field.name))], field.type)
-                for make, field in zip(self._makers, self.schema, strict=True)
-            ]
+            columns = []
+            for make, field in zip(self._makers, self.schema, strict=True):
+                columns.append(pa.array([make(value.get(field.name))], field.type))
             batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
             batch.validate(full=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

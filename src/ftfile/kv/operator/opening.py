@@ -8,7 +8,6 @@ can be read as they were logged.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
@@ -17,7 +16,7 @@ from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, WindowOrder
 from ftfile.kv.definition import row_misfits
 from ftfile.kv.driver import StoreChange, body_of, definition_after, how_written, open_store_log
-from ftfile.kv.key_columns import to_scalar
+from ftfile.kv.key_columns import key_scalars
 from ftfile.kv.operator.recording import Recorder, refuse_application, require_epoch
 from ftfile.kv.operator.wal import Wal, read_wal
 from ftfile.kv.operator.windows import aligned
@@ -132,7 +131,9 @@ def record_fence(
                 f"Restore the newest records of the store from a copy. Or open the store with restore={recorded}, "
                 "which discards all later windows, and reset its source to this window",
             )
-        epoch = max([before.epoch, *(name.epoch for name in names)]) + 1
+        epoch = before.epoch + 1
+        for name in names:
+            epoch = max(epoch, name.epoch + 1)
         # A writer without an opening has no files: `lost_epoch` above has refused them.
         wal_epoch = epoch
         if has_windows_to_read and before.epoch > 0:
@@ -153,14 +154,18 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
     except CorruptData:
         recorder.head()  # raises `Fenced` if a newer process owns the windows and deletes the files
         raise
-    wal_files = [
-        file._replace(windows=[window for window in file.windows if restore is None or window.number <= restore])
-        for file in wal_files
-    ]
-    _require_rows_fit([file for file in wal_files if file.windows], recorder, recorded)
+    restored_files = []
+    for file in wal_files:
+        windows = [window for window in file.windows if restore is None or window.number <= restore]
+        if windows:
+            restored_files.append(file._replace(windows=windows))
+    _require_rows_fit(restored_files, recorder, recorded)
     definition = recorder.config.definition
-    windows = chain.from_iterable(file.windows for file in wal_files)
-    return [replace(window, rows=aligned(window.rows, definition)) for window in windows]
+    restored = []
+    for file in restored_files:
+        for window in file.windows:
+            restored.append(replace(window, rows=aligned(window.rows, definition)))
+    return restored
 
 
 def _require_window(files: WalFiles, expected: int | None, last: int) -> None:
@@ -257,7 +262,8 @@ def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[Acc
         raise ConfigError(f"writer={writer!r}: no KeyValueStore has opened the store as this writer")
     shown = []
     for file in read_ended(log, head, writer):
-        shown += [_shown(window, file.definition) for window in file.windows]
+        for window in file.windows:
+            shown.append(_shown(window, file.definition))
     return shown
 
 
@@ -290,15 +296,14 @@ def _state_of(head: LogState, writer: str) -> tuple[Opening, int]:
 
 
 def _shown(window: Window, definition: StoreDefinition) -> EndedWindow:
-    purges = [
-        (_bound(start, definition), None if end is None else _bound(end, definition)) for start, end in window.purges
-    ]
+    purges = []
+    for start, end in window.purges:
+        purges.append((_bound(start, definition), None if end is None else _bound(end, definition)))
     return EndedWindow(window.number, window.rows, purges)
 
 
 def _bound(key: Key, definition: StoreDefinition) -> tuple[Any, ...]:
-    scalars = (to_scalar(value, kind) for value, kind in zip(key, definition.key_types, strict=False))
-    return tuple([_python_value(scalar) for scalar in scalars])
+    return tuple(map(_python_value, key_scalars(key, definition.key_types)))
 
 
 def _python_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - of a key

@@ -11,10 +11,11 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.definition import define, type_named
+from ftfile.kv.definition import define
 from ftfile.kv.driver import StoreChange, body_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
+from ftfile.kv.type_names import type_named
 from ftfile.log.apply import ENTRIES_MAX
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, Transaction
@@ -80,23 +81,26 @@ class Columns(NamedTuple):
             return recorded
         base = _NEW if recorded is None else recorded
         names = () if recorded is None else recorded.schema.names
-        keys, values = (
-            fields if types is None else _fields(types, names)
-            for types, fields in ((self.keys, base.key_fields), (self.values, base.value_fields))
-        )
+        keys, values = base.key_fields, base.value_fields
+        if self.keys is not None:
+            keys = _fields(self.keys, names)
+        if self.values is not None:
+            values = _fields(self.values, names)
         schema = arrow_schema(as_nullable(spark_schema_json(pa.schema([*keys, *values]))))
         key_names = schema.names[: len(keys)]
         has_same_keys = recorded is not None and key_names == [*recorded.keys]
         merge = self.merge
         if merge is None:
-            merge = {name: function for name, function in base.merge.items() if name in schema.names}
+            merge = base.merge_of(schema.names)
         elif not isinstance(merge, str):
             merge = {_spelled(name, schema.names): function for name, function in merge.items()}
+        bucket_by: Sequence[str] = [_spelled(name, schema.names) for name in self.bucket_by]
+        if not bucket_by and has_same_keys:
+            bucket_by = base.bucket_by
         definition = define(
             schema,
             key_names,
-            bucket_by=[_spelled(name, schema.names) for name in self.bucket_by]
-            or (base.bucket_by if has_same_keys else ()),
+            bucket_by=bucket_by,
             buckets=base.buckets if self.buckets is None else self.buckets,
             merge=merge,
             code=() if self.merge is None else None,
@@ -118,8 +122,11 @@ def config_of(
         RolledBack: the newest version is before `at_least_version`.
         StorageError, CorruptData: the log cannot be read.
     """
-    options = {f"storage.{name}": value for name, value in access.settings.items()} | {**options}
-    for name in options:
+    writer_options = {}
+    for name, value in access.settings.items():
+        writer_options[f"storage.{name}"] = value
+    writer_options |= options
+    for name in writer_options:
         if name.lower() in _REFUSED:
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
     keys = access.key_provider
@@ -132,7 +139,7 @@ def config_of(
         freshness = {}
     else:
         freshness = {"atLeastVersion": str(least)}
-    settings = {**encryption, **freshness, **options, "path": path}
+    settings = {**encryption, **freshness, **writer_options, "path": path}
     # a lost log must not be replaced by a new store
     recorded = recorded_definition(settings, access.context, durable=True)
     if recorded is not None:
@@ -149,17 +156,23 @@ def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> l
     for name, kind in types.items():
         if not isinstance(kind, (str, pa.DataType)):
             raise TypeError(f"column {name!r}: {kind!r} is not a type: give the name of a Spark type, or an Arrow type")
-    return [
-        pa.field(_spelled(name, names), type_named(name, kind) if isinstance(kind, str) else kind)
-        for name, kind in types.items()
-    ]
+    fields = []
+    for name, kind in types.items():
+        arrow_type = kind
+        if isinstance(kind, str):
+            arrow_type = type_named(name, kind)
+        fields.append(pa.field(_spelled(name, names), arrow_type))
+    return fields
 
 
 def _spelled(name: str, names: Collection[str]) -> str:
     """Return the name that equals a name ignoring case; the name itself if there is no match."""
     if name in names:
         return name
-    return next((other for other in names if other.lower() == name.lower()), name)
+    for column in names:
+        if column.lower() == name.lower():
+            return column
+    return name
 
 
 def check_writer_name(writer: str) -> None:
@@ -274,11 +287,10 @@ class Recorder:
         rows, purges = folded(windows, definition)
         rows_by_bucket = dict(by_bucket(rows, definition))
         if purges:
-            rows_by_bucket |= {
-                name: rows.slice(0, 0)
-                for name in map(bucket_name, range(definition.buckets))
-                if name not in rows_by_bucket
-            }
-        runs = ((name, rows_by_bucket[name].to_batches(), purges) for name in sorted(rows_by_bucket))
+            for name in map(bucket_name, range(definition.buckets)):
+                rows_by_bucket.setdefault(name, rows.slice(0, 0))
+        runs = []
+        for name in sorted(rows_by_bucket):
+            runs.append((name, rows_by_bucket[name].to_batches(), purges))
         written = config.spool(stage, definition).write_all(runs)
         return [segment_of(run, "", identity.origin(), {}) for run in written]

@@ -194,7 +194,10 @@ class KeyValueStore(WindowReader):
                 "a store with a codec has one key column, so a prefix would be the whole key: give start and end"
             )
         if self._codec is not None:
-            start, end = (None if bound is None else self._to_key(bound) for bound in (start, end))
+            if start is not None:
+                start = self._to_key(start)
+            if end is not None:
+                end = self._to_key(end)
         self._pending.buffer.purge(*self._user_keys.range_of(start, end, prefix))
 
     # ------------------------------------------------------------------------------------------------ windows
@@ -256,7 +259,8 @@ class KeyValueStore(WindowReader):
             raise WindowOrder(
                 f"checkpointed({window}): this window has not ended; the last ended window is {self.last_window}"
             )
-        if in_memory := [ended.number for ended in self._in_memory() if ended.number <= window]:
+        in_memory = [ended.number for ended in self._in_memory() if ended.number <= window]
+        if in_memory:
             raise WindowOrder(
                 f"checkpointed({window}): window {in_memory[0]} is only in memory, because its commit failed. Call "
                 f"committed({in_memory[-1]}), or end another window, and then call checkpointed({window})"
@@ -334,7 +338,9 @@ class KeyValueStore(WindowReader):
 
     def _last_window_of(self, windows: Sequence[Window], restore: int | None) -> int:
         """Return the last window, given the restored windows."""
-        last_window = max([self.recorded_window, *(window.number for window in windows)])
+        last_window = self.recorded_window
+        for window in windows:
+            last_window = max(last_window, window.number)
         if restore is not None and restore > last_window:
             _log.warning(
                 "restore=%d: the store at %s has windows of writer %r up to %s. Windows without changes leave no "

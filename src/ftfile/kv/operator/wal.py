@@ -9,7 +9,6 @@ acknowledged file. If that file is deleted, no unacknowledged file counts in its
 from __future__ import annotations
 
 import io
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -53,13 +52,17 @@ def read_wal(files: WalFiles, epoch: int, recorded: int) -> list[WalFile]:
     for file in parallel(files.fs, lambda name: _read_file(files, name, advice), names):
         if file is None:
             continue
-        counted = [
-            before._replace(windows=[window for window in before.windows if window.number <= file.after])
-            for before in counted
-        ]
-        if file.after > recorded and file.before not in [before.number for before in counted]:
-            windows = chain.from_iterable(before.windows for before in counted)
-            last = max((window.number for window in windows), default=recorded)
+        earlier = counted
+        counted = []
+        has_before = False
+        last = recorded
+        for before in earlier:
+            windows = [window for window in before.windows if window.number <= file.after]
+            counted.append(before._replace(windows=windows))
+            has_before |= before.number == file.before
+            for window in windows:
+                last = max(last, window.number)
+        if file.after > recorded and not has_before:
             expected = f"the windows after {last} up to {file.after}, which no record contains"
             raise CorruptData(files.directory, expected, "no file", advice)
         counted.append(file._replace(windows=[window for window in file.windows if window.number > recorded]))
@@ -90,13 +93,13 @@ def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> W
     numbers = [entry["number"] for entry in header["windows"]]
     if not all(isinstance(number, int) for number in [header["before"], header["after"], *numbers]):
         raise ValueError(f"windows have the numbers {numbers}")
-    purges = [decode_ranges(entry["purges"]) for entry in header["windows"]]
-    for ranges in purges:
-        check_ranges(ranges, definition.key_types)
-    rows = [read_rows(row_message.serialize(), schema) for row_message in row_messages]
-    for batch in rows:
-        batch.validate(full=True)  # all strings come from Python, so they are UTF-8
-    windows = [Window(*window) for window in zip(numbers, rows, purges, strict=True)]
+    windows = []
+    for entry, row_message in zip(header["windows"], row_messages, strict=True):
+        purges = decode_ranges(entry["purges"])
+        check_ranges(purges, definition.key_types)
+        rows = read_rows(row_message.serialize(), schema)
+        rows.validate(full=True)  # all strings come from Python, so they are UTF-8
+        windows.append(Window(entry["number"], rows, purges))
     return WalFile(file_number, header["before"], after=header["after"], windows=windows, definition=definition)
 
 
@@ -159,6 +162,8 @@ class Wal:
         with pa.ipc.new_stream(stream, row_schema(self._definition)) as writer:
             for window in windows:
                 writer.write_batch(window.rows)
-        entries = [{"number": window.number, "purges": encode_ranges(window.purges)} for window in windows]
+        entries = []
+        for window in windows:
+            entries.append({"number": window.number, "purges": encode_ranges(window.purges)})
         header = {"before": self._before, "after": self.last, "windows": entries, "store": self._definition.to_json()}
         self._store.write(name, header, stream.getbuffer())

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.definition import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold, fold_values
-from ftfile.kv.key_columns import KeyRange, StoredKeys, key_array, overlap, union
+from ftfile.kv.key_columns import KeyRange, StoredKeys, arrays_named, key_array, overlap, union
 from ftfile.kv.operator.codecs import RowMaker
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys
@@ -76,9 +76,11 @@ class Buffer:
 
     def purge(self, start: Key, end: Key | None) -> None:
         """Delete all keys of a range (end exclusive)."""
-        self.changes = {
-            key: change for key, change in self.changes.items() if key < start or (end is not None and key >= end)
-        }
+        remaining: Changes = {}
+        for key, change in self.changes.items():
+            if key < start or (end is not None and key >= end):
+                remaining[key] = change
+        self.changes = remaining
         self.purges = union((*self.purges, (start, end)))
 
     def to_rows(self, definition: StoreDefinition) -> pa.RecordBatch:
@@ -88,11 +90,12 @@ class Buffer:
         ops = np.full(len(rows), SET, np.int8)
         if Change in set(map(type, rows)):
             keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
-        key_fields, value_fields = definition.key_fields, definition.value_fields
-        parts = zip(_parts(keys, key_fields), definition.key_types, strict=True)
-        columns = [key_array(part, kind) for part, kind in parts]
-        parts = zip(_parts(rows, value_fields), value_fields, strict=True)
-        columns += [pa.array(part, field.type) for part, field in parts]
+        columns = []
+        key_types, value_fields = definition.key_types, definition.value_fields
+        for values, kind in zip(_parts(keys, len(key_types)), key_types, strict=True):
+            columns.append(key_array(values, kind))
+        for values, value_field in zip(_parts(rows, len(value_fields)), value_fields, strict=True):
+            columns.append(pa.array(values, value_field.type))
         return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))
 
 
@@ -132,13 +135,16 @@ def aligned(rows: pa.RecordBatch, definition: StoreDefinition) -> pa.RecordBatch
     if rows.schema == schema:
         return rows
     table = definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
-    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=schema)
+    return pa.RecordBatch.from_arrays(arrays_named(table, table.column_names), schema=schema)
 
 
 def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.Table, tuple[KeyRange, ...]]:
     """Return the rows of windows, old to new, as one table, and the purges that delete the rows of all earlier runs."""
-    tables = [pa.Table.from_batches([window.rows]) for window in windows]
-    purges = [window.purges for window in windows]
+    tables = []
+    purges = []
+    for window in windows:
+        tables.append(pa.Table.from_batches([window.rows]))
+        purges.append(window.purges)
     rows = fold(tables, definition, is_bottommost=False, purges=purges)
     return rows, union(chain.from_iterable(purges))
 
@@ -161,12 +167,13 @@ def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values
     return keys, rows, np.array(ops, np.int8)
 
 
-def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
-    if len(fields) == 1:
+def _parts(tuples: list[Any], count: int) -> list[list[Any]]:
+    """Return the values of tuples by column, for a number of columns."""
+    if count == 1:
         return [[value for (value,) in tuples]]
     if tuples:
-        return [list(part) for part in zip(*tuples, strict=True)]
-    return [[] for _ in fields]
+        return [*map(list, zip(*tuples, strict=True))]
+    return [[] for _ in range(count)]
 
 
 class KeyChanges(NamedTuple):
@@ -211,7 +218,8 @@ class Pending:
             if isinstance(change, tuple):
                 return KeyChanges([*rows, (SET, change)], is_whole=True)
             if change is not None:
-                rows += [(MERGE, values) for values in reversed(change.rows)]
+                for values in reversed(change.rows):
+                    rows.append((MERGE, values))
                 if change.op != MERGE:
                     if change.op == SET:
                         base = (SET, change.rows[0])
@@ -274,10 +282,10 @@ class WindowReader(Reader):
             return super().multi_get(keys)
         stored = [self._to_key(key) for key in keys]
         rows = super().multi_get(stored)
-        return [
-            None if row is None else self._shown(key, self._values_of(row))
-            for key, row in zip(stored, rows, strict=True)
-        ]
+        shown = []
+        for key, row in zip(stored, rows, strict=True):
+            shown.append(None if row is None else self._shown(key, self._values_of(row)))
+        return shown
 
     def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
         """Return the row of a key from only its uncommitted changes.

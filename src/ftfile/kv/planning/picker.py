@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from ftfile.core.options import StoreSinkOptions, parse_options
+from ftfile.kv.planning.runs import last_position, row_count, run_ids
 from ftfile.log.format.model import Count
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Backoff(NamedTuple):
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Backoff:
         """Return the backoff of runs, by position, after their first failure."""
-        return cls(runs[0].add.id, max(run.metadata.at[1] for run in runs))
+        return cls(runs[0].id, last_position(runs))
 
     def is_held(self, version: int) -> bool:
         """Return True if it has failed too often to be tried at this version of the log."""
@@ -105,7 +106,7 @@ class SortedRun(NamedTuple):
     @property
     def at(self) -> tuple[int, int]:
         """Return the first and the last position of its rows."""
-        return self.runs[0].metadata.at[0], max(run.metadata.at[1] for run in self.runs)
+        return self.runs[0].metadata.at[0], last_position(self.runs)
 
     @property
     def size(self) -> int:
@@ -115,7 +116,7 @@ class SortedRun(NamedTuple):
     @property
     def rows(self) -> int:
         """Return the number of its rows."""
-        return sum(run.add.rows for run in self.runs)
+        return row_count(self.runs)
 
 
 def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
@@ -128,7 +129,19 @@ def sorted_runs(runs: Iterable[Run]) -> list[SortedRun]:
         else:
             parts.append((run,))
         last = max(last, run.metadata.at[1])
-    return [SortedRun(part) for part in parts]
+    return [*map(SortedRun, parts)]
+
+
+def by_level(runs: Iterable[Run]) -> tuple[list[Run], list[Run]]:
+    """Return the runs of level 0, and of level 1, in the given order."""
+    level0: list[Run] = []
+    level1: list[Run] = []
+    for run in runs:
+        if run.metadata.level:
+            level1.append(run)
+        else:
+            level0.append(run)
+    return level0, level1
 
 
 def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
@@ -145,7 +158,9 @@ def groups_of(runs: Iterable[Run]) -> list[list[Run]]:
         else:
             groups.append([run])
             end = run.ends
-    return [[*by_position(group)] for group in groups]
+    for group in groups:
+        group[:] = by_position(group)
+    return groups
 
 
 def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
@@ -155,11 +170,11 @@ def by_position(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 def runs_in(sorted_runs: Iterable[SortedRun]) -> tuple[Run, ...]:
     """Return the runs of sorted runs, in order."""
-    return tuple(chain.from_iterable(sorted_run.runs for sorted_run in sorted_runs))
+    return tuple(chain.from_iterable(map(attrgetter("runs"), sorted_runs)))
 
 
-def size_of(runs: Iterable[Run]) -> int:
-    """Return the bytes of the rows of runs."""
+def size_of(runs: Iterable[Run | SortedRun]) -> int:
+    """Return the bytes of the rows of runs, or of sorted runs."""
     return sum(run.size for run in runs)
 
 
@@ -210,9 +225,8 @@ def pick(runs: Iterable[Run], backoffs: Sequence[Backoff], rules: PlanSettings) 
     A retry includes all newer runs of the level, or of the group, up to the next backoff, because these may delete the
     rows that fail. These newer runs may also be in another compaction.
     """
-    live = by_position(runs)
-    level1 = [run for run in live if run.metadata.level]
-    level0 = sorted_runs(run for run in live if not run.metadata.level)
+    live0, level1 = by_level(by_position(runs))
+    level0 = sorted_runs(live0)
     yield from _retries("level0", level0, backoffs)
     limit = _level0_limit(level1, rules)
     for places in _free(level0, backoffs):
@@ -266,16 +280,23 @@ def _joined(groups: Sequence[Run], rules: PlanSettings) -> Iterator[Compaction]:
 
 
 def _retries(kind: Kind, members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[Compaction]:
-    by_start = {places.start: backoff for backoff in backoffs if (places := _held(backoff, members))}
+    by_start: dict[int, Backoff] = {}
+    for backoff in backoffs:
+        places = _held(backoff, members)
+        if places:
+            by_start[places.start] = backoff
+    ends = dict(pairwise([*sorted(by_start), len(members)]))
     for start, backoff in by_start.items():
-        end = min((other for other in by_start if other > start), default=len(members))
+        end = ends[start]
         yield Compaction(kind, runs_in(members[start:end]), backoff)
 
 
 def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[_Places]:
     """Yield the ranges of sorted runs without a backoff."""
-    barred = sorted(set(chain.from_iterable(_held(backoff, members) for backoff in backoffs)))
-    for before, place in pairwise([-1, *barred, len(members)]):
+    barred: set[int] = set()
+    for backoff in backoffs:
+        barred.update(_held(backoff, members))
+    for before, place in pairwise([-1, *sorted(barred), len(members)]):
         if before + 1 < place:
             yield _Places(before + 1, place)
 
@@ -283,16 +304,22 @@ def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator
 def _held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
     """Return the range of sorted runs of a backoff; empty if its oldest run is not among them."""
     for start, member in enumerate(members):
-        if any(run.add.id == backoff.run for run in member.runs):
-            ends = (place for place in range(start, len(members)) if members[place].at[0] > backoff.last)
-            return range(start, next(ends, len(members)))
+        if backoff.run in run_ids(member.runs):
+            end = start
+            while end < len(members) and members[end].at[0] <= backoff.last:
+                end += 1
+            return range(start, end)
     return range(0)
 
 
 def _oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...]:
     """Return the oldest runs up to the bytes of one compaction (two files), but at least two sorted runs."""
-    totals = accumulate(member.size for member in members)
-    count = sum(total <= rules.read_bytes for total in totals)
+    count = total_bytes = 0
+    for member in members:
+        total_bytes += member.size
+        if total_bytes > rules.read_bytes:
+            break
+        count += 1
     return runs_in(members[: max(count, 2)])
 
 
@@ -333,8 +360,8 @@ class _Level0:
     def _is_flush_due(self, new: Sequence[SortedRun]) -> bool:
         return len(new) > 1 and (
             len(new) >= self.rules.flush_runs
-            or sum(member.size for member in new) >= self.rules.flush_bytes
-            or sum(member.rows for member in new) >= self.rules.flush_rows
+            or size_of(new) >= self.rules.flush_bytes
+            or row_count(runs_in(new)) >= self.rules.flush_rows
         )
 
 
@@ -352,12 +379,12 @@ def _due_in_group(members: Sequence[SortedRun], rules: PlanSettings) -> _Places 
 def _has_garbage(members: Sequence[SortedRun]) -> bool:
     """Return True if many of the oldest rows may be garbage; a delete counts twice, because it is itself garbage."""
     oldest, newer = members[0], runs_in(members[1:])
-    rows = sum(run.add.rows + run.metadata.deletes for run in newer)
-    return (
-        any(run.metadata.purges for run in newer)
-        or rows >= _GARBAGE_SHARE * oldest.rows
-        or size_of(newer) >= _GARBAGE_SHARE * oldest.size
-    )
+    rows = 0
+    for run in newer:
+        if run.metadata.purges:
+            return True
+        rows += run.add.rows + run.metadata.deletes
+    return rows >= _GARBAGE_SHARE * oldest.rows or size_of(newer) >= _GARBAGE_SHARE * oldest.size
 
 
 def _tier_due(sizes: Sequence[int], rules: PlanSettings) -> _Places | None:
@@ -372,8 +399,13 @@ def _tier_due(sizes: Sequence[int], rules: PlanSettings) -> _Places | None:
             if end < len(sizes) and tiers[end] <= tier and tiers[end - 1] <= tier:
                 continue
             if tiers[start] <= tier:
-                smaller = [size for size, other in zip(sizes[start:end], tiers[start:end], strict=True) if other < tier]
-                is_another = bool(smaller) and _tier(sum(smaller), rules) >= tier
+                smaller_bytes = 0
+                has_smaller = False
+                for place in range(start, end):
+                    if tiers[place] < tier:
+                        smaller_bytes += sizes[place]
+                        has_smaller = True
+                is_another = has_smaller and _tier(smaller_bytes, rules) >= tier
                 if tiers[start:end].count(tier) + is_another >= rules.fan_in:
                     return _Places(start, end)
             start = end

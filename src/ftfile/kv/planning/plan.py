@@ -6,14 +6,25 @@ import bisect
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_columns import behind, clip, union
-from ftfile.kv.planning.picker import Backoff, groups_of, pick, size_of
-from ftfile.kv.planning.runs import Run, apart, run_of, runs_by_bucket
+from ftfile.kv.planning.picker import Backoff, by_level, groups_of, pick, size_of
+from ftfile.kv.planning.runs import (
+    Run,
+    adds_of,
+    apart,
+    greatest_end,
+    last_position,
+    least_key,
+    purges_of,
+    run_ids,
+    run_of,
+    runs_by_bucket,
+)
+from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import AssemblyTask
 
 if TYPE_CHECKING:
@@ -47,16 +58,18 @@ def terms_of(compacted: Sequence[Run], bucket: Iterable[Run], rules: PlanSetting
     A delete has expired if it is older than `tombstone_ttl_ms` now, and was so when newer runs with its keys were
     committed. Otherwise these runs may contain older rows that arrived in time and must stay deleted.
     """
-    ids, first = {run.add.id for run in compacted}, min(run.metadata.at[0] for run in compacted)
-    start, end = min(run.begins for run in compacted), _greatest_end(compacted)
-    neighbours = [
-        run
-        for run in bucket
-        if run.add.id not in ids and (end is None or run.begins <= end) and start <= _end(run, start)
-    ]
-    newer_ms = [run.metadata.committed_ms for run in neighbours if run.metadata.at[0] > first]
-    is_bottommost = len(newer_ms) == len(neighbours)
-    return Terms(is_bottommost, min([now_ms, *newer_ms]) - rules.tombstone_ttl_ms)
+    ids, first = run_ids(compacted), min(run.metadata.at[0] for run in compacted)
+    start, end = least_key(compacted), greatest_end(compacted)
+    is_bottommost, until_ms = True, now_ms
+    for run in bucket:
+        meets = (end is None or run.begins <= end) and start <= _end(run, start)
+        if run.id in ids or not meets:
+            continue
+        if run.metadata.at[0] > first:
+            until_ms = min(until_ms, run.metadata.committed_ms)
+        else:
+            is_bottommost = False
+    return Terms(is_bottommost, until_ms - rules.tombstone_ttl_ms)
 
 
 def cuts_of(
@@ -68,40 +81,44 @@ def cuts_of(
     """
     if compaction.kind != "descend":
         return ()
-    groups = groups_of(run for run in bucket if run.metadata.level)
-    keys = {min(run.begins for run in group) for group in groups if size_of(group) >= rules.max_file_bytes // 8}
-    if groups and (last := _greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
+    _, level1 = by_level(bucket)
+    groups = groups_of(level1)
+    keys = set()
+    for group in groups:
+        if size_of(group) >= rules.max_file_bytes // 8:
+            keys.add(least_key(group))
+    if groups and (last := greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
         keys.add(key)
-    keys |= {run.begins for run in moves_of(compaction, keys, rules.max_file_bytes)}
+    for run in moves_of(compaction, keys, rules.max_file_bytes):
+        keys.add(run.begins)
     return tuple(sorted(keys - {()}))
 
 
 def moves_of(compaction: Compaction, cuts: Collection[Key], max_file_bytes: int) -> tuple[Run, ...]:
     """Return the runs of a descent that only change their level: large, meeting no other run, without a cut."""
-    return tuple(
-        run
-        for run, *neighbours in groups_of(compaction.runs if compaction.kind == "descend" else ())
-        if not neighbours
-        and run.size >= max_file_bytes // 4
-        and not any(run.begins < cut <= _end(run, cut) for cut in cuts)
-    )
+    if compaction.kind != "descend":
+        return ()
+    moves = []
+    for run, *neighbours in groups_of(compaction.runs):
+        is_large_enough = run.size >= max_file_bytes // 4
+        if not neighbours and is_large_enough and not _has_cut(run, cuts):
+            moves.append(run)
+    return tuple(moves)
+
+
+def _has_cut(run: Run, cuts: Iterable[Key]) -> bool:
+    """Return True if a run has keys on both sides of a cut."""
+    return any(run.begins < cut <= _end(run, cut) for cut in cuts)
 
 
 def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
     """Return the purges of results: from the start of each result to the next start, for the last one up to `end`."""
     merged = union(purges)
     bounds: list[Key | None] = [*starts[1:], end]
-    return [clip(merged, start, next_start) for start, next_start in zip(starts, bounds, strict=True)]
-
-
-def _greatest_end(runs: Iterable[Run]) -> Key | None:
-    """Return the greatest end of runs, after which they have neither rows nor purges; None if they are unbounded."""
-    last: Key = ()
-    for run in runs:
-        if run.ends is None:
-            return None
-        last = max(last, run.ends)
-    return last
+    clipped = []
+    for start, next_start in zip(starts, bounds, strict=True):
+        clipped.append(clip(merged, start, next_start))
+    return clipped
 
 
 def _end(run: Run, key: Key) -> Key:
@@ -135,8 +152,8 @@ class PlannedCompaction:
     @cached_property
     def inputs(self) -> tuple[Run, ...]:
         """Return the runs that are rewritten."""
-        ids = {run.add.id for run in self.moves}
-        return tuple(run for run in self.compaction.runs if run.add.id not in ids)
+        ids = run_ids(self.moves)
+        return tuple(run for run in self.compaction.runs if run.id not in ids)
 
     @property
     def size(self) -> int:
@@ -148,7 +165,7 @@ class PlannedCompaction:
         """Return the purges that results must keep: none if there are no older rows."""
         if self.terms.is_bottommost:
             return ()
-        return tuple(chain.from_iterable(run.metadata.purges for run in self.inputs))
+        return tuple(purges_of(self.inputs))
 
     def results(self, written: Sequence[Run]) -> list[Result]:
         """Return written runs, by key, with purges; each covers the keys from its start or cut to the next one."""
@@ -158,14 +175,20 @@ class PlannedCompaction:
         starts: list[Key] = []
         runs: list[Run | None] = []
         for number, start in enumerate([(), *self.cuts]):
-            starts += [start, *(run.begins for run in by_cut[number][1:])]
-            runs += by_cut[number] or [None]
-        purges = purges_between(self.purges, starts, None)
-        return [Result(run, ranges) for run, ranges in zip(runs, purges, strict=True) if run is not None or ranges]
+            members = by_cut[number]
+            starts.append(start)
+            for run in members[1:]:
+                starts.append(run.begins)
+            runs += members or [None]
+        results = []
+        for result_run, purges in zip(runs, purges_between(self.purges, starts, None), strict=True):
+            if result_run is not None or purges:
+                results.append(Result(result_run, purges))
+        return results
 
     def add_of(self, run: Run, purges: tuple[KeyRange, ...]) -> Add:
         """Return the add of a result."""
-        at = self.inputs[0].metadata.at[0], max(member.metadata.at[1] for member in self.inputs)
+        at = self.inputs[0].metadata.at[0], last_position(self.inputs)
         committed_ms = min(member.metadata.committed_ms for member in self.inputs)
         return run.with_metadata(
             replace(run.metadata, at=at, purges=purges, committed_ms=committed_ms, level=self.compaction.level)
@@ -173,8 +196,11 @@ class PlannedCompaction:
 
     def moved(self, ids: IdSource) -> list[Add]:
         """Return the adds of the runs that move: a new level and a new id."""
-        level = self.compaction.level
-        return [run.with_metadata(replace(run.metadata, level=level), id=ids.unique()) for run in self.moves]
+        adds = []
+        for run in self.moves:
+            metadata = replace(run.metadata, level=self.compaction.level)
+            adds.append(run.with_metadata(metadata, id=ids.unique()))
+        return adds
 
 
 Piece = tuple[PlannedCompaction, ...]
@@ -203,7 +229,10 @@ class Planner:
 
     def due(self, live: Iterable[Add], backoffs: Sequence[Backoff] = ()) -> list[PlannedCompaction]:
         """Return all due compactions among live runs."""
-        return [self.planned(compaction, runs) for compaction, runs in due(live, backoffs, self.rules)]
+        planned = []
+        for compaction, bucket in due(live, backoffs, self.rules):
+            planned.append(self.planned(compaction, bucket))
+        return planned
 
     def planned(self, compaction: Compaction, bucket: Sequence[Run]) -> PlannedCompaction:
         """Return a compaction with its terms and cuts, given all live runs of its bucket."""
@@ -231,27 +260,39 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
     The result of an abandoned job may arrive after other tasks have compacted the runs around its inputs. It is left
     out, because the order between its rows and theirs would be undefined.
     """
-    inputs = chain.from_iterable(rewrite.inputs for rewrite in rewrites)
-    concerned = {add.directory_key for add in inputs}
-    buckets: dict[str, dict[str, Run]] = {bucket: {} for bucket in concerned}
+    buckets: dict[str, dict[str, Run]] = {}
+    for rewrite in rewrites:
+        for add in rewrite.inputs:
+            buckets.setdefault(add.directory_key, {})
     for add in live.values():
         if add.directory_key in buckets:
             buckets[add.directory_key][add.id] = run_of(add)
     accepted = []
     for rewrite in rewrites:
-        runs, ids = buckets[rewrite.inputs[0].directory_key], {add.id for add in rewrite.inputs}
+        runs, ids = buckets[rewrite.inputs[0].directory_key], ids_of(rewrite.inputs)
         if not ids <= runs.keys():
             _log.info("dropping a compaction of %d runs: some are no longer live", len(ids))
             continue
-        new = [run_of(add) for add in rewrite.adds]
-        if not all(apart(run, other) for run in new for other in runs.values() if other.add.id not in ids):
+        remaining = runs.copy()
+        for add_id in ids:
+            del remaining[add_id]
+        new = [*map(run_of, rewrite.adds)]
+        if not _are_apart(new, remaining.values()):
             _log.warning("dropping a compaction of %d runs: another process has compacted runs around them", len(ids))
             continue
-        for add_id in ids:
-            del runs[add_id]
-        runs.update((run.add.id, run) for run in new)
+        for run in new:
+            remaining[run.id] = run
+        buckets[rewrite.inputs[0].directory_key] = remaining
         accepted.append(rewrite)
     return accepted
+
+
+def _are_apart(new: Iterable[Run], live: Collection[Run]) -> bool:
+    """Return True if each new run is ordered with all live runs."""
+    for run in new:
+        if not all(apart(run, live_run) for live_run in live):
+            return False
+    return True
 
 
 def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
@@ -265,8 +306,12 @@ def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
 
 def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:
     """Return the backoffs of a record."""
-    retries = (job for job in jobs if "last" in job.payload)
-    return [Backoff(job.id, job.payload["last"], job.attempts, job.payload.get("notBefore", 0)) for job in retries]
+    backoffs = []
+    for job in jobs:
+        if "last" in job.payload:
+            not_before = job.payload.get("notBefore", 0)
+            backoffs.append(Backoff(job.id, job.payload["last"], job.attempts, not_before))
+    return backoffs
 
 
 def is_held(job: AssemblyTask, version: int) -> bool:
@@ -281,8 +326,9 @@ def failed_ids(compaction: Compaction, error: Exception) -> tuple[str, ...]:
     """
     if compaction.backoff is not None:
         return (compaction.name,)
-    path, adds = getattr(error, "path", None), [run.add for run in compaction.runs]
-    return tuple(add.id for add in adds if add.path == path) or tuple(add.id for add in adds)
+    path, adds = getattr(error, "path", None), [*adds_of(compaction.runs)]
+    damaged = [add for add in adds if add.path == path]
+    return tuple(add.id for add in damaged or adds)
 
 
 def backoffs_after(
@@ -292,15 +338,15 @@ def backoffs_after(
 
     `failed` contains results of `failed_ids`.
     """
-    after = [
-        _tried_again(backoff, version) if backoff.run in failed else backoff
-        for backoff in backoffs
-        if backoff.run in live
-    ]
+    after = []
+    for backoff in backoffs:
+        if backoff.run in live:
+            after.append(_tried_again(backoff, version) if backoff.run in failed else backoff)
     for compaction in due:
-        if compaction.backoff is None and all(run.add.id in live for run in compaction.runs):
-            runs = [run for run in compaction.runs if run.add.id in failed]
-            after += [Backoff.of(runs)] if runs else []
+        if compaction.backoff is None and run_ids(compaction.runs).issubset(live):
+            runs = [run for run in compaction.runs if run.id in failed]
+            if runs:
+                after.append(Backoff.of(runs))
     return after
 
 

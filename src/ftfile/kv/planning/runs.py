@@ -34,12 +34,13 @@ from ftfile.kv.key_columns import (
 )
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
+from ftfile.log.format.adds import total_rows
 from ftfile.log.format.model import Count, Level, convert
 from ftfile.log.sealed import SealedFileSystem, keys_of
 from ftfile.log.state import SharedMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -94,9 +95,13 @@ class RunMetadata:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for `Add.rolling_stats`."""
+        ends = None
+        if self.keys is not None:
+            first, last = self.keys
+            ends = [encode_key(first), encode_key(last)]
         return {
             "at": list(self.at),
-            "keys": None if self.keys is None else [encode_key(key) for key in self.keys],
+            "keys": ends,
             "purges": encode_ranges(self.purges),
             "ops": self.ops,
             "committedMs": self.committed_ms,
@@ -132,6 +137,11 @@ class Run(NamedTuple):
     metadata: RunMetadata
 
     @property
+    def id(self) -> str:
+        """Return the id of its add."""
+        return self.add.id
+
+    @property
     def size(self) -> int:
         """Return the bytes of its rows; 0 for a run without rows."""
         if self.add.rows:
@@ -141,16 +151,28 @@ class Run(NamedTuple):
     @property
     def begins(self) -> Key:
         """Return the least key of its rows and purges."""
-        starts = [start for start, _ in self.metadata.purges]
-        return min([*starts, self.metadata.keys[0]] if self.metadata.keys else starts, default=())
+        starts = []
+        for start, _ in self.metadata.purges:
+            starts.append(start)
+        if self.metadata.keys:
+            starts.append(self.metadata.keys[0])
+        return min(starts, default=())
 
     @property
     def ends(self) -> Key | None:
         """Return a key after which it has neither rows nor purges; None if it is unbounded."""
-        purge_ends = [end for _, end in self.metadata.purges if end is not None]
-        if len(purge_ends) < len(self.metadata.purges):
-            return None
-        return max([*purge_ends, self.metadata.keys[1]] if self.metadata.keys else purge_ends, default=())
+        last: Key = ()
+        for _, end in self.metadata.purges:
+            if end is None:
+                return None
+            last = max(last, end)
+        if self.metadata.keys:
+            last = max(last, self.metadata.keys[1])
+        return last
+
+    def has_rows_in(self, ranges: Iterable[KeyRange]) -> bool:
+        """Return True if it may have rows in key ranges."""
+        return self.metadata.keys is not None and overlap(ranges, *self.metadata.keys)
 
     def with_metadata(self, metadata: RunMetadata, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
         """Return its add with other metadata, and other attributes."""
@@ -173,11 +195,66 @@ def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> S
     The newest run may be one that a compaction has not rewritten, with fewer columns than its neighbours.
     """
     newest_first = sorted(adds, key=lambda add: numbers_of(add.rolling_stats).at[1], reverse=True)
+    texts: dict[str, Any] = {}
     with Decoding(layout.LOG, "definitions of runs"):
-        texts = [definitions[encoding]["store"] for encoding in dict.fromkeys(add.encoding for add in newest_first)]
+        for add in newest_first:
+            if add.encoding not in texts:
+                texts[add.encoding] = definitions[add.encoding]["store"]
     if texts:
-        return joined([StoreDefinition.from_json(text) for text in texts])
+        return joined([*map(StoreDefinition.from_json, texts.values())])
     return None
+
+
+def last_position(runs: Iterable[Run]) -> int:
+    """Return the position of the newest row of runs, at least one."""
+    return max(run.metadata.at[1] for run in runs)
+
+
+def least_key(runs: Iterable[Run]) -> Key:
+    """Return the least key of the rows and purges of runs, at least one."""
+    return min(run.begins for run in runs)
+
+
+def greatest_end(runs: Iterable[Run]) -> Key | None:
+    """Return the greatest end of runs, after which they have neither rows nor purges; None if they are unbounded."""
+    last: Key = ()
+    for run in runs:
+        if run.ends is None:
+            return None
+        last = max(last, run.ends)
+    return last
+
+
+def run_ids(runs: Iterable[Run]) -> set[str]:
+    """Return the ids of runs."""
+    return {run.id for run in runs}
+
+
+def row_count(runs: Iterable[Run]) -> int:
+    """Return the number of rows of runs."""
+    return total_rows(adds_of(runs))
+
+
+def purges_of(runs: Iterable[Run]) -> Iterator[KeyRange]:
+    """Yield the purges of runs, in order."""
+    for run in runs:
+        yield from run.metadata.purges
+
+
+def adds_of(runs: Iterable[Run]) -> Iterator[Add]:
+    """Yield the adds of runs, in order."""
+    for run in runs:
+        yield run.add
+
+
+def segments_of(adds: Iterable[Add]) -> list[Add]:
+    """Return the segments among adds."""
+    return [add for add in adds if add.kind == "segment"]
+
+
+def by_id(adds: Iterable[Add]) -> dict[str, Add]:
+    """Return adds by their ids."""
+    return {add.id: add for add in adds}
 
 
 def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -249,7 +326,9 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
     if keys is None:
         opened = [*adds]
     else:
-        opened = [_opened(add, keys) for add in adds]
+        opened = []
+        for add in adds:
+            opened.append(_opened(add, keys))
     types = (*kinds,)
     for add in opened:
         metadata, checked_types = _checked.get(add.id, (None, ()))
@@ -277,13 +356,15 @@ def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> 
     opened = open_metadata(fs, head.segments.values(), kinds)
     if keys_of(fs) is None:
         return head
-    segments = SharedMap({add.id: add for add in opened})
-    return replace(head, segments=segments)
+    return replace(head, segments=SharedMap(by_id(opened)))
 
 
 def _sealed(add: Add, envelope: AesGcm) -> Add:
     stats = dict(add.rolling_stats)
-    hidden = {name: stats.pop(name) for name in _HIDDEN if name in stats}
+    hidden = {}
+    for name in _HIDDEN:
+        if name in stats:
+            hidden[name] = stats.pop(name)
     if _SEALED not in stats:
         stream = envelope.encoder(_identity(add))
         stats[_SEALED] = base64.b64encode(stream.feed(json.dumps(hidden).encode()) + stream.finish()).decode()

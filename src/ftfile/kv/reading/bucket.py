@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,18 +14,18 @@ from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, fold_by, windows_of
 from ftfile.kv.key_columns import StoredKeys, contain, order_of
 from ftfile.kv.reading.levels import Level, levels_of
+from ftfile.kv.run.block_batch import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
-from ftfile.kv.run.window import TooManyBytes
 from ftfile.rows.buffers import bools_from, from_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.reading.levels import CachedMerge, Part, RunPart, Sources
+    from ftfile.kv.key_columns import Key, KeyRange
+    from ftfile.kv.reading.levels import CachedMerge, RunPart, Sources
 
     Numbers = NDArray[np.int64]
 
@@ -99,8 +98,10 @@ class Bucket:
 
     def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | CachedMerge]:
         """Return the parts that a scan of a range (end exclusive) reads."""
-        parts = chain.from_iterable(level.parts for level in self._scan_levels())
-        return [part for part in parts if _meets(part, start, end)]
+        parts: list[RunPart | CachedMerge] = []
+        for level in self._scan_levels():
+            parts += level.parts_in(start, end)
+        return parts
 
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
@@ -111,22 +112,23 @@ class Bucket:
         """
         definition = _narrowed(self.definition, columns)
         shown = shown_schema(definition, columns).names
-        levels = [
-            (parts, level.purges)
-            for level in reversed(self._scan_levels())
-            if (parts := [part for part in level.parts if _meets(part, start, end)]) or level.purges
-        ]
+        levels: list[list[RunPart | CachedMerge]] = []
+        purges: list[Sequence[KeyRange]] = []
+        for level in reversed(self._scan_levels()):
+            parts = level.parts_in(start, end)
+            if parts or level.purges:
+                levels.append(parts)
+                purges.append(level.purges)
         if not levels:
             return
         read_bytes = max(min(window_bytes // len(levels), SCAN_BYTES), _READ_BYTES_MIN)
-        sources = [_Rows(parts, definition, start=start, end=end, read_bytes=read_bytes) for parts, _ in levels]
-        newest_runs = chain.from_iterable(part.runs for part in levels[0][0])
-        has_sets_alone = all(run.metadata.ops == 1 << SET for run in newest_runs)
-        if len(levels) == 1 and has_sets_alone:
+        sources = []
+        for parts in levels:
+            sources.append(_Rows(parts, definition, start=start, end=end, read_bytes=read_bytes))
+        if len(levels) == 1 and _has_sets_alone(levels[0]):
             for rows in sources[0].aligned():
                 yield batch_of(rows.select(shown))
             return
-        purges = [purges for _, purges in levels]
         for window in windows_of([source.sorted() for source in sources], window_bytes):
             rows = fold(window, definition, is_bottommost=True, purges=purges)
             if OP in rows.column_names:
@@ -146,9 +148,12 @@ class Bucket:
     ) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys, folded by key index; keys may repeat, and deleted keys are dropped."""
         schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
-        none = np.empty(0, np.int64), pa.Table.from_batches([], schema)
-        parts = [*zip(*(hits[::-1] or [none]), strict=True)]
-        numbers, rows = np.concatenate(parts[0]), pa.concat_tables(parts[1])
+        all_numbers = [np.empty(0, np.int64)]
+        tables = [pa.Table.from_batches([], schema)]
+        for level_numbers, table in reversed(hits):
+            all_numbers.append(level_numbers)
+            tables.append(table)
+        numbers, rows = np.concatenate(all_numbers), pa.concat_tables(tables)
         if has_several:
             return fold_by(
                 numbers, rows, self.definition, lambda row: [column[numbers[row]] for column in keys.columns]
@@ -170,21 +175,28 @@ def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.b
 
 def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
     """Return the columns that `Bucket.scan` yields: the key columns, then the other requested columns."""
-    names = [*definition.keys, *(name for name in columns if name not in definition.keys)]
-    return pa.schema([pa.field(name, definition.schema.field(name).type) for name in names])
+    names = [*definition.keys]
+    for name in columns:
+        if name not in definition.keys:
+            names.append(name)
+    return definition.nullable_schema(names)
 
 
 def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefinition:
     """Return the definition without the value columns that are neither requested nor needed to fold."""
-    names = {*definition.keys, *columns, definition.sequence}
+    names = {*definition.keys, *columns}
+    if definition.sequence is not None:
+        names.add(definition.sequence)
     fields = [field for field in definition.schema if field.name in names]
-    merge = {name: function for name, function in definition.merge.items() if name in names}
-    return replace(definition, schema=pa.schema(fields), merge=merge)
+    return replace(definition, schema=pa.schema(fields), merge=definition.merge_of(names))
 
 
-def _meets(part: Part, start: Key | None, end: Key | None) -> bool:
-    """Return True if a part may have rows in a key range (end exclusive), whose bounds may be prefixes."""
-    return part.has_rows and (start is None or start <= part.high) and (end is None or part.low < end)
+def _has_sets_alone(parts: Iterable[RunPart | CachedMerge]) -> bool:
+    """Return True if all rows of parts are sets."""
+    for part in parts:
+        if not all(run.metadata.ops == 1 << SET for run in part.runs):
+            return False
+    return True
 
 
 def _shared_out(

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 from ftfile.kv.definition import OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import union
+from ftfile.kv.planning.runs import greatest_end, least_key, purges_of
 from ftfile.kv.run.pages import Cache, Shelf
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
@@ -58,17 +58,21 @@ class Opened:
         self.reader = reader
         self.get = reader.get
         stored = reader.schema.names[len(definition.keys) :]
-        kinds = {name: reader.schema.field(name).type for name in stored}
-        types = {name: definition.schema.field(name).type for name in definition.values}
+        kinds = dict(zip(stored, reader.schema.types[len(definition.keys) :], strict=True))
+        types = dict(zip(definition.values, definition.types_of(definition.values), strict=True))
         # True if all rows are sets, with the columns and types of the store.
         self.is_plain = kinds == types and [*kinds] == [*types]
         if OP in stored:
             self._op = stored.index(OP)
         else:
             self._op = None
-        self._casts = [
-            (stored.index(name) if name in kinds else None, kinds.get(name, kind), kind) for name, kind in types.items()
-        ]
+        # For each value column: its place in the run, and its types in the run and in the store.
+        self._casts: list[tuple[int | None, pa.DataType, pa.DataType]] = []
+        for name, kind in types.items():
+            place = None
+            if name in kinds:
+                place = stored.index(name)
+            self._casts.append((place, kinds.get(name, kind), kind))
 
     def split(self, row: Values) -> tuple[int, Values]:
         """Return operation and values of a row returned by `get`, in the columns of the store."""
@@ -89,19 +93,28 @@ class Part(ABC):
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
         self.runs = tuple(runs)  # old to new
         self.sources = sources
-        keys = [run.metadata.keys for run in runs if run.metadata.keys is not None]
-        self.has_rows = bool(keys)  # False if it contains only purges
+        self.has_rows = False  # True unless it contains only purges
         # Bounds of the keys of its rows, both inclusive. Without rows, no key is within the bounds.
-        self.low: Key = min((first for first, _ in keys), default=())
-        self.high: Key = max((last for _, last in keys), default=())
+        self.low: Key = ()
+        self.high: Key = ()
+        for run in runs:
+            if run.metadata.keys is None:
+                continue
+            first, last = run.metadata.keys
+            self.low = min(self.low, first) if self.has_rows else first
+            self.high = max(self.high, last)
+            self.has_rows = True
         # Key ranges whose rows in older runs are deleted.
-        self.purges: tuple[KeyRange, ...] = union(chain.from_iterable(run.metadata.purges for run in runs))
+        self.purges: tuple[KeyRange, ...] = union(purges_of(runs))
         # The key range of its rows and purges, which decides whether two parts meet.
-        self.begins: Key = min(run.begins for run in runs)
-        ends = [run.ends for run in runs]
-        self.ends: Key | None = None if None in ends else max(end for end in ends if end is not None)
+        self.begins: Key = least_key(runs)
+        self.ends: Key | None = greatest_end(runs)
         self._opening: Future[Opened] | None = None  # in progress in a thread; other threads wait for it
         self._lock = threading.Lock()
+
+    def has_rows_in(self, start: Key | None, end: Key | None) -> bool:
+        """Return True if it may have rows in a key range (end exclusive), whose bounds may be prefixes."""
+        return self.has_rows and (start is None or start <= self.high) and (end is None or self.low < end)
 
     @property
     @abstractmethod
@@ -209,8 +222,16 @@ class Level:
     @classmethod
     def of(cls, parts: Sequence[RunPart | CachedMerge]) -> Level:
         """Return the level of parts, which are sorted by key."""
-        purges = union(chain.from_iterable(part.purges for part in parts))
-        return cls(tuple(part.begins for part in parts), tuple(parts), purges)
+        starts = []
+        purges: list[KeyRange] = []
+        for part in parts:
+            starts.append(part.begins)
+            purges += part.purges
+        return cls(tuple(starts), tuple(parts), union(purges))
+
+    def parts_in(self, start: Key | None, end: Key | None) -> list[RunPart | CachedMerge]:
+        """Return the parts that may have rows in a key range (end exclusive), whose bounds may be prefixes."""
+        return [part for part in self.parts if part.has_rows_in(start, end)]
 
 
 def levels_of(parts: Iterable[RunPart]) -> tuple[Level, ...]:
@@ -261,10 +282,12 @@ def cached_merge_of(parts: Sequence[RunPart], sources: Sources) -> CachedMerge |
 
 def open_parts(parts: Iterable[RunPart | CachedMerge], sources: Sources) -> None:
     """Open small runs in parallel; one call reads runs that are adjacent in a file. Raises the errors of `opened`."""
-    closed = [part for part in parts if isinstance(part, RunPart) and part.held is None]
-    # Larger runs are not read completely when they are opened; a scan opens them when it reaches them.
-    small = [part for part in closed if part.run.add.logical_length <= END_BYTES]
-    files = CoalescingFiles(sources.files, (part.run.add for part in small))
+    small: list[RunPart] = []
+    for part in parts:
+        # Larger runs are not read completely when they are opened; a scan opens them when it reaches them.
+        if isinstance(part, RunPart) and part.held is None and part.run.add.logical_length <= END_BYTES:
+            small.append(part)
+    files = CoalescingFiles(sources.files, [part.run.add for part in small])
     try:
         files.fetch_first()
         parallel(files.fs, lambda part: part.opened(files), small)

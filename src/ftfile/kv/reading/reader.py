@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager, suppress
-from itertools import chain, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ftfile.kv.definition import FOUND, StoreDefinition, code_of
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.key_columns import sorted_by
-from ftfile.kv.planning.runs import definition_of_runs
+from ftfile.kv.planning.runs import definition_of_runs, segments_of
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_parts
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ftfile.core.arguments import AccessArguments
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
+    from ftfile.kv.reading.bucket import Bucket
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.read.dead_letters import DeadLetter
     from ftfile.log.read.history import Version
@@ -117,7 +118,7 @@ class Reader:
             ConfigError: the version does not exist, or is no longer kept.
         """
         snapshot = take_snapshot(self.log, version)
-        adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
+        adds = segments_of(snapshot.adds.values())
         definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.refresh())
         definition = definition.naming(self._code)
         if snapshot.schema is not None:
@@ -169,7 +170,9 @@ class Reader:
         user_rows: list[Any] = [default] * len(keys)
         for numbers, rows in self._looked_up(view, view.keys.columns_of(keys), view.definition.values):
             row_keys = [keys[number] for number in numbers.tolist()]
-            columns = [python_values(name, rows[name], row_keys) for name in rows.column_names]
+            columns = []
+            for name in rows.column_names:
+                columns.append(python_values(name, rows[name], row_keys))
             values = zip(*columns, strict=True) if columns else repeat(())
             for number, stored_row in zip(numbers.tolist(), values, strict=False):
                 user_rows[number] = view.row_of(stored_row)
@@ -195,23 +198,26 @@ class Reader:
         definition = view.definition
         shown = chosen_columns(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
-        numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
+        numbers = np.flatnonzero(np.logical_and.reduce([*map(is_valid, batch.columns)]))
         if len(numbers) == batch.num_rows:
             complete_keys = batch
         else:
             complete_keys = batch.take(from_numpy(numbers, pa.int64()))
-        none = pa.Table.from_batches([], pa.schema([definition.schema.field(name) for name in shown]))
-        parts = [(numbers[:0], none), *self._looked_up(view, complete_keys, shown)]
-        places = np.concatenate([numbers[indices] for indices, _ in parts])
-        is_found, columns = in_order(batch.num_rows, places, pa.concat_tables([rows for _, rows in parts]))
-        return pa.table([*batch.columns, *columns, bools_from(is_found)], names=[*definition.keys, *shown, FOUND])
+        places = [numbers[:0]]
+        tables = [pa.Table.from_batches([], pa.schema([*map(definition.schema.field, shown)]))]
+        for indices, rows in self._looked_up(view, complete_keys, shown):
+            places.append(numbers[indices])
+            tables.append(rows)
+        has_row, value_columns = in_order(batch.num_rows, np.concatenate(places), pa.concat_tables(tables))
+        names = [*definition.keys, *shown, FOUND]
+        return pa.table([*batch.columns, *value_columns, bools_from(has_row)], names=names)
 
     def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
         """Return, for each bucket, the indexes of the keys that have rows, and the rows; no key contains a null."""
         hashes = hash_rows(keys.columns)
         definition, parts = view.definition, hashes
         if definition.bucket_by != definition.keys:
-            parts = hash_rows([keys.column(name) for name in definition.bucket_by])
+            parts = hash_rows(keys.select(definition.bucket_by).columns)
         by_bucket = rows_by_number(buckets_of(parts, definition.buckets))
 
         def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
@@ -244,7 +250,11 @@ class Reader:
         Raises:
             TypeError, ConfigError: see `get`; or a column or bucket does not exist, or a column is named twice.
         """
-        first, behind = (None if bound is None else self.view.keys.prefix(bound) for bound in (start, end))
+        first = behind = None
+        if start is not None:
+            first = self.view.keys.prefix(start)
+        if end is not None:
+            behind = self.view.keys.prefix(end)
         return self.scan_range(first, behind, columns, buckets)
 
     @checked
@@ -258,20 +268,26 @@ class Reader:
         """Yield the rows between stored keys, or prefixes of stored keys, as `scan` does."""
         view = self.view
         names = chosen_columns(columns, view.definition.schema.names, "the store has the columns")
-        if buckets is not None and (
-            other := [number for number in buckets if not 0 <= number < view.definition.buckets]
-        ):
-            raise ConfigError(f"buckets {other}: the store has {view.definition.buckets} buckets, numbered from 0")
-        chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
+        if buckets is None:
+            buckets = view.buckets.keys()
+        missing = []
+        for number in buckets:
+            if not 0 <= number < view.definition.buckets:
+                missing.append(number)
+        if missing:
+            raise ConfigError(f"buckets {missing}: the store has {view.definition.buckets} buckets, numbered from 0")
+        chosen = [bucket for number, bucket in sorted(view.buckets.items()) if number in buckets]
         return self._rows(view, chosen, (start or None, end), names)
 
     @checked
     def preload(self, buckets: Collection[int]) -> None:
         """Open the runs of buckets in parallel before each bucket is scanned; see `open_parts`."""
         view = self.view
-        chosen = [view.buckets[number] for number in buckets if number in view.buckets]
+        parts = []
+        for number in buckets:
+            if number in view.buckets:
+                parts += view.buckets[number].scanned(None, None)
         with self._missing_file_as_stale():
-            parts = chain.from_iterable(bucket.scanned(None, None) for bucket in chosen)
             open_parts(parts, view.sources)
 
     def stats(self) -> StoreStats:
@@ -301,16 +317,19 @@ class Reader:
 
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
-        return [part.run for part in self.view.parts.values()]
+        return self.view.runs
 
     def _rows(
-        self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
+        self, view: View, buckets: Sequence[Bucket], bounds: tuple[Key | None, Key | None], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         window_bytes = _SCAN_BYTES // max(len(buckets), 1)
-        sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
+        start, end = bounds
+        sources, parts = [], []
+        for bucket in buckets:
+            sources.append(bucket.scan(start, end, columns, window_bytes))
+            parts += bucket.scanned(start, end)
         keys = view.definition.keys
         with self._missing_file_as_stale():
-            parts = chain.from_iterable(bucket.scanned(*bounds) for bucket in buckets)
             open_parts(parts, view.sources)
             if len(sources) == 1:
                 for batch in sources[0]:
@@ -359,7 +378,7 @@ def _release(before: View, after: View | None) -> None:
     if after is None:
         live_ids = set()
     else:
-        live_ids = {id(part) for part in after.all_parts}
+        live_ids = {*map(id, after.all_parts)}
     for part in before.all_parts:
         if id(part) not in live_ids:
             part.release()

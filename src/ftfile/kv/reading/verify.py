@@ -15,10 +15,11 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.kv.definition import code_of
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import shown_value
-from ftfile.kv.planning.runs import Run, apart
+from ftfile.kv.planning.runs import Run, adds_of, apart, row_count
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
+from ftfile.log.format.adds import total_bytes
 from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def verify(
 def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -> StoreReport:
     """Return the damaged runs of a reader's version, all of whose runs the workers read; see `verify`."""
     view, fs = reader.view, reader.log.fs
-    runs = sorted((part.run for part in view.parts.values()), key=attrgetter("add.path", "add.offset"))
+    runs = sorted(view.runs, key=attrgetter("add.path", "add.offset"))
     pieces = [tuple(group) for _, group in groupby(runs, key=attrgetter("add.path"))]
     work = _Checking(view.definition)
     tracker = Tracker(
@@ -126,11 +127,10 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
         run_problems = [*_not_apart(run, view)]
         if run.add.id in errors:
             run_problems.insert(0, errors[run.add.id])
-        damaged += [DamagedRun(run.add.path, run.add.offset, bucket, problem) for problem in run_problems]
+        for problem in run_problems:
+            damaged.append(DamagedRun(run.add.path, run.add.offset, bucket, problem))
     not_asked = tuple(sorted(code_of(view.definition.merge)))
-    return StoreReport(
-        view.version, len(runs), rows=sum(run.add.rows for run in runs), damaged=tuple(damaged), not_asked=not_asked
-    )
+    return StoreReport(view.version, len(runs), rows=row_count(runs), damaged=tuple(damaged), not_asked=not_asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 
     def size_of(self, piece: tuple[Run, ...]) -> int:
         """Return the bytes of the runs."""
-        return sum(run.add.length for run in piece)
+        return total_bytes(adds_of(piece))
 
     def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[tuple[Run, ...]]) -> Iterator[dict[str, str]]:
         """Yield the errors of each file, by run id."""
@@ -160,10 +160,10 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:
     """Yield an error for each run that overlaps another run in position and keys."""
-    for other in (part.run for part in view.buckets[bucket_number(run.add.directory_key)].parts):
-        if other.add.id < run.add.id and not apart(run, other):
+    for part in view.buckets[bucket_number(run.add.directory_key)].parts:
+        if part.run.id < run.id and not apart(run, part.run):
             yield (
-                f"it shares keys with the run {other.add.id} at {other.add.path!r}, and the order of the two runs is "
+                f"it shares keys with the run {part.run.id} at {part.run.add.path!r}, and the order of the two runs is "
                 "undefined"
             )
 

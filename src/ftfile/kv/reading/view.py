@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import EncodingError, UserCodeError
@@ -20,8 +20,9 @@ from ftfile.kv.definition import MERGE
 from ftfile.kv.fold import fold_values
 from ftfile.kv.hashing import KeyHasher, bucket_number
 from ftfile.kv.key_columns import overlap
+from ftfile.kv.planning.picker import by_position, size_of
 from ftfile.kv.planning.plan import is_held
-from ftfile.kv.planning.runs import open_metadata, run_of, runs_by_bucket
+from ftfile.kv.planning.runs import open_metadata, row_count, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import RunPart, Sources, cached_merge_of
 from ftfile.kv.user_keys import UserKeys, row_type
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ftfile.kv.key_columns import Key
+    from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.levels import CachedMerge
     from ftfile.kv.run.pages import Cache
     from ftfile.log.format.model import Add
@@ -52,7 +54,7 @@ class View:
         self.hash_key = KeyHasher(definition.key_types).hash
         # Of the `bucket_by` columns.
         self._places = [definition.keys.index(name) for name in definition.bucket_by]
-        self._hash_places = KeyHasher([definition.key_types[place] for place in self._places]).hash
+        self._hash_places = KeyHasher(definition.types_of(definition.bucket_by)).hash
         self._is_by_key, self._bucket_mask = definition.bucket_by == definition.keys, definition.buckets - 1
         # Converts values to a row for users.
         row = row_type(definition)
@@ -83,8 +85,16 @@ class View:
     @property
     def all_parts(self) -> list[RunPart | CachedMerge]:
         """Return the runs and the cached merges."""
-        cached_merges = (bucket.cached_merge for bucket in self.buckets.values())
-        return [*self.parts.values(), *(cached_merge for cached_merge in cached_merges if cached_merge is not None)]
+        parts: list[RunPart | CachedMerge] = [*self.parts.values()]
+        for bucket in self.buckets.values():
+            if bucket.cached_merge is not None:
+                parts.append(bucket.cached_merge)
+        return parts
+
+    @property
+    def runs(self) -> list[Run]:
+        """Return the runs."""
+        return [part.run for part in self.parts.values()]
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
@@ -93,15 +103,19 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     if before is not None and before.definition == sources.definition:
         same = before
     open_parts = {} if same is None else same.parts
-    adds = [*adds]
-    new = [add for add in adds if add.id not in open_parts]
-    parts = {add.id: open_parts[add.id] for add in adds if add.id in open_parts}
+    new: list[Add] = []
+    parts: dict[str, RunPart] = {}
+    for add in adds:
+        if add.id in open_parts:
+            parts[add.id] = open_parts[add.id]
+        else:
+            new.append(add)
     for add in open_metadata(sources.files.fs, new, sources.definition.key_types):
         parts[add.id] = RunPart(run_of(add), sources)
     buckets: dict[int, Bucket] = {}
     for name, runs in runs_by_bucket(part.run for part in parts.values()).items():
         number = bucket_number(name)
-        members = [parts[run.add.id] for run in sorted(runs, key=attrgetter("metadata.at"))]
+        members = [parts[run.id] for run in by_position(runs)]
         old = None
         if same is not None:
             old = same.buckets.get(number)
@@ -170,14 +184,17 @@ class StoreStats:
 
 def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
     """Return the statistics of a view, and of the newest version."""
-    runs = [part.run for part in view.parts.values()]
+    runs = view.runs
+    runs_max = 0
+    for bucket in view.buckets.values():
+        runs_max = max(runs_max, len(bucket.parts))
     return StoreStats(
         version=view.version,
         newest_version=head.version,
         runs=len(runs),
-        runs_max=max((len(bucket.parts) for bucket in view.buckets.values()), default=0),
-        rows=sum(run.add.rows for run in runs),
-        size_bytes=sum(run.size for run in runs),
+        runs_max=runs_max,
+        rows=row_count(runs),
+        size_bytes=size_of(runs),
         due_compactions=len(head.assembly_tasks),
         held_compactions=sum(is_held(job, head.version) for job in head.assembly_tasks),
         cache_bytes=cache.size_bytes,

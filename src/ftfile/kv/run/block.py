@@ -1,7 +1,7 @@
 """A block of rows as bytes, stored by column, whose single values can be read without Arrow.
 
 `docs/internals/format.md` describes the bytes. A column has one or more buffers: first its validity, last the buffers
-of its nested columns. `window.py` decodes several blocks at once.
+of its nested columns. `block_batch.py` decodes several blocks at once.
 """
 
 from __future__ import annotations
@@ -154,7 +154,13 @@ def _validities(array: pa.Array, bounds: Sequence[tuple[int, int]], *, is_needed
     if not array.null_count and not is_needed:
         return [b""] * len(bounds)
     valid = is_valid(array)
-    return [b"" if valid[start:end].all() and not is_needed else valid[start:end].tobytes() for start, end in bounds]
+    validities: list[Buffer] = []
+    for start, end in bounds:
+        if valid[start:end].all() and not is_needed:
+            validities.append(b"")
+        else:
+            validities.append(valid[start:end].tobytes())
+    return validities
 
 
 def _value_bytes(array: pa.Array, width: int) -> memoryview:
@@ -173,12 +179,13 @@ def _byte_starts(starts: NDArray[np.int32], bounds: Sequence[tuple[int, int]]) -
     lengths = np.diff(starts)
     if len(lengths) and lengths[0] and (lengths == lengths[0]).all():
         return [b"" if start < end else bytes(START_BYTES) for start, end in bounds]
-    return [
-        b""
-        if start < end and lengths[start] and (lengths[start:end] == lengths[start]).all()
-        else _shifted(starts, start, end)
-        for start, end in bounds
-    ]
+    blocks_starts: list[Buffer] = []
+    for start, end in bounds:
+        if start < end and lengths[start] and (lengths[start:end] == lengths[start]).all():
+            blocks_starts.append(b"")
+        else:
+            blocks_starts.append(_shifted(starts, start, end))
+    return blocks_starts
 
 
 def _shifted(starts: NDArray[np.int32], start: int, end: int) -> bytes:
@@ -373,9 +380,9 @@ class _Lists(_ArrowValues):
 class _Structs(_ArrowValues):
     def __init__(self, column: Column) -> None:
         super().__init__(column)
-        self.fields = {
-            field.name: _reader(child).read for field, child in zip(column.kind, column.children, strict=True)
-        }
+        self.fields = {}
+        for field, child in zip(column.kind, column.children, strict=True):
+            self.fields[field.name] = _reader(child).read
 
     def read(self, block: Block, row: int) -> Any:  # noqa: ANN401
         data, bounds = block.data, block.bounds

@@ -17,8 +17,8 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.run.block import BLOCK_BYTES_MAX, encode_block, layout_of
+from ftfile.kv.run.block_batch import COMPRESSIONS, EXPANSION_MAX, SMALL_PLAIN_BYTES, BlockBatch, joined
 from ftfile.kv.run.pages import PageShape
-from ftfile.kv.run.window import COMPRESSIONS, EXPANSION_MAX, SMALL_PLAIN_BYTES, Window, joined
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _schema_of(text: memoryview, key_columns: int, path: str) -> pa.Schema:
 def _first_keys(content: memoryview, schema: pa.Schema, blocks: int, path: str) -> pa.RecordBatch:
     if not blocks:
         return joined([], schema)
-    keys = Window(
+    keys = BlockBatch(
         [content], np.array([blocks + 1]), layout=layout_of(schema), path=path, numbers=["with the first keys"]
     ).batch()
     if any(column.null_count for column in keys.columns):

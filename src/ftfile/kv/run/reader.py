@@ -14,9 +14,9 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, bools_of, first_fall
 from ftfile.kv.run.block import RowFinder, layout_of, open_block
+from ftfile.kv.run.block_batch import BlockBatch, decompress, decompress_all, joined
 from ftfile.kv.run.index import decode_index, index_bytes_of, require_crc
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
-from ftfile.kv.run.window import Window, decompress, decompress_all, joined
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy
 
@@ -179,7 +179,7 @@ class RunReader:
         for _, batch in self._windows(range(max(first, 0), behind), places, read_bytes):
             low, high = 0, batch.num_rows
             if key_names:
-                keys = StoredKeys([batch.column(name) for name in key_names])
+                keys = StoredKeys(batch.select(key_names).columns)
                 low = 0
                 if start is not None:
                     low = bisect.bisect_left(keys, start)
@@ -197,7 +197,8 @@ class RunReader:
             rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
             firsts = [0, *np.cumsum(rows)[:-1].tolist()]
             rises = first_fall(columns) is None and (last is None or last < keys[0])
-            if not rises or any(keys[row] != self._first_keys[at] for row, at in zip(firsts, numbers, strict=True)):
+            first_keys = [keys[row] for row in firsts]
+            if not rises or first_keys != [self._first_keys[number] for number in numbers]:
                 raise self._corrupt(numbers[0], "keys that rise from the first one in the index", f"{keys[0]!r}")
             last = keys[-1]
             self._check_pages(
@@ -252,7 +253,9 @@ class RunReader:
         index = self._index
         if not len(index.page_crcs):  # all rows are in one page
             windows = self._windows(range(index.blocks), range(index.key_columns))
-            hashes = [np.empty(0, np.uint64), *(hash_rows(batch.columns) for _, batch in windows)]
+            hashes = [np.empty(0, np.uint64)]
+            for _, batch in windows:
+                hashes.append(hash_rows(batch.columns))
             places = places_of(index.block_rows, self._row_bits)
             (slots,) = build_pages(self._shape, np.concatenate(hashes), places)
             return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
@@ -301,7 +304,9 @@ class RunReader:
 
     def _decoded(self, numbers: range, data: memoryview, start: int, places: Sequence[int] | None) -> pa.RecordBatch:
         """Return the rows of blocks, given bytes of the run from offset `start`."""
-        stored = [data[self._start_of(number) - start : self._ends[number] - start] for number in numbers]
+        stored = []
+        for number in numbers:
+            stored.append(data[self._start_of(number) - start : self._ends[number] - start])
         sizes = self._sizes[numbers[0] : numbers[-1] + 1].tolist()
         try:
             contents = decompress_all(stored, sizes, self._index.compression)
@@ -311,7 +316,7 @@ class RunReader:
         for number, content in zip(numbers, contents, strict=True):
             require_crc(content, self._crcs[number], f"block {number}", self._path)
         rows = self._index.block_rows[numbers[0] : numbers[-1] + 1]
-        return Window(contents, rows, layout=self._layout, path=self._path, numbers=numbers).batch(places)
+        return BlockBatch(contents, rows, layout=self._layout, path=self._path, numbers=numbers).batch(places)
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
@@ -340,8 +345,8 @@ class RunReader:
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         block_numbers = numbers[[end - 1 for end in ends]].tolist()
         blocks = _cached(self._blocks, block_numbers, self._load_block, self._parallel)
-        window = Window.of([*blocks.values()], self._layout, self._path, block_numbers)
-        return window.gather(ends, rows)
+        block_batch = BlockBatch.of([*blocks.values()], self._layout, self._path, block_numbers)
+        return block_batch.gather(ends, rows)
 
 
 def _cached(

@@ -12,9 +12,9 @@ from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, first_fall
 from ftfile.kv.run.block import encode_blocks, layout_of
+from ftfile.kv.run.block_batch import compress, joined
 from ftfile.kv.run.index import Index, encode_index, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
-from ftfile.kv.run.window import compress, joined
 from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ class _RunWriter:
             shape, page_crcs = self._write_pages(row_bits)
         else:
             shape, page_crcs = (NO_PAGES, [])
-        keys = [*self._first_keys, *([] if self._last_key is None else [self._last_key])]
+        keys = [*self._first_keys]
+        if self._last_key is not None:
+            keys.append(self._last_key)
         index = Index(
             schema=self._schema,
             rows=rows,
@@ -159,7 +161,7 @@ class _RunWriter:
         )
         self._append(encode_index(index, self._position))
         if keys:
-            first, last = (StoredKeys(batch.columns)[0] for batch in (keys[0], keys[-1]))
+            first, last = StoredKeys(keys[0].columns)[0], StoredKeys(keys[-1].columns)[0]
         else:
             first, last = ((), ())
         return RunSummary(rows, (first, last) if keys else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
@@ -14,9 +14,28 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
-from ftfile.kv.planning.picker import Backoff, Compaction, by_position, groups_of, is_small_group, size_of, sorted_runs
+from ftfile.kv.planning.picker import (
+    Backoff,
+    Compaction,
+    by_level,
+    by_position,
+    groups_of,
+    is_small_group,
+    size_of,
+    sorted_runs,
+)
 from ftfile.kv.planning.plan import backoffs_of, failed_ids, pieces_of
-from ftfile.kv.planning.runs import open_state, recorded_key_types, run_of, runs_by_bucket, seal_metadata
+from ftfile.kv.planning.runs import (
+    adds_of,
+    last_position,
+    open_state,
+    recorded_key_types,
+    run_ids,
+    run_of,
+    runs_by_bucket,
+    seal_metadata,
+)
+from ftfile.log.format.adds import ids_of, total_bytes
 from ftfile.log.format.model import NUMBER_MAX, Body
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
@@ -122,7 +141,10 @@ class CompactionRounds:
             self._tracker.add(1, work.size_of(pieces[number]))
             if done[-1].is_store_away:
                 break
-        return list(chain.from_iterable(outcomes[number] for number in sorted(outcomes)))
+        results: list[CompactionResult] = []
+        for _, done in sorted(outcomes.items()):
+            results += done
+        return results
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
@@ -132,15 +154,16 @@ class CompactionRounds:
             record = commit(self.log, self.author, prepare).record
         if record is None:
             return
-        inputs = chain.from_iterable(rewrite.inputs for rewrite in rewrites)
-        old_paths = {add.path for add in inputs}
+        old_paths: set[str | None] = set()
+        for rewrite in rewrites:
+            old_paths.update(add.path for add in rewrite.inputs)
         before = self._report
         self._report = replace(
             before,
             records=before.records + 1,
             runs_replaced=before.runs_replaced + len(record.removes),
             runs_written=before.runs_written + len(record.adds),
-            bytes_written=before.bytes_written + sum(add.length for add in record.adds if add.path not in old_paths),
+            bytes_written=before.bytes_written + total_bytes(add for add in record.adds if add.path not in old_paths),
         )
         numbers = len(record.removes), len(record.adds), record.version, self._report.bytes_written
         _log.info("compacted %d runs to %d in version %d; %d bytes so far", *numbers)
@@ -149,8 +172,8 @@ class CompactionRounds:
         """Abandon rewrites refused repeatedly with live inputs: vacuum could delete their new files."""
         live = self.log.refresh().segments
         for rewrite in rewrites:
-            inputs = frozenset(add.id for add in rewrite.inputs)
-            if not all(add_id in live for add_id in inputs):
+            inputs = frozenset(ids_of(rewrite.inputs))
+            if not inputs.issubset(live):
                 continue
             self._refused[inputs] += 1
             if self._refused[inputs] >= _STALE_MAX:
@@ -167,7 +190,9 @@ class CompactionRounds:
         if not accepted.rewrites:
             return None
         live = live_after(state, accepted.removes, accepted.adds)
-        tasks = max((job.payload["taskCount"] for job in state.assembly_tasks), default=1)
+        tasks = 1
+        for job in state.assembly_tasks:
+            tasks = max(tasks, job.payload["taskCount"])
         return Body(
             adds=seal_metadata(log.fs, accepted.adds),
             removes=accepted.removes,
@@ -181,15 +206,18 @@ def _backoff_after(compaction: Compaction, error: Exception) -> Backoff:
     if compaction.backoff is not None:
         return compaction.backoff._replace(not_before=NUMBER_MAX)
     failed = failed_ids(compaction, error)
-    return Backoff.of([run for run in compaction.runs if run.add.id in failed])
+    return Backoff.of([run for run in compaction.runs if run.id in failed])
 
 
 def _round_of(work: CompactionWork, pieces: Sequence[Piece], at_once: int) -> Sequence[Piece]:
     """Return the first pieces, up to two files for each worker, at least one piece."""
     read_bytes = work.how.plan.read_bytes
-    room = at_once * read_bytes
-    sizes = (min(max(work.size_of(piece), 1), read_bytes) for piece in pieces[:-1])
-    return pieces[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
+    room_bytes = at_once * read_bytes
+    for number, piece in enumerate(pieces):
+        room_bytes -= min(max(work.size_of(piece), 1), read_bytes)
+        if room_bytes <= 0:
+            return pieces[: number + 1]
+    return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +229,10 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
 
     def size_of(self, piece: Piece) -> int:
         """Return the bytes of the runs of compactions."""
-        runs = chain.from_iterable(planned.compaction.runs for planned in piece)
-        return sum(run.add.length for run in runs)
+        size_bytes = 0
+        for planned in piece:
+            size_bytes += total_bytes(adds_of(planned.compaction.runs))
+        return size_bytes
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
         """Yield the results of each piece, up to a piece that fails because the store is unavailable."""
@@ -290,7 +320,7 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     inputs: set[str] = set()
     count = 0
     for planned in chain.from_iterable(choice.choose(head, how, ())):
-        inputs.update(run.add.id for run in planned.compaction.runs)
+        inputs |= run_ids(planned.compaction.runs)
         count += 1
     return CompactReport(head.version, runs_replaced=len(inputs), runs_written=count, dry_run=True)
 
@@ -305,16 +335,18 @@ class DueCompactions:
 
     def choose(self, head: LogState, how: HowWritten, failed: Iterable[Backoff]) -> list[Piece]:
         """Return the due compactions at a head, given backoffs in addition to its recorded backoffs."""
-        recorded = backoffs_of(head.assembly_tasks)
-        if not self.skip_held:
-            recorded = [backoff._replace(not_before=0) for backoff in recorded]
-        backoffs = {backoff.run: backoff for backoff in (*recorded, *failed)}
-        due = [
-            planned
-            for planned in how.planner(self.log).due(head.segments.values(), [*backoffs.values()])
-            if not planned.compaction.is_held(head.version + 1)
-        ]
-        share_bytes = -(-sum(planned.size for planned in due) // self.at_once)
+        backoffs: dict[str, Backoff] = {}
+        for backoff in backoffs_of(head.assembly_tasks):
+            backoffs[backoff.run] = backoff if self.skip_held else backoff._replace(not_before=0)
+        for backoff in failed:
+            backoffs[backoff.run] = backoff
+        due = []
+        due_bytes = 0
+        for planned in how.planner(self.log).due(head.segments.values(), [*backoffs.values()]):
+            if not planned.compaction.is_held(head.version + 1):
+                due.append(planned)
+                due_bytes += planned.size
+        share_bytes = -(-due_bytes // self.at_once)
         return pieces_of(due, min(how.plan.read_bytes, share_bytes))
 
 
@@ -331,8 +363,9 @@ class _FullCompaction:
         held = {backoff.run for backoff in backoffs}
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
-            live_runs = chain.from_iterable(buckets.values())
-            self._end = max((run.metadata.at[1] for run in live_runs), default=0)
+            self._end = 0
+            for runs in buckets.values():
+                self._end = max(self._end, last_position(runs))
         planner = how.planner(self._log)
         for bucket, runs in buckets.items():
             old_runs = [run for run in runs if run.metadata.at[1] <= self._end]
@@ -347,13 +380,12 @@ class _FullCompaction:
         Small neighbours are compacted together. The result of a group is not compacted again, even if it must keep
         deletes or its runs are small, so the procedure terminates.
         """
-        level0 = by_position(run for run in runs if not run.metadata.level)
-        level1 = [run for run in runs if run.metadata.level]
+        level0, level1 = by_level(by_position(runs))
         is_sorted = not level1 and len(sorted_runs(level0)) == 1 and all(map(_is_plain, level0))
         if level0 and not is_sorted and not _has_any(level0, held):
-            yield Compaction("descend", level0)
+            yield Compaction("descend", tuple(level0))
             return
-        first_ids = self._groups.setdefault(bucket, {run.add.id for run in level1})
+        first_ids = self._groups.setdefault(bucket, run_ids(level1))
         for group in _joined_groups(level1, rules):
             is_due = _has_any(group, first_ids) and (len(group) > 1 or not _is_plain(group[0]))
             if is_due and not _has_any(group, held):
@@ -375,7 +407,7 @@ def _joined_groups(level1: Sequence[Run], rules: PlanSettings) -> list[list[Run]
 
 
 def _has_any(runs: Iterable[Run], ids: Collection[str]) -> bool:
-    return any(run.add.id in ids for run in runs)
+    return not run_ids(runs).isdisjoint(ids)
 
 
 def _is_plain(run: Run) -> bool:

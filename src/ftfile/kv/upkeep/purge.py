@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.arguments import Access
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver import how_written, new_stage, open_store_log
-from ftfile.kv.key_columns import overlap
-from ftfile.kv.planning.runs import open_metadata, placed, run_of, seal_metadata
+from ftfile.kv.planning.runs import adds_of, open_metadata, placed, run_of, seal_metadata
 from ftfile.kv.user_keys import UserKeys, require_range
 from ftfile.log.format.model import Body, Origin
 from ftfile.log.opening import maintaining
@@ -103,18 +102,20 @@ class _PurgeRuns:
         log = self._log
         how = how_written(head, log.fs)
         key_range = UserKeys(how.definition).range_of(*self._keys)
-        runs = map(run_of, open_metadata(log.fs, head.segments.values(), how.definition.key_types))
-        buckets = sorted(
-            {run.add.directory_key for run in runs if run.metadata.keys and overlap([key_range], *run.metadata.keys)}
-        )
+        buckets = set()
+        for run in map(run_of, open_metadata(log.fs, head.segments.values(), how.definition.key_types)):
+            if run.has_rows_in([key_range]):
+                buckets.add(run.add.directory_key)
         if not buckets:
             return None
-        if missing := [bucket for bucket in buckets if bucket not in self._written]:
+        missing = sorted(buckets - self._written.keys())
+        if missing:
             written = _written(log, self._author, how, [(bucket, [key_range]) for bucket in missing])
             self._written |= zip(missing, written, strict=True)
         origin = Origin(self._author.job_id, 0, 0)
-        segments = [self._written[bucket] for bucket in buckets]
-        adds = [segment_of(segment, how.encoding, origin, {}) for segment in segments]
+        adds = []
+        for bucket in sorted(buckets):
+            adds.append(segment_of(self._written[bucket], how.encoding, origin, {}))
         return Body(
             adds=seal_metadata(log.fs, placed(adds, head.version + 1, log.clock.now_ms())),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
@@ -124,16 +125,21 @@ class _PurgeRuns:
 def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) -> list[tuple[Add, Add]]:
     """Write the purges of lost runs, from the log, as runs with the same positions; return pairs (lost, new)."""
     how = how_written(log.refresh(), log.fs)
-    runs = [run for run in map(run_of, open_metadata(log.fs, lost, how.definition.key_types)) if run.metadata.purges]
+    runs = []
+    purges = []
+    for run in map(run_of, open_metadata(log.fs, lost, how.definition.key_types)):
+        if run.metadata.purges:
+            runs.append(run)
+            purges.append((run.add.directory_key, run.metadata.purges))
     if not runs:
         return []
-    written = _written(log, author, how, [(run.add.directory_key, run.metadata.purges) for run in runs])
+    written = _written(log, author, how, purges)
     origin = Origin(author.job_id, 0, 0)
     adds = []
     for segment, run in zip(written, runs, strict=True):
         metadata = replace(run.metadata, keys=None, ops=0, deletes=0, plain_bytes=0)
         adds.append(segment_of(segment, how.encoding, origin, metadata.to_json()))
-    return [*zip([run.add for run in runs], seal_metadata(log.fs, adds), strict=True)]
+    return [*zip(adds_of(runs), seal_metadata(log.fs, adds), strict=True)]
 
 
 def _written(

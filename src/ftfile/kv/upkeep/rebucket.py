@@ -6,7 +6,6 @@ import operator
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,9 @@ from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.planning.plan import terms_of
-from ftfile.kv.planning.runs import open_metadata, position_of, run_of, runs_by_bucket, seal_metadata
+from ftfile.kv.planning.runs import open_metadata, position_of, run_ids, run_of, runs_by_bucket, seal_metadata
 from ftfile.kv.run_files import OpenFiles
+from ftfile.log.format.adds import total_rows
 from ftfile.log.format.model import Body, Origin, Remove
 from ftfile.log.format.record import definition_key
 from ftfile.log.opening import maintaining
@@ -109,9 +109,8 @@ def rebucket(
             done = commit(log, author, change.prepare)
             if done.record is not None:
                 adds, removes = done.record.adds, done.record.removes
-                rows = sum(add.rows for add in adds)
                 report = RebucketReport(
-                    done.version, buckets, runs_replaced=len(removes), runs_written=len(adds), rows=rows
+                    done.version, buckets, runs_replaced=len(removes), runs_written=len(adds), rows=total_rows(adds)
                 )
                 _log.info("rebucketed: %s", report)
                 return report
@@ -138,7 +137,7 @@ class _NewBuckets:
         stage = new_stage(self.log, self.author, how.storage.durability)
         for number, runs in self._runs_of(head, how).items():
             if not self._is_written(number, runs):
-                self.groups[number] = {run.add.id for run in runs}, self._write_runs(runs, how, stage)
+                self.groups[number] = run_ids(runs), self._write_runs(runs, how, stage)
 
     def prepare(self, head: LogState, _: object) -> Body | None:
         """Return the record; None if the head has other runs than the runs that were read."""
@@ -149,11 +148,11 @@ class _NewBuckets:
         old = head.definitions[how.encoding]
         encoding = {**old, "store": {**old["store"], "buckets": self.buckets}}
         key, position, now_ms = definition_key(encoding), position_of(head.version + 1), self.log.clock.now_ms()
-        runs = chain.from_iterable(self.groups[number][1] for number in sorted(runs_by_group))
         adds = []
-        for run in runs:
-            metadata = replace(run.metadata, at=(position, position), committed_ms=now_ms, level=1)
-            adds.append(run.with_metadata(metadata, encoding=key))
+        for number in sorted(runs_by_group):
+            for run in self.groups[number][1]:
+                metadata = replace(run.metadata, at=(position, position), committed_ms=now_ms, level=1)
+                adds.append(run.with_metadata(metadata, encoding=key))
         return Body(
             adds=seal_metadata(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),
@@ -164,7 +163,7 @@ class _NewBuckets:
         )
 
     def _is_written(self, number: int, runs: Sequence[Run]) -> bool:
-        return number in self.groups and self.groups[number][0] == {run.add.id for run in runs}
+        return number in self.groups and self.groups[number][0] == run_ids(runs)
 
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
         runs_by_group: defaultdict[int, list[Run]] = defaultdict(list)
@@ -219,7 +218,9 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
         for rows in inputs.folded(bucket_runs, terms, window_bytes):
             yield from how.definition.aligned(rows).to_batches()
 
-    sources = [SortedRows(batches(bucket_runs), schema, len(keys)) for bucket_runs in buckets.values()]
+    sources = []
+    for bucket_runs in buckets.values():
+        sources.append(SortedRows(batches(bucket_runs), schema, len(keys)))
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
         yield tables[0] if len(tables) == 1 else sorted_by(pa.concat_tables(tables), keys)

@@ -79,7 +79,10 @@ def decompress_all(stored: Sequence[Buffer], sizes: Sequence[int], compression: 
     """Return the decompressed bytes of blocks as `decompress` does, in one call where possible."""
     is_framed = compression == "lz4" and max(sizes) <= _FRAME_BYTES >= max(map(len, stored))
     if not is_framed and compression != "zstd":
-        return [decompress(block, size, compression) for block, size in zip(stored, sizes, strict=True)]
+        blocks = []
+        for block, size in zip(stored, sizes, strict=True):
+            blocks.append(decompress(block, size, compression))
+        return blocks
     if is_framed:
         for block in stored:
             _check_prefix(block)
@@ -87,7 +90,8 @@ def decompress_all(stored: Sequence[Buffer], sizes: Sequence[int], compression: 
     else:
         content = _ZSTD.decompress(b"".join(stored), sum(sizes), asbytes=True)
     view = memoryview(content)
-    return [view[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    bounds = pairwise(accumulate(sizes, initial=0))
+    return [view[start:end] for start, end in bounds]
 
 
 def _check_prefix(stored: Buffer) -> None:
@@ -95,7 +99,7 @@ def _check_prefix(stored: Buffer) -> None:
         raise ValueError(f"{len(stored)} bytes, and the length of others")
 
 
-class Window:
+class BlockBatch:
     """Blocks whose rows are decoded together; any damage raises `CorruptData` with the number of the block."""
 
     def __init__(
@@ -115,8 +119,8 @@ class Window:
         self._bounds = self._read_bounds(layout)
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], layout: Layout, path: str, numbers: Sequence[object]) -> Window:
-        """Return a window of open blocks."""
+    def of(cls, blocks: Sequence[Block], layout: Layout, path: str, numbers: Sequence[object]) -> BlockBatch:
+        """Return a batch of open blocks."""
         rows = np.array([block.rows for block in blocks], np.int64)
         return cls([block.data for block in blocks], rows, layout, path, numbers)
 
@@ -128,9 +132,7 @@ class Window:
             columns = [self.column(place) for place in places]
         except TooManyBytes as error:
             raise CorruptData(self._path, f"in block {self._numbers[0]} columns of less bytes", "too many") from error
-        return pa.RecordBatch.from_arrays(
-            columns, schema=pa.schema([self._layout.schema.field(place) for place in places])
-        )
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*map(self._layout.schema.field, places)]))
 
     def column(self, place: int) -> pa.Array:
         """Return a column of all rows, by its number."""
@@ -173,13 +175,10 @@ class Window:
             raise TooManyBytes
         starts += begins
         pairs = [*zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-        content = b"".join(
-            [
-                block[low:high]
-                for block, (start, end) in zip(self._blocks, bounds, strict=True)
-                for low, high in pairs[start:end]
-            ]
-        )
+        pieces: list[Buffer] = []
+        for block, (start, end) in zip(self._blocks, bounds, strict=True):
+            pieces += [block[low:high] for low, high in pairs[start:end]]
+        content = b"".join(pieces)
         valid = None
         if (has_validity := self._sizes(column.first) > 0).any():
             valid = np.ones(len(rows), np.bool_)
@@ -259,10 +258,10 @@ class Window:
         self._require((sizes == rows) | (not is_needed and sizes == 0), "the validity of all rows")
         if not sizes.any():
             return None, 0
-        pieces = [
-            piece if len(piece) else b"\1" * count
-            for piece, count in zip(self._pieces(column.first), rows.tolist(), strict=True)
-        ]
+        pieces = self._pieces(column.first)
+        for number, count in enumerate(rows.tolist()):
+            if not len(pieces[number]):
+                pieces[number] = b"\1" * count
         is_valid = np.frombuffer(b"".join(pieces), np.uint8) != 0
         return pa.py_buffer(np.packbits(is_valid, bitorder="little")), len(is_valid) - np.count_nonzero(is_valid)
 
@@ -278,12 +277,13 @@ class Window:
             if (widths[rows > 0] == widths.max()).all():
                 return np.arange(int(rows.sum()) + 1) * int(widths.max())
             return np.append(0, np.cumsum(np.repeat(widths, rows)))
-        pieces = [
-            np.arange(0, size + 1, width, dtype="<u4").tobytes() if even and width else piece or bytes(START_BYTES)
-            for piece, even, width, size in zip(
-                self._pieces(column.first + 1), is_even.tolist(), widths.tolist(), sizes.tolist(), strict=True
-            )
-        ]
+        pieces = self._pieces(column.first + 1)
+        for number in np.flatnonzero(start_sizes == 0).tolist():
+            width, size = int(widths[number]), int(sizes[number])
+            if width:
+                pieces[number] = np.arange(0, size + 1, width, dtype="<u4").tobytes()
+            else:
+                pieces[number] = bytes(START_BYTES)
         offsets, ends = self._offsets(column, rows, pieces, np.where(is_even, START_BYTES * (rows + 1), start_sizes))
         self._require(ends == sizes, "starts that end with the last byte")
         return offsets
