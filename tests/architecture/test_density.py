@@ -27,7 +27,7 @@ RULES = {
 MAXIMA = {
     "conditional expressions": 637,
     "nested conditional expressions": 0,
-    "comprehensions": 1875,
+    "comprehensions": 1835,
     "comprehensions with two loops": 6,
     "lambdas": 81,
     "calls with five positional arguments or more": 50,
