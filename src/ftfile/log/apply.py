@@ -102,9 +102,9 @@ class Fold:
         if record.log_start is not None and record.log_start > self._log_start:
             self._log_start = record.log_start
             still_reserved = {}
-            for name, at in self._reserved.items():
-                if at >= self._log_start:
-                    still_reserved[name] = at
+            for name, reserved_at in self._reserved.items():
+                if reserved_at >= self._log_start:
+                    still_reserved[name] = reserved_at
             self._reserved = SharedMap(still_reserved).draft()
             # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
             self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}

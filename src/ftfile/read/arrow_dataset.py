@@ -72,7 +72,9 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
             expressions[place] = partition_expression(values)
         fragments[name].append(used[name].make_fragment(path, store, expressions[place], file_size=add.length))
     files, union = _scanned_safely(ds.FileSystemDataset), _scanned_safely(ds.UnionDataset)
-    parts = [files(file_fragments, schema, used[name], store) for name, file_fragments in fragments.items()]
+    parts = []
+    for name, file_fragments in fragments.items():
+        parts.append(files(file_fragments, schema, used[name], store))
     if not parts:
         return files([], schema, used["parquet"], store)
     if len(parts) == 1:
@@ -142,8 +144,10 @@ def _require_readable(
 
 def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
     """Return the first column that pyarrow would round differently when it reads the values as `schema`, or None."""
-    in_file = [field for field in recorded_schema(encoding["schema"]) if field.name in schema.names]
-    return next((field.name for field in in_file if has_nearest(field.type, schema.field(field.name).type)), None)
+    for field in recorded_schema(encoding["schema"]):
+        if field.name in schema.names and has_nearest(field.type, schema.field(field.name).type):
+            return str(field.name)
+    return None
 
 
 def _refuse(*_: object) -> None:
@@ -173,7 +177,11 @@ class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
     def get_file_info(self, paths: list[str]) -> list[arrow_fs.FileInfo]:
         kind = arrow_fs.FileType.File
         with visited():
-            return [arrow_fs.FileInfo(path, kind, size=self._open(path, self._fs.stat).size_bytes) for path in paths]
+            infos = []
+            for path in paths:
+                size_bytes = self._open(path, self._fs.stat).size_bytes
+                infos.append(arrow_fs.FileInfo(path, kind, size=size_bytes))
+            return infos
 
     def normalize_path(self, path: str) -> str:
         return path

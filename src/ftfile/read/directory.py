@@ -229,12 +229,14 @@ class Directory:
         with self._missing_file_as_history_gone(version):
             for chosen in reversed([*selection.adds()] if missing else []):
                 batches: list[pa.RecordBatch] = []
+                rows_kept = 0
                 for batch in rows_of(chosen):
                     batches.append(batch)
-                    while batches and sum(piece.num_rows for piece in batches[1:]) >= missing:
-                        del batches[0]
+                    rows_kept += batch.num_rows
+                    while batches and rows_kept - batches[0].num_rows >= missing:
+                        rows_kept -= batches.pop(0).num_rows
                 tail_batches[:0] = batches
-                missing -= sum(piece.num_rows for piece in batches)
+                missing -= rows_kept
                 if missing <= 0:
                     break
         table = pa.Table.from_batches(tail_batches, selection.schema)

@@ -34,8 +34,12 @@ class FollowedColumns:
                 self._key = head.schema
                 return
             requested_names = {name.lower() for name in requested.names}
-            if left_out := [name for name in recorded_schema(recorded).names if name.lower() not in requested_names]:
-                _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
+            unread = []
+            for name in recorded_schema(recorded).names:
+                if name.lower() not in requested_names:
+                    unread.append(name)
+            if unread:
+                _log.warning("columns of the directory that the stream does not read: %s", ", ".join(unread))
 
     def change_of(self, record: Record) -> str | None:
         """Return how the columns of a record differ and the remedy; None if the query is not affected."""

@@ -97,17 +97,24 @@ class Budget:
         """Return True if the plan may take all of these adds; an empty sequence always fits."""
         if not adds:
             return True
-        return (
-            len(adds) <= self._files
-            and sum(add.length for add in adds) <= self._size_bytes
-            and sum(add.rows for add in adds) <= self._rows
-        )
+        size_bytes, rows = _totals(adds)
+        return len(adds) <= self._files and size_bytes <= self._size_bytes and rows <= self._rows
 
     def spend(self, adds: Sequence[Add]) -> None:
         """Subtract the adds that the plan takes, even if they exceed the limits."""
+        size_bytes, rows = _totals(adds)
         self._files -= len(adds)
-        self._size_bytes -= sum(add.length for add in adds)
-        self._rows -= sum(add.rows for add in adds)
+        self._size_bytes -= size_bytes
+        self._rows -= rows
+
+
+def _totals(adds: Iterable[Add]) -> tuple[int, int]:
+    """Return the bytes and the rows of adds."""
+    size_bytes, rows = 0, 0
+    for add in adds:
+        size_bytes += add.length
+        rows += add.rows
+    return size_bytes, rows
 
 
 def _or_infinite(limit: int | None) -> float:
@@ -278,7 +285,8 @@ class LogPlanner(ABC, Generic[_Share]):
         for record in records:
             definitions.update(record.definitions)
         for record in records:
-            if any(add.encoding in keys - definitions.keys() for add in record.adds):
+            missing = keys - definitions.keys()
+            if any(add.encoding in missing for add in record.adds):
                 definitions.update(take_snapshot(self._log, record.version).definitions)
         return definitions
 

@@ -152,9 +152,12 @@ def _parsed(offset: dict[str, Any]) -> Begun:
 
 
 def _is_sound(offset: dict[str, Any]) -> bool:
-    numbers = {name: value for name, value in offset.items() if name not in {"kind", "nonce"}}
-    are_sound = (type(number) is int and number >= -(name == "version") for name, number in numbers.items())
-    return type(offset["nonce"]) is str and all(are_sound)
+    for name, value in offset.items():
+        if name in {"kind", "nonce"}:
+            continue
+        if type(value) is not int or value < -(name == "version"):
+            return False
+    return type(offset["nonce"]) is str
 
 
 def check_position(log: CommitLog, head: LogState, position: Begun) -> None:

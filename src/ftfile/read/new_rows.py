@@ -59,11 +59,13 @@ class FollowPlanner(LogPlanner[Share]):
         return head
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
-        return (Unit(place, (add,)) for place, add in enumerate(new_rows_of(record)))
+        for place, add in enumerate(new_rows_of(record)):
+            yield Unit(place, (add,))
 
     def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
         adds = self._first.adds(begin.version)
-        return (Unit(place, (adds[place],)) for place in range(begin.read, len(adds)))
+        for place in range(begin.read, len(adds)):
+            yield Unit(place, (adds[place],))
 
     def _refusal(self, record: Record) -> Exception | None:
         """Return the error for a record that cannot be followed, or None. A skipped record is counted and logged."""
@@ -239,9 +241,11 @@ def follow_log(
 
 
 def _settings(options: Mapping[str, object]) -> FollowSettings:
-    texts = {name: value.isoformat() if isinstance(value, datetime) else str(value) for name, value in options.items()}
+    texts = {}
+    for name, value in options.items():
+        texts[name] = value.isoformat() if isinstance(value, datetime) else str(value)
     parsed = parse_options(texts, DirectoryFollowOptions)
-    foreign = [name for name in ("path", "keyProvider", *parsed.own) if name in {*parsed.given, *parsed.own}]
-    if foreign:
-        raise ConfigError(f"{foreign[0]} is an argument of ftfile.open, not an option of follow")
+    for name in ("path", "keyProvider", *parsed.own):
+        if name in parsed.given or name in parsed.own:
+            raise ConfigError(f"{name} is an argument of ftfile.open, not an option of follow")
     return FollowSettings.from_options(parsed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import operator
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,11 +85,11 @@ class Selection:
         adds = iter(self._snapshot.adds.values())
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
             if self._where is None:
-                yield from (ChosenAdd(add, None, None) for add in piece)
+                for add in piece:
+                    yield ChosenAdd(add, None, None)
                 continue
-            conditions_by_place.update(
-                self._compare({(add.directory_key, add.encoding) for add in piece} - conditions_by_place.keys())
-            )
+            places = {(add.directory_key, add.encoding) for add in piece}
+            conditions_by_place.update(self._compare(places - conditions_by_place.keys()))
             for add in piece:
                 conditions = conditions_by_place[add.directory_key, add.encoding]
                 if conditions is not None:
@@ -139,12 +138,13 @@ class Selection:
             encoding = self._snapshot.definitions[key]
             in_path = columns_in_path(encoding)
             where = self._by_clocks(encoding["timeZone"], in_path)
-            schema = pa.schema([field for field in self.filtered if field.name in in_path])
+            _, schema = _divided(self.filtered, in_path)
             values = [path_values(encoding, directory_key, schema) for directory_key, _ in group]
             if len(schema) == len(self.filtered):
                 with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
                     are_true = _are_true(where, values, schema)
-                conditions.update(zip(group, ((None, None) if is_true else None for is_true in are_true), strict=True))
+                for place, is_true in zip(group, are_true, strict=True):
+                    conditions[place] = (None, None) if is_true else None
                 continue
             expressions = [partition_expression(mapping) for mapping in values]
             with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
@@ -178,8 +178,7 @@ class Without:
     def apply(self, rows: Iterable[tuple[Add, pa.RecordBatch]], encoding: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows, in their order. The given batches contain the columns that are in the files."""
         in_path = columns_in_path(encoding)
-        in_file = pa.schema([field for field in self.filtered if field.name not in in_path])
-        of_path = pa.schema([field for field in self.filtered if field.name in in_path])
+        in_file, of_path = _divided(self.filtered, in_path)
         for add, batch in rows:
             values = path_values(encoding, add.directory_key, of_path)
             columns = batch_as(batch, in_file)
@@ -218,12 +217,27 @@ def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Sch
         raise ConfigError(f"where: {where} fails on values of {columns} in {place}: {error}") from error
 
 
+def _divided(schema: pa.Schema, in_path: Collection[str]) -> tuple[pa.Schema, pa.Schema]:
+    """Return the columns that are in files, and the columns that are in paths."""
+    of_file, of_path = [], []
+    for field in schema:
+        if field.name in in_path:
+            of_path.append(field)
+        else:
+            of_file.append(field)
+    return pa.schema(of_file), pa.schema(of_path)
+
+
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
     """Return the expression that columns have these values; None without values."""
-    parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
-    if values:
-        return functools.reduce(operator.and_, parts)
-    return None
+    expression = None
+    for name, value in values.items():
+        if value.is_valid:
+            is_value = pc.field(name) == value
+        else:
+            is_value = pc.field(name).is_null()
+        expression = is_value if expression is None else expression & is_value
+    return expression
 
 
 def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -235,7 +249,11 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
             if whole is not None and pa.types.is_nested(recorded.field(whole).type):
                 raise ConfigError(f"columns: {name!r} is a field of a column: select {whole!r}, which contains it")
             raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
-    if twice := [name for place, name in enumerate(columns) if names[place] in names[:place]]:
+    twice = []
+    for place, name in enumerate(columns):
+        if names[place] in names[:place]:
+            twice.append(name)
+    if twice:
         raise ConfigError(f"columns: {', '.join(map(repr, twice))} is named twice")
     return pa.schema([recorded.field(spelling) for spelling in names])
 
@@ -254,11 +272,11 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
         asked_names = {name.lower() for name in asked}
     else:
         asked_names = set()
-    return [
-        name
-        for place, name in enumerate(recorded.names)
-        if name in text and (name.lower() in asked_names or _needs(where, recorded.remove(place)))
-    ]
+    names = []
+    for place, name in enumerate(recorded.names):
+        if name in text and (name.lower() in asked_names or _needs(where, recorded.remove(place))):
+            names.append(name)
+    return names
 
 
 def _needs(where: pc.Expression, rest: pa.Schema) -> bool:
@@ -277,7 +295,9 @@ def path_values(encoding: Mapping[str, Any], directory_key: str, schema: pa.Sche
 def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scalar]], schema: pa.Schema) -> list[bool]:
     """Return for each row of column values if the condition is true. The condition names no other columns."""
     numbers = pa.array(range(len(values)), pa.int64())
-    columns = [pa.array([row[field.name].as_py() for row in values], field.type) for field in schema]
+    columns = []
+    for field in schema:
+        columns.append(pa.array([row[field.name].as_py() for row in values], field.type))
     table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
     chosen = {*matching_rows(table, where).column(len(columns)).to_pylist()}
     return [number in chosen for number in range(len(values))]
@@ -292,7 +312,9 @@ def _may_be_true(
 
     # Arrow compares a condition with the partitions of fragments, and opens no file.
     file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
-    fragments = [file_format.make_fragment(str(number), fs, partition) for number, partition in enumerate(partitions)]
+    fragments = []
+    for number, partition in enumerate(partitions):
+        fragments.append(file_format.make_fragment(str(number), fs, partition))
     dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)
     possible = {int(fragment.path) for fragment in dataset.get_fragments(where)}
     return [number in possible for number in range(len(partitions))]

@@ -82,8 +82,8 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
     """Return the finished files of a version, or only the last ones; see `Directory.files`."""
     check_count("limit", limit)
     snapshot = take_snapshot(log, version)
-    newest = (add for add in snapshot.newest_first() if add.kind == "part")
-    parts = [*islice(newest, None if limit is None else min(limit, len(snapshot.adds)))][::-1]
+    newest = islice(_newest_parts(snapshot), None if limit is None else min(limit, len(snapshot.adds)))
+    parts = [*newest][::-1]
     partitions = _partitions(snapshot, parts)
     queries, files = log.refresh().queries, []
     is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)
@@ -110,14 +110,23 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
     return files
 
 
+def _newest_parts(snapshot: Snapshot) -> Iterator[Add]:
+    """Yield the finished files of a version, newest first."""
+    for add in snapshot.newest_first():
+        if add.kind == "part":
+            yield add
+
+
 def part_named(snapshot: Snapshot, path: str) -> Add:
     """Return the finished file of a version with a path; a ConfigError with similar paths if it does not exist."""
-    parts = (add for add in snapshot.newest_first() if add.kind == "part")
-    part = next((add for add in parts if add.final_path == path), None)
-    if part is None:
-        names = [add.final_path for add in snapshot.adds.values() if add.kind == "part" and add.final_path is not None]
-        raise ConfigError(_no_such_file(path, snapshot.version, names))
-    return part
+    for part in _newest_parts(snapshot):
+        if part.final_path == path:
+            return part
+    paths = []
+    for add in snapshot.adds.values():
+        if add.kind == "part" and add.final_path is not None:
+            paths.append(add.final_path)
+    raise ConfigError(_no_such_file(path, snapshot.version, paths))
 
 
 def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
@@ -140,11 +149,13 @@ def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str
     if snapshot.schema is None:
         return {}
     schema = recorded_schema(snapshot.definitions[snapshot.schema])
-    values = {
-        (directory_key, key): path_values(snapshot.definitions[key], directory_key, schema)
-        for directory_key, key in {(add.directory_key, add.encoding) for add in parts}
-    }
-    return {place: {name: value.as_py() for name, value in columns.items()} for place, columns in values.items()}
+    partitions: dict[tuple[str, str], dict[str, Any]] = {}
+    for add in parts:
+        place = add.directory_key, add.encoding
+        if place not in partitions:
+            values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
+            partitions[place] = {name: value.as_py() for name, value in values.items()}
+    return partitions
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
@@ -153,16 +164,22 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     The stage and each directory are listed once. Only parts that are not at their path are searched.
     """
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = parallel(fs, partial(list_or_empty, fs), directories)
-    sizes = {info.path: info.size_bytes for info in chain.from_iterable(listed) if not info.is_directory}
+    sizes = {}
+    for info in chain.from_iterable(parallel(fs, partial(list_or_empty, fs), directories)):
+        if not info.is_directory:
+            sizes[info.path] = info.size_bytes
     staged = walk(fs, layout.STAGED)
-    are_there = [
-        sizes.get(part.final_path or "") == part.length and (part.path not in staged or part.path == part.final_path)
-        for part in parts
-    ]
-    odd = [part for part, is_there in zip(parts, are_there, strict=True) if not is_there]
-    places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
-    return ["published" if is_there else _STATES[next(places)] for is_there in are_there]
+    states: list[FileState] = ["published"] * len(parts)
+    odd_numbers, odd_parts = [], []
+    for number, part in enumerate(parts):
+        is_staged = part.path in staged and part.path != part.final_path
+        if is_staged or sizes.get(part.final_path or "") != part.length:
+            odd_numbers.append(number)
+            odd_parts.append(part)
+    places = parallel(fs, lambda part: find_part(fs, part).place, odd_parts)
+    for number, place in zip(odd_numbers, places, strict=True):
+        states[number] = _STATES[place]
+    return states
 
 
 TASK_BYTES = 32 << 20
@@ -201,11 +218,14 @@ def pack(
     adds = list(adds)
     whole = sum(add.length + OPEN_COST_BYTES for add in adds)
     limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
-    pieces = chain.from_iterable(_pieces(add, definitions, limit) for add in adds)
-    return [
-        Share(tuple(group), {piece.add.encoding: definitions[piece.add.encoding] for piece in group})
-        for group in packed(pieces, _cost, limit + OPEN_COST_BYTES)
-    ]
+    pieces: list[Piece] = []
+    for add in adds:
+        pieces += _pieces(add, definitions, limit)
+    shares = []
+    for group in packed(pieces, _cost, limit + OPEN_COST_BYTES):
+        encodings = {piece.add.encoding: definitions[piece.add.encoding] for piece in group}
+        shares.append(Share(tuple(group), encodings))
+    return shares
 
 
 def read_share(
@@ -240,7 +260,8 @@ def _pieces(add: Add, definitions: Mapping[str, Any], limit: int) -> Iterator[Pi
     if count <= 1 or not is_splittable(add, definitions[add.encoding]):
         yield Piece(add)
         return
-    yield from (Piece(add, Span(number, count)) for number in range(count))
+    for number in range(count):
+        yield Piece(add, Span(number, count))
 
 
 def _cost(piece: Piece) -> int:

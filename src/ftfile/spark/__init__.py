@@ -40,7 +40,17 @@ _HOMES = {
     "query_metrics": ("listen", "unlisten"),
     "store_lookup": ("lookup",),
 }
-__getattr__ = lazy_names(__name__, {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names})
+
+
+def _modules() -> dict[str, str]:
+    """Return the module of each name."""
+    modules = {}
+    for module, names in _HOMES.items():
+        modules.update(dict.fromkeys(names, f"{__name__}.{module}"))
+    return modules
+
+
+__getattr__ = lazy_names(__name__, _modules())
 
 
 def __dir__() -> list[str]:

@@ -184,11 +184,18 @@ def place_of(execution: Any, query_id: str) -> WrittenPlace | None:  # noqa: ANN
         return None
     extra = _field(execution, "extraOptions")
     iterator = extra.iterator()
-    entries = (iterator.next() for _ in range(extra.size()))
-    options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
-    place_options = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
-    place = parse_options(absolute_options({name: options[name] for name in place_options}), ReadOptions)
-    exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
+    options = {}
+    for _ in range(extra.size()):
+        entry = iterator.next()
+        options[str(entry.productElement(0)).lower()] = str(entry.productElement(1))
+    place_options = {}
+    for name, text in options.items():
+        if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX):
+            place_options[name] = text
+    place = parse_options(absolute_options(place_options), ReadOptions)
+    exports = {}
+    if sink == "ftfile" and "exportto" in options:
+        exports["exportto"] = options["exportto"]
     export_to = parse_options(exports, SinkOptions).export_to
     code = tuple(options[name] for name in _CODE if name in options)
     if place.path is not None:

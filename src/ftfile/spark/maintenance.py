@@ -81,7 +81,9 @@ class SparkTasks(Workers):
         sizes = [work.size_of(piece) for piece in pieces]
         shares = shares_of(sizes, min(len(pieces), max(self.at_once, sum(sizes) // SHARE_BYTES)))
         place = replace(self.place, storage=(*written.items(), *self.place.storage))
-        packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
+        packed = []
+        for share in shares:
+            packed.append(_packed(fs, [pieces[number] for number in share]))
         task = _Shares(place, self.job_id, work, packed)
         _log.info("%d pieces of work are divided among %d tasks", len(pieces), len(shares))
 

@@ -168,8 +168,11 @@ class LoadPlan:
     ftfile_files: Mapping[str, int]
 
     def __str__(self) -> str:
-        ways = [f"{count} {kind} files by Spark" for kind, count in self.spark_files.items()]
-        ways += [f"{count} by ftfile ({reason})" for reason, count in self.ftfile_files.items()]
+        ways = []
+        for kind, count in self.spark_files.items():
+            ways.append(f"{count} {kind} files by Spark")
+        for reason, count in self.ftfile_files.items():
+            ways.append(f"{count} by ftfile ({reason})")
         return f"{self.path!r} version {self.version} is read: {', '.join(ways) or 'no files'}"
 
 
@@ -292,11 +295,14 @@ class _Loading:
         file_types = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
         if [(field["name"], field["type"]) for field in fields] == list(file_types.items()):
             return None
-        columns = (
-            (field, F.col(quoted_name(field.name)) if field.name in file_types else F.lit(None))
-            for field in self.schema
-        )
-        return [column.cast(field.dataType).alias(field.name) for field, column in columns]
+        columns = []
+        for field in self.schema:
+            if field.name in file_types:
+                column = F.col(quoted_name(field.name))
+            else:
+                column = F.lit(None)
+            columns.append(column.cast(field.dataType).alias(field.name))
+        return columns
 
     def _whole(self) -> DataFrame:
         """Return all rows, read with `format("ftfile")`."""

@@ -117,15 +117,14 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     schema = recorded_schema(snapshot.definitions[snapshot.schema])
     encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
     in_path = set(chain.from_iterable(map(columns_in_path, encodings.values())))
-    kinds = [schema.field(name).type for name in in_path if name in schema.names]
+    kinds = [field.type for field in schema if field.name in in_path]
     if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
         return adds
     if as_texts and isinstance(where, str) and "'" in where and not all(map(pa.types.is_string, kinds)):
         return adds
     try:
-        return [
-            chosen.add for chosen in Selection(snapshot, schema, columns=(), where=where, time_zone="UTC").adds()
-        ] or adds[:1]
+        selection = Selection(snapshot, schema, columns=(), where=where, time_zone="UTC")
+        return [chosen.add for chosen in selection.adds()] or adds[:1]
     except ConfigError:  # Spark may accept the condition, or reports the error
         return adds
 
@@ -141,13 +140,14 @@ def _is_plain(where: object) -> bool:
             values += value
         else:
             values.append(value)
-    return all(value is None or type(value) in (int, str, bool, datetime.date) for value in values)
+    return {type(value) for value in values} <= {type(None), int, str, bool, datetime.date}
 
 
 def _is_alike(kind: pa.DataType) -> bool:
     """Return True for types that ftfile and Spark compare with literals in the same way, in any time zone."""
-    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_boolean)
-    return any(is_kind(kind) for is_kind in kinds)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return True
+    return bool(pa.types.is_string(kind) or pa.types.is_date32(kind))
 
 
 @dataclass(frozen=True)
@@ -242,24 +242,16 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
     if kind in _BY_NAME:
         # Spark finds columns by name, and reads null for missing columns. Parts with several schemas need only one
         # read.
-        file_names = set(in_file.names)
-        file_columns = [column for column in recorded if column.name not in partition_by]
-        columns = [
-            in_file.field(column.name) if column.name in file_names else column for column in file_columns
-        ] or columns
-        if kind == "orc" and any(
-            _clashes(*pair)
-            for pair in zip(in_file.types, [spark_column.type for spark_column in columns], strict=False)
-        ):
-            columns = [*in_file, *(column for column in file_columns if column.name not in file_names)]
+        columns = _columns_by_name(in_file, recorded, partition_by, is_orc=kind == "orc")
     if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
         return "names in orc have backticks, or are empty"  # Spark does not find these columns in the file
     if kind == "avro":
         # Avro has one type for whole numbers of up to 32 bits. Spark reads this type, and the values are cast.
         columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
-    in_path = [recorded.field(name) if name in recorded.names else pa.field(name, pa.string()) for name in partition_by]
+    in_path = _path_columns(recorded, partition_by)
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", **_OPTIONS[kind]}
-    options |= {name: str(definition[name]).lower() for name in ("header",) if name in definition}
+    if "header" in definition:
+        options["header"] = str(definition["header"]).lower()
     options |= {name: definition[name] for name in _PASSED_ON if name in definition}
     if partition_by:
         options["timeZone"] = encoding["timeZone"]
@@ -275,10 +267,51 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
     )
 
 
+def _columns_by_name(
+    in_file: pa.Schema, recorded: pa.Schema, partition_by: Collection[str], *, is_orc: bool
+) -> list[pa.Field]:
+    """Return the columns with which Spark reads files whose columns it finds by name."""
+    columns, missing = [], []
+    for column in recorded:
+        if column.name in partition_by:
+            continue
+        if column.name in in_file.names:
+            columns.append(in_file.field(column.name))
+        else:
+            columns.append(column)
+            missing.append(column)
+    if is_orc:
+        for stored, column in zip(in_file, columns, strict=False):
+            if _clashes(stored.type, column.type):
+                return [*in_file, *missing]
+    return columns or [*in_file]
+
+
+def _path_columns(recorded: pa.Schema, partition_by: Iterable[str]) -> list[pa.Field]:
+    columns = []
+    for name in partition_by:
+        if name in recorded.names:
+            columns.append(recorded.field(name))
+        else:
+            columns.append(pa.field(name, pa.string()))
+    return columns
+
+
 def _clashes(in_file: pa.DataType, read: pa.DataType) -> bool:
     """Return True if Spark refuses two columns at the same place, because their timestamp types differ."""
-    zones = [{leaf.tz for leaf in leaf_types(kind) if pa.types.is_timestamp(leaf)} for kind in (in_file, read)]
-    return not in_file.equals(read) and all(zones) and len(set().union(*zones)) > 1
+    stored_zones, read_zones = _time_zones(in_file), _time_zones(read)
+    if in_file.equals(read) or not (stored_zones and read_zones):
+        return False
+    return len(stored_zones | read_zones) > 1
+
+
+def _time_zones(kind: pa.DataType) -> set[str | None]:
+    """Return the time zones of the timestamps in a type; None stands for a timestamp without a time zone."""
+    zones = set()
+    for leaf in leaf_types(kind):
+        if pa.types.is_timestamp(leaf):
+            zones.add(leaf.tz)
+    return zones
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
@@ -318,8 +351,11 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], deci
 
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = parallel(fs, partial(list_or_empty, fs), directories)
-    return {info.path: info for info in chain.from_iterable(listed) if not info.is_directory}
+    files = {}
+    for info in chain.from_iterable(parallel(fs, partial(list_or_empty, fs), directories)):
+        if not info.is_directory:
+            files[info.path] = info
+    return files
 
 
 def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_partitioned: bool) -> str | None:
@@ -343,7 +379,10 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
             f"{set_options} of csv": bool(set_options) and _has_times(in_file),
         },
     }
-    return next((reason for reason, is_so in faults[kind].items() if is_so), None)
+    for reason, is_so in faults[kind].items():
+        if is_so:
+            return reason
+    return None
 
 
 def _has_small_within(schema: pa.Schema) -> bool:

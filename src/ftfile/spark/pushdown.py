@@ -61,8 +61,15 @@ def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.
 
     Supported are filters on one column of `schema`, except for floating-point numbers, times and nested columns.
     """
-    fields = {field.name.lower(): field for field in schema if _is_compared(field.type)}
-    conditions = [pushed for pushed in (_expression(pushed, fields) for pushed in filters) if pushed is not None]
+    fields = {}
+    for field in schema:
+        if _is_compared(field.type):
+            fields[field.name.lower()] = field
+    conditions = []
+    for pushed in filters:
+        condition = _expression(pushed, fields)
+        if condition is not None:
+            conditions.append(condition)
     if conditions:
         return functools.reduce(operator.and_, conditions[:_FILTERS_MAX])
     return None
@@ -94,7 +101,8 @@ def _compared(name: str, field: pa.Field, value: Any) -> pc.Expression | None:  
     if name in {"IsNull", "IsNotNull"}:
         return column.is_null() if name == "IsNull" else column.is_valid()
     if name == "In":
-        return column.isin(pa.array([_typed(item, field.type) for item in value if item is not None], field.type))
+        items = [_typed(item, field.type) for item in value if item is not None]
+        return column.isin(pa.array(items, field.type))
     if name in _TEXTS:
         return _TEXTS[name](column, value) if pa.types.is_string(field.type) else None
     if name == "EqualNullSafe":

@@ -132,7 +132,11 @@ class _PushingReader(FtFileReader):
         from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
 
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
-        filterable = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
+        fields = []
+        for field in recorded:
+            if requested.get(field.name.lower()) == field.type:
+                fields.append(field)
+        filterable = pa.schema(fields)
         where = condition_of(self._filters, filterable)
         if where is None:
             return super()._chosen(snapshot, recorded)

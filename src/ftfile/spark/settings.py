@@ -78,12 +78,13 @@ def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
 
     Spark does not expand `~`: a checkpoint below it is in a directory of that name.
     """
-    paths = {key: absolute_path(text) for key, text in options.items() if key.lower() in _PATHS}
-    checkpoints = {key: text for key, text in options.items() if key.lower() == "checkpointlocation"}
-    checkpoint_paths = {
-        key: absolute_path(f"./{text}" if text.startswith("~") else text) for key, text in checkpoints.items()
-    }
-    return {**options, **paths, **checkpoint_paths}
+    absolute = dict(options)
+    for key, text in options.items():
+        if key.lower() == "checkpointlocation":
+            absolute[key] = absolute_path(f"./{text}" if text.startswith("~") else text)
+        elif key.lower() in _PATHS:
+            absolute[key] = absolute_path(text)
+    return absolute
 
 
 def has_file_format(options: Mapping[str, str]) -> bool:
@@ -139,7 +140,8 @@ def _struct(spark: dict[str, Any]) -> StructType:
 
 
 def _field(field: dict[str, Any]) -> StructField:
-    metadata = {key: value for key, value in (field.get("metadata") or {}).items() if key != COLLATIONS_KEY}
+    metadata = dict(field.get("metadata") or {})
+    metadata.pop(COLLATIONS_KEY, None)
     return StructField(field["name"], _type(field["type"]), bool(field.get("nullable", True)), metadata)
 
 

@@ -136,7 +136,10 @@ def _users_part(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
-        frames = [frame for frame in part.stack if not frame.filename.startswith(_OWN)]
+        frames = []
+        for frame in part.stack:
+            if not frame.filename.startswith(_OWN):
+                frames.append(frame)
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or part.__context__
     return "".join(shown.format()).rstrip()
@@ -176,7 +179,8 @@ class _FieldRecordingPickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         # Sources are pickled only by name, because the surrounding object contains the check.
-        self.dispatch_table = {kind: copyreg.dispatch_table[kind] for kind in {*copyreg.dispatch_table} - {SourceType}}
+        self.dispatch_table = dict(copyreg.dispatch_table)
+        self.dispatch_table.pop(SourceType, None)
         self.fields: dict[str, list[str]] = {}
 
     def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - any object
@@ -225,10 +229,8 @@ def _opener() -> Callable[..., Any]:
             kind, state = pickle.loads(content)  # noqa: S301 - of our own driver
         except ImportError as error:
             package = (error.name or "ftfile").partition(".")[0]
-            is_foreign = package != "ftfile" and package in {
-                name.partition(":")[0].partition(".")[0] for name in fields
-            }
-            if is_foreign:
+            packages = {name.partition(":")[0].partition(".")[0] for name in fields}
+            if package != "ftfile" and package in packages:
                 missing = f"{package!r}, whose code the driver uses"
             else:
                 missing = f"the ftfile {version} of the driver"

@@ -222,11 +222,20 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
 def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
     """Return the names of the value columns to add. The DataFrame must not have columns with these names."""
     values = pa.schema(definition.value_fields)
-    value_names = values.names if columns is None else [resolve_column("columns", name, values) for name in columns]
+    value_names: list[str] = []
+    if columns is None:
+        value_names += values.names
+    else:
+        for name in columns:
+            value_names.append(resolve_column("columns", name, values))
     if len(value_names) != len({*value_names}):
         raise ConfigError(f"columns={', '.join(value_names)}: a column is named twice; name each once")
     theirs = {name.lower() for name in schema.names}
-    if doubled := [name for name in value_names if name.lower() in theirs]:
+    doubled = []
+    for name in value_names:
+        if name.lower() in theirs:
+            doubled.append(name)
+    if doubled:
         raise ConfigError(
             f"lookup: the DataFrame has columns {', '.join(doubled)}, too: rename them there, or choose others of the "
             "store with `columns`"

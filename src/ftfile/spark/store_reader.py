@@ -124,12 +124,12 @@ class FtKvReader(Shipped, DataSourceReader):
         names = recorded_names(stored, requested.names)
         stored_names = [name for name in dict.fromkeys(names) if name in stored]
         for batch in _rows(reader, partition, stored_names or stored[:1]):
-            columns = [
-                batch.column(name).cast(field.type)
-                if name in batch.schema.names
-                else pa.nulls(batch.num_rows, field.type)
-                for name, field in zip(names, requested, strict=True)
-            ]
+            columns = []
+            for name, kind in zip(names, requested.types, strict=True):
+                if name in batch.schema.names:
+                    columns.append(batch.column(name).cast(kind))
+                else:
+                    columns.append(pa.nulls(batch.num_rows, kind))
             yield from small_batches([pa.RecordBatch.from_arrays(columns, schema=requested)])
 
 
@@ -155,14 +155,17 @@ class _PushingReader(FtKvReader):
         """Return the filters that Spark must apply."""
         definition = reader_here(self._place).definition
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
-        keys = {
-            name.lower(): name
-            for name in definition.keys
-            if requested.get(name.lower()) == definition.schema.field(name).type
-        }
-        conditions = [self._condition(pushed, keys, definition) for pushed in filters]
-        places = [place for place, pushed in enumerate(conditions) if pushed is not None]
-        self._conditions = tuple(pushed for pushed in conditions if pushed is not None)
+        keys = {}
+        for name in definition.keys:
+            if requested.get(name.lower()) == definition.schema.field(name).type:
+                keys[name.lower()] = name
+        conditions, places = [], []
+        for place, pushed in enumerate(filters):
+            condition = self._condition(pushed, keys, definition)
+            if condition is not None:
+                conditions.append(condition)
+                places.append(place)
+        self._conditions = tuple(conditions)
         met = {places[number] for number in select(self._conditions, definition).met}
         return [pushed for place, pushed in enumerate(filters) if place not in met]
 

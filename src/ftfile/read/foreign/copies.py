@@ -41,6 +41,15 @@ class Original(NamedTuple):
     cut_off: str = ""  # the path at which the listing shows the file truncated
     first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first look
 
+    def ends(self) -> list[int]:
+        """Return the positions at which a copy may end: the listed size and the position of the known file."""
+        ends = []
+        if self.row is not None:
+            ends.append(self.row.size_bytes)
+        if self.file is not None:
+            ends.append(self.file.position)
+        return ends
+
     @property
     def modified_ms(self) -> int:
         """Return the modification time, by which originals are sorted."""
@@ -62,17 +71,24 @@ class Originals:
         self._table = table
         self._matches = matches
         self._cut_off = cut_off
-        self._moved = {match.file.key: match.row for match in matches.values() if match.previous_keys and match.file}
-        undecided = {match.row.identity_hash: match.row for match in matches.values() if match.rule is Rule.UNDECIDED}
-        undecided.pop(NO_IDENTITY, None)
-        self._undecided = undecided  # each of them may be the known file with its identity
+        self._moved: dict[bytes, Row] = {}
+        self._undecided: dict[bytes, Row] = {}  # each of them may be the known file with its identity
+        for match in matches.values():
+            if match.previous_keys and match.file:
+                self._moved[match.file.key] = match.row
+            if match.rule is Rule.UNDECIDED:
+                self._undecided[match.row.identity_hash] = match.row
+        self._undecided.pop(NO_IDENTITY, None)
         self._by_start: dict[str, tuple[Original, ...]] = {}
 
     def starting(self, start: str) -> tuple[Original, ...]:
         """Return the known files with this start and enough read bytes; the newest first."""
         if start not in self._by_start:
-            originals = [self._original(file, place) for file, place in self._table.known_by_start(start)]
-            self._by_start[start] = tuple(sorted(originals, key=attrgetter("modified_ms"), reverse=True))
+            originals = []
+            for file, place in self._table.known_by_start(start):
+                originals.append(self._original(file, place))
+            originals.sort(key=attrgetter("modified_ms"), reverse=True)
+            self._by_start[start] = tuple(originals)
         return self._by_start[start]
 
     def may_have(self, match: Match) -> bool:
@@ -147,20 +163,32 @@ def match_content(
         if candidates:
             originals[row.place, codec] = candidates
             looks.add(row, "", row.size_bytes)
-            looks.add(row, codec, *(one.row.size_bytes for one in candidates if one.row is not None))
-            looks.add(row, codec, *(one.file.position for one in candidates if one.file is not None))
+            for original in candidates:
+                looks.add(row, codec, *original.ends())
         if not codec and not match.position:
             contents.new[first.start].append(Original(None, row, first=first))
     answers = {**firsts, **(yield looks.list())}
+    for key in originals:
+        answers[key] = _unless_rewritten(firsts[key], answers[key])
+    listed = yield _original_looks(originals, answers)
+    decide = partial(_matched, answers=answers, originals=originals, listed=listed, contents=contents)
+    return [decide(match) for match in matches]
+
+
+def _original_looks(originals: Mapping[Key, Sequence[Original]], answers: Answers) -> list[Look]:
+    """Return the looks at the listed originals with which contents are compared."""
     looks = _PlanLooks()
     for key, candidates in originals.items():
-        content = answers[key] = _unless_rewritten(firsts[key], answers[key])
-        for one in candidates:
-            if isinstance(content, Content) and one.row is not None:
-                looks.add(one.row, "", min(content.size_bytes, one.row.size_bytes))
-                looks.add(one.row, "", one.file.position if one.file is not None else _first_end(one.row.size_bytes))
-    listed = yield looks.list()
-    return [_matched(match, answers, originals=originals, listed=listed, contents=contents) for match in matches]
+        content = answers[key]
+        if not isinstance(content, Content):
+            continue
+        for original in candidates:
+            row, file = original.row, original.file
+            if row is None:
+                continue
+            looks.add(row, "", min(content.size_bytes, row.size_bytes))
+            looks.add(row, "", _first_end(row.size_bytes) if file is None else file.position)
+    return looks.list()
 
 
 def _codecs(row: Row) -> Iterator[str]:
@@ -226,7 +254,11 @@ class _PlanLooks:
 
     def list(self) -> list[Look]:
         """Return the looks."""
-        return [Look(row, frozenset(self._positions[key]), key[1]) for key, row in self._rows.items()]
+        looks = []
+        for key, row in self._rows.items():
+            _, codec = key
+            looks.append(Look(row, frozenset(self._positions[key]), codec))
+        return looks
 
 
 def _matched(
@@ -247,12 +279,13 @@ def _matched(
         if isinstance(content, Failure):
             return replace(match, rule=Rule.UNDECIDED, error=content.error)
         compared = [_compare(one, content, listed) for one in originals.get((place, codec), ())]
-        rows = [one.row for one in _related(compared, Relation.MISMATCH)]
-        contents.mismatched.update(row.key for row in rows if row is not None)
-        decisions = (rule(match, Copy(content, stored=stored_end), compared, contents) for rule in _RULES)
-        decision = next((decision for decision in decisions if decision is not None), None)
-        if decision is not None:
-            return decision
+        for original in _related(compared, Relation.MISMATCH):
+            if original.row is not None:
+                contents.mismatched.add(original.row.key)
+        for rule in _RULES:
+            decision = rule(match, Copy(content, stored=stored_end), compared, contents)
+            if decision is not None:
+                return decision
     return match
 
 
@@ -306,11 +339,15 @@ def _related(compared: Sequence[Comparison], *relations: Relation) -> list[Origi
 def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
     """Apply rule 5."""
     size_bytes = copy.content.size_bytes
-    beginnings = [(one, one.file.position) for one in _related(compared, Relation.BEGINNING) if one.file is not None]
-    unread = [(one, -1) for one in _related(compared, Relation.UNREAD)]
-    if not (beginnings or unread):
+    copied: list[tuple[Original, int]] = []
+    for original in _related(compared, Relation.BEGINNING):
+        if original.file is not None:
+            copied.append((original, original.file.position))
+    if not copied:
+        copied = [(original, -1) for original in _related(compared, Relation.UNREAD)]
+    if not copied:
         return None
-    original, position = max(beginnings or unread, key=itemgetter(1))
+    original, position = max(copied, key=itemgetter(1))
     path = "" if original.row is None else original.row.path
     copy = copy._replace(original=path, is_read=size_bytes <= position, is_whole=size_bytes == position)
     return replace(match, rule=Rule.COPY, copy=copy)
@@ -318,9 +355,13 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
 
 def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
     """Apply rule 6."""
-    failures = [one for one in compared if one.relation in {Relation.FAILED, Relation.MISMATCH}]
-    error = next((one.error for one in failures if one.error is not None), None)
-    if failures:
+    is_undecided, error = False, None
+    for comparison in compared:
+        if comparison.relation in {Relation.FAILED, Relation.MISMATCH}:
+            is_undecided = True
+            if error is None:
+                error = comparison.error
+    if is_undecided:
         return replace(match, rule=Rule.UNDECIDED, error=error)
     return None
 
@@ -332,7 +373,10 @@ def _position_and_listed(candidate: tuple[KnownFile, Row | None]) -> tuple[int, 
 
 def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
     """Apply rule 7."""
-    behind = [(one.file, one.row) for one in _related(compared, Relation.BEHIND) if one.file is not None]
+    behind: list[tuple[KnownFile, Row | None]] = []
+    for original in _related(compared, Relation.BEHIND):
+        if original.file is not None:
+            behind.append((original.file, original.row))
     if not behind:
         return None
     file, row = max(behind, key=_position_and_listed)

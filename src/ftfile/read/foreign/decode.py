@@ -29,7 +29,7 @@ from ftfile.read.foreign.decoding.lines import LINE_BYTES_MAX, RangeContent, fil
 from ftfile.read.foreign.settings import columns_in_path, require_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ftfile.read.foreign.plan import Cut, FileShare, Range
     from ftfile.read.foreign.settings import FileDecoding
@@ -132,7 +132,9 @@ def _batches_of(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
     """Yield the rows of a cut, then raise `FileChanged` if the file was changed during the read."""
     try:
         _check_encrypted(content, decoding)
-        yield from (batch for batch in _rows(content, cut, schema, decoding) if batch.num_rows)
+        for batch in _rows(content, cut, schema, decoding):
+            if batch.num_rows:
+                yield batch
     except (CorruptData, SourceError) as error:
         content.require_range()  # a changed file is not damaged
         if not (isinstance(error, CorruptData) and decoding.ignore_corrupt_files):
@@ -183,10 +185,10 @@ def _shown(planned: Range) -> str:
 
 def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
     """Return the values of columns in the directories of a path, matched by name without case."""
-    found = columns_in_path(path, requested)
-    schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
+    spellings = columns_in_path(path, requested)
+    schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in spellings.items()])
     values = values_of_foreign_path(path.rpartition("/")[0], schema, time_zone)
-    return {name: values[spelling] for name, spelling in found.items()}
+    return {name: values[spelling] for name, spelling in spellings.items()}
 
 
 class Elsewhere:
@@ -202,7 +204,10 @@ class Elsewhere:
     def path_of(self, identity: str) -> str | None:
         """Return the path of a file; None if it is missing, or in a directory without the right to list it."""
         if self._paths is None:
-            self._paths = {info.identity: info.path for info in self._files() if info.identity is not None}
+            self._paths = {}
+            for info in self._files():
+                if info.identity is not None:
+                    self._paths[info.identity] = info.path
         return self._paths.get(identity)
 
     def _files(self) -> Iterator[FileInfo]:
@@ -287,22 +292,38 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
         if names == before:
             break
         candidates = sorted((info for info in listed if info.path != planned.path), key=attrgetter("path"))
-        renamed = [info.path for info in candidates if info.identity is not None and info.identity == planned.identity]
-        yield from (Candidate(path, filters) for path in renamed)
+        renamed = _paths_of_identity(candidates, planned.identity)
+        for path in renamed:
+            yield Candidate(path, filters)
         if not by_content or planned.end < CONTENT_BYTES_MIN:
             continue
-        same = [info.path for info in candidates if info.path not in renamed and _may_hold(info, planned)]
-        yield from (Candidate(path, filters) for path in same)
         for info in candidates:
-            packed = filters_of_name(info.path)
-            if packed and ENCRYPTION_FILTER not in packed and not planned.whole and packed != filters:
-                yield Candidate(info.path, packed)
+            if info.path not in renamed and _may_hold(info, planned):
+                yield Candidate(info.path, filters)
+        if not planned.whole:
+            yield from _packed_candidates(candidates, filters)
     if planned.identity is None:
         moved = None
     else:
         moved = elsewhere.path_of(planned.identity)
     if moved is not None:
         yield Candidate(moved, filters)
+
+
+def _paths_of_identity(infos: Iterable[FileInfo], identity: str | None) -> list[str]:
+    paths = []
+    for info in infos:
+        if info.identity is not None and info.identity == identity:
+            paths.append(info.path)
+    return paths
+
+
+def _packed_candidates(infos: Iterable[FileInfo], filters: tuple[str, ...]) -> Iterator[Candidate]:
+    """Yield the files that are compressed by other filters and not encrypted, by their names."""
+    for info in infos:
+        packed = filters_of_name(info.path)
+        if packed and ENCRYPTION_FILTER not in packed and packed != filters:
+            yield Candidate(info.path, packed)
 
 
 def _may_hold(info: FileInfo, planned: Range) -> bool:

@@ -134,11 +134,19 @@ def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
 
 
 def _entry(match: Match, position: int, prints: Fingerprints) -> FileEntry:
-    row, rule = match.row, match.rule.name.lower()
-    marks = row.size_bytes, row.modified_ms, row.identity
-    keys = tuple(key.hex() for key in match.previous_keys)
-    head, tail = prints
-    return FileEntry(row.path, rule, position, head, tail, *marks, previous_keys=keys, displaces=match.displaces)
+    row = match.row
+    return FileEntry(
+        path=row.path,
+        rule=match.rule.name.lower(),
+        position=position,
+        head=prints.head,
+        tail=prints.tail,
+        size_bytes=row.size_bytes,
+        modified_ms=row.modified_ms,
+        identity=row.identity,
+        previous_keys=tuple(key.hex() for key in match.previous_keys),
+        displaces=match.displaces,
+    )
 
 
 def _range(match: Match, begin: int, end: int, prints: Fingerprints) -> Range:
@@ -279,7 +287,9 @@ class Draft:
             limits = (settings.max_files_per_trigger, settings.max_bytes_per_trigger)
         else:
             limits = (None, None)
-        self.files_left, self._bytes_left = (math.inf if limit is None else limit for limit in limits)
+        files_max, bytes_max = limits
+        self.files_left = math.inf if files_max is None else files_max
+        self._bytes_left = math.inf if bytes_max is None else bytes_max
         self.behind: list[int] = []
         self.has_more = False
         self._settings = settings
@@ -354,9 +364,11 @@ class Draft:
 
     def bytes_behind(self) -> int:
         """Return the bytes that the plan leaves unread."""
-        ranges = (self._ranges[place] for place in self.behind if place in self._ranges)
-        planned = sum(one.end - one.start for one in ranges)
-        return int(self.table.unread_bytes(np.array(self.behind, np.intp)).sum()) - planned
+        planned_bytes = 0
+        for place in self.behind:
+            if place in self._ranges:
+                planned_bytes += self._ranges[place].end - self._ranges[place].start
+        return int(self.table.unread_bytes(np.array(self.behind, np.intp)).sum()) - planned_bytes
 
     def plan(self, late: tuple[Late, ...], refused: tuple[Refused, ...], now_ms: int) -> Plan:
         """Return the plan. Files with unread content are not forgotten after it."""
@@ -373,12 +385,28 @@ class Draft:
         if plan.is_empty:
             return plan
         low = self._low(now_ms)
-        refreshed = tuple(
-            FileEntry(row.path, "same", file.position, *file.fingerprints, file.size_bytes, low, row.identity)
-            for row in self.table.touched_below(low)
-            if row.place not in self._places and (file := row.known) is not None and not file.is_parked
-        )
-        return structs.replace(plan, files=entries + refreshed, low=low)
+        return structs.replace(plan, files=entries + self._refreshed(low), low=low)
+
+    def _refreshed(self, low: int) -> tuple[FileEntry, ...]:
+        """Return new entries of known files that would be forgotten at `low`, although they were touched later."""
+        entries = []
+        for row in self.table.touched_below(low):
+            file = row.known
+            if row.place in self._places or file is None or file.is_parked:
+                continue
+            entries.append(
+                FileEntry(
+                    path=row.path,
+                    rule="same",
+                    position=file.position,
+                    head=file.fingerprints.head,
+                    tail=file.fingerprints.tail,
+                    size_bytes=file.size_bytes,
+                    modified_ms=low,
+                    identity=row.identity,
+                )
+            )
+        return tuple(entries)
 
     @property
     def _places(self) -> frozenset[int]:

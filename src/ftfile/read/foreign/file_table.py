@@ -154,10 +154,13 @@ class Table:
         """
         starts, numbers = self._by_start
         digest = np.frombuffer(bytes.fromhex(start), "<u4")[0]
-        low, high = (int(np.searchsorted(starts, digest, side)) for side in ("left", "right"))
-        rows = self.known.rows
-        files = ((KnownFile.unpacked(rows[at].tobytes()), int(self._place_of[at])) for at in numbers[low:high].tolist())
-        return list(files)
+        low = np.searchsorted(starts, digest, "left")
+        high = np.searchsorted(starts, digest, "right")
+        files = []
+        for number in numbers[low:high].tolist():
+            file = KnownFile.unpacked(self.known.rows[number].tobytes())
+            files.append((file, int(self._place_of[number])))
+        return files
 
     @cached_property
     def _by_start(self) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
@@ -193,7 +196,7 @@ class Table:
         rows, index = self.known.rows, self.index
         is_known = index >= 0
         places = np.flatnonzero(is_known)[rows["modified"][index[is_known]] < low]
-        return [self.row(place) for place in places if self.listing.times[place] >= low]
+        return [self.row(place) for place in places[self.listing.times[places] >= low].tolist()]
 
 
 def _have_keys(rows: NDArray[Any], keys: Collection[bytes]) -> NDArray[np.bool_]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import chain
 
 from ftfile.core.errors import ConfigError
 
@@ -26,7 +25,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
         ConfigError: a bracket or a brace is not closed, or a bracket or a range is empty.
     """
     try:
-        return re.compile("|".join(f"(?:{_to_regex(one)})" for one in alternatives(glob)), re.DOTALL)
+        return re.compile("|".join(map(_to_regex, alternatives(glob))), re.DOTALL)
     except re.error as error:
         raise ConfigError(f"the pattern {glob!r} is not understood: {error}") from error
 
@@ -67,10 +66,11 @@ def alternatives(glob: str) -> list[str]:
         elif sign == "}" and depth:
             depth -= 1
             if not depth:
-                words = [glob[begin + 1 : end] for begin, end in zip(commas, [*commas[1:], place], strict=True)]
-                return list(
-                    chain.from_iterable(alternatives(glob[:start] + word + glob[place + 1 :]) for word in words)
-                )
+                patterns = []
+                for begin, end in zip(commas, [*commas[1:], place], strict=True):
+                    word = glob[begin + 1 : end]
+                    patterns += alternatives(glob[:start] + word + glob[place + 1 :])
+                return patterns
     if depth:
         raise ConfigError(f"the pattern {glob!r} has a {{ without its }}; write \\{{ for the character")
     return [glob]

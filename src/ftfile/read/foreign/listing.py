@@ -23,7 +23,7 @@ from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
@@ -86,17 +86,17 @@ def list_files(
         ConfigError: files belong to a directory that ftfile writes.
     """
     visit = partial(_visit, fs, watch, _PathFilter.of(settings), settings.recursive_file_lookup)
-    visits: list[_Visit] = []
-    waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
+    waiting = {"": {tuple(filter(None, pattern.split("/"))) for pattern in alternatives(settings.pattern)}}
+    files = _ListedFiles.of(())
+    logs: list[str] = []
     while waiting:
-        level = parallel(fs, visit, list(waiting.items()))
+        visits = parallel(fs, visit, list(waiting.items()))
         waiting = {}
-        for directory, pattern in chain.from_iterable(one.directories for one in level):
-            waiting.setdefault(directory, set()).add(pattern)
-        visits += level
-    columns = zip(*(one.files for one in visits), strict=True)
-    files = _ListedFiles._make(list(chain.from_iterable(column)) for column in columns)
-    logs = list(chain.from_iterable(one.logs for one in visits))
+        for visited in visits:
+            for directory, pattern in visited.directories:
+                waiting.setdefault(directory, set()).add(pattern)
+            files.extend(visited.files)
+            logs += visited.logs
     if logs:
         refuse_rows_among(fs, settings, logs, files.paths)
     if not settings.follow_links and any(files.links):
@@ -116,15 +116,30 @@ class _ListedFiles(NamedTuple):
     links: list[bool]  # True for symbolic links, and for entries that are not regular files
 
     @classmethod
-    def of(cls, infos: Collection[FileInfo]) -> _ListedFiles:
-        return cls(*(list(map(attrgetter(name), infos)) for name in _FIELDS))
+    def of(cls, infos: Iterable[FileInfo]) -> _ListedFiles:
+        files = cls(paths=[], sizes=[], times=[], identities=[], links=[])
+        for path, size_bytes, modified_ms, _, identity, is_link in infos:
+            files.paths.append(path)
+            files.sizes.append(size_bytes)
+            files.times.append(modified_ms)
+            files.identities.append(identity)
+            files.links.append(is_link)
+        return files
+
+    def extend(self, files: _ListedFiles) -> None:
+        """Append files, which are in another directory."""
+        self.paths.extend(files.paths)
+        self.sizes.extend(files.sizes)
+        self.times.extend(files.times)
+        self.identities.extend(files.identities)
+        self.links.extend(files.links)
 
     def without_links(self) -> _ListedFiles:
-        is_kept = [not is_link for is_link in self.links]
-        return _ListedFiles._make(list(compress(column, is_kept)) for column in self)
+        return self.chosen([place for place, is_link in enumerate(self.links) if not is_link])
 
-
-_FIELDS = ("path", "size_bytes", "modified_ms", "identity", "is_link")
+    def chosen(self, places: Sequence[int]) -> _ListedFiles:
+        """Return the files at these places, in their order."""
+        return _ListedFiles._make([column[place] for place in places] for column in self)
 
 
 def _warn_of_links(settings: FilesSettings, files: _ListedFiles) -> None:
@@ -154,15 +169,10 @@ def _visit(
     due: tuple[str, set[_Pattern]],
 ) -> _Visit:
     directory, patterns = due
-    entries: list[tuple[FileInfo, _Pattern]] = []  # entries that match a pattern, with the rest of the pattern
+    entries = _named_entries(fs, directory, patterns)
     directories: list[tuple[str, _Pattern]] = []
-    for pattern in patterns:
-        if pattern and not has_wildcard(pattern[0]):
-            # The directory need not be listed, which may not be permitted.
-            with suppress(NotFound, NotADirectory):
-                entries.append((fs.stat(join(directory, pattern[0])), pattern[1:]))
     is_searched = any(not pattern or has_wildcard(pattern[0]) for pattern in patterns)
-    if watch is not None and (is_searched or any(not info.is_directory for info, _ in entries)):
+    if watch is not None and (is_searched or not all(info.is_directory for info, _ in entries)):
         watch.add(directory)  # added before the listing, so that no change is missed between listing and watch
     infos: list[FileInfo] = []
     if is_searched:
@@ -177,15 +187,36 @@ def _visit(
             files += [info for info in infos if not info.is_directory]
             directories += [(path, pattern) for path in _followed(infos, cut, is_recursive=is_recursive)]
         elif has_wildcard(pattern[0]):
-            matches, sees_hidden = glob_pattern(pattern[0]).fullmatch, pattern[0][0] in "_."
-            for info in infos:
-                name = info.path[cut:]
-                is_loop = info.is_link and info.is_directory
-                if matches(name) and not is_loop and (sees_hidden or not _is_hidden(name)):
-                    entries.append((info, pattern[1:]))
-    directories += [(info.path, rest) for info, rest in entries if info.is_directory]
-    files += [info for info, rest in entries if not (info.is_directory or rest)]
+            entries += [(info, pattern[1:]) for info in _matching(infos, cut, pattern[0])]
+    for info, remaining in entries:
+        if info.is_directory:
+            directories.append((info.path, remaining))
+        elif not remaining:
+            files.append(info)
     return _Visit(_accepted(files, cut, chosen), directories, logs)
+
+
+def _named_entries(fs: FileSystem, directory: str, patterns: Iterable[_Pattern]) -> list[tuple[FileInfo, _Pattern]]:
+    """Return the entries that patterns name without a wildcard, each with the rest of its pattern.
+
+    The directory is not listed for them, which may not be permitted.
+    """
+    entries = []
+    for pattern in patterns:
+        if pattern and not has_wildcard(pattern[0]):
+            with suppress(NotFound, NotADirectory):
+                entries.append((fs.stat(join(directory, pattern[0])), pattern[1:]))
+    return entries
+
+
+def _matching(infos: Iterable[FileInfo], cut: int, glob: str) -> Iterator[FileInfo]:
+    """Yield the entries whose names match a glob. Links to directories are left out, since they can form loops."""
+    matches, sees_hidden = glob_pattern(glob).fullmatch, glob[0] in "_."
+    for info in infos:
+        name = info.path[cut:]
+        is_loop = info.is_link and info.is_directory
+        if matches(name) and not is_loop and (sees_hidden or not _is_hidden(name)):
+            yield info
 
 
 def _followed(infos: Iterable[FileInfo], cut: int, *, is_recursive: bool) -> Iterator[str]:
@@ -200,13 +231,14 @@ def _followed(infos: Iterable[FileInfo], cut: int, *, is_recursive: bool) -> Ite
 def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _PathFilter | None) -> _ListedFiles:
     """Return the files of a directory that are not hidden and are accepted; their names begin at `cut`."""
     # Several patterns may match one file. The first and last character of most names show that they are not hidden.
-    shown = {
-        info.path: info
-        for info in infos
-        if (info.path[cut] not in "_." and info.path[-1] != "_") or not _is_hidden(info.path[cut:])
-    }
-    infos = shown.values()
-    return _ListedFiles.of(infos if chosen is None else [info for info in infos if chosen.accepts(info.path)])
+    accepted = {}
+    for info in infos:
+        path = info.path
+        if (path[cut] in "_." or path[-1] == "_") and _is_hidden(path[cut:]):
+            continue
+        if chosen is None or chosen.accepts(path):
+            accepted[path] = info
+    return _ListedFiles.of(accepted.values())
 
 
 def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:
@@ -238,8 +270,10 @@ class _PathFilter(NamedTuple):
     @classmethod
     def of(cls, settings: FilesSettings) -> _PathFilter | None:
         """Return the filter of these settings; None if all files are read."""
-        texts = ((settings.file_pattern, True), (settings.ignore_file_pattern, False))
-        tests = [_Test(re.compile(text), is_included, "/" in text) for text, is_included in texts if text is not None]
+        tests = []
+        for text, is_included in ((settings.file_pattern, True), (settings.ignore_file_pattern, False)):
+            if text is not None:
+                tests.append(_Test(re.compile(text), is_included, is_of_path="/" in text))
         if settings.path_glob_filter is not None:
             tests.append(_Test(glob_pattern(settings.path_glob_filter), is_included=True))
         if tests:
@@ -312,7 +346,7 @@ def _once(files: _ListedFiles) -> _ListedFiles:
     keys = list(zip(files.links, files.paths, strict=True))
     for place in sorted(range(len(names)), key=keys.__getitem__):
         first.setdefault(names[place], place)
-    return _ListedFiles._make([column[place] for place in first.values()] for column in files)
+    return files.chosen([*first.values()])
 
 
 def refuse_rows(

@@ -18,6 +18,7 @@ from ftfile.storage.calls import parallel
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+    from ftfile.read.foreign.contents import Fingerprints
     from ftfile.read.foreign.copies import Answers
     from ftfile.read.foreign.file_table import Row
     from ftfile.read.foreign.matching import Answer, Look
@@ -117,7 +118,10 @@ class Looks:
 
     def _answers(self, looks: Sequence[Look]) -> Answers:
         answers = parallel(self._fs, partial(answer_to, self._fs), looks)
-        return {(look.row.place, look.codec): answer for look, answer in zip(looks, answers, strict=True)}
+        answer_of = {}
+        for look, answer in zip(looks, answers, strict=True):
+            answer_of[look.row.place, look.codec] = answer
+        return answer_of
 
 
 def answer_to(fs: FileSystem, look: Look) -> Answer:
@@ -140,11 +144,23 @@ def _stored(file: InputFile, look: Look) -> Answer:
     positions = look.positions or {min(size_bytes, WINDOW_BYTES)}
     # A file that is truncated and rewritten between two reads would give fingerprints of a mixed content, so it is read
     # twice.
-    first, second = ({at: fingerprints(file.read_at, at) for at in positions if at <= size_bytes} for _ in range(2))
-    prints = {position: one for position, one in first.items() if one is not None}
-    if first == second == prints:
-        return Content(prints, size_bytes, file.size_bytes)
-    return CHANGED
+    prints = _fingerprints_at(file, positions, size_bytes)
+    if prints is None or prints != _fingerprints_at(file, positions, size_bytes):
+        return CHANGED
+    return Content(prints, size_bytes, file.size_bytes)
+
+
+def _fingerprints_at(file: InputFile, positions: Iterable[int], size_bytes: int) -> dict[int, Fingerprints] | None:
+    """Return the fingerprints at the positions up to a size; None if the file is shorter."""
+    prints = {}
+    for position in positions:
+        if position > size_bytes:
+            continue
+        print_at = fingerprints(file.read_at, position)
+        if print_at is None:
+            return None
+        prints[position] = print_at
+    return prints
 
 
 def _decoded(fs: FileSystem, file: InputFile, look: Look) -> Answer:

@@ -126,9 +126,12 @@ def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
     """Return the looks that `match_known` needs: at each position at which a known file may continue in a file."""
     looks = []
     for row in rows:
-        files = [*known.get(row.identity_hash, ()), *([row.known] if row.known is not None and row.is_changed else [])]
-        positions = frozenset(file.position for file in files if 0 < file.position <= row.size_bytes)
-        looks += [Look(row, positions)] if positions else []
+        files = [*known.get(row.identity_hash, ())]
+        if row.known is not None and row.is_changed:
+            files.append(row.known)
+        positions = {file.position for file in files if 0 < file.position <= row.size_bytes}
+        if positions:
+            looks.append(Look(row, frozenset(positions)))
     return looks
 
 
@@ -144,7 +147,10 @@ def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Ans
         else:
             at_path = []
         files = [*at_path, *known.get(row.identity_hash, ())]
-        prints = {file.position: file.fingerprints for file in reversed(files) if file.position <= row.size_bytes}
+        prints = {}
+        for file in reversed(files):
+            if file.position <= row.size_bytes:
+                prints[file.position] = file.fingerprints
         answers[row.place] = Content(prints, row.size_bytes, row.size_bytes)
     return answers
 
@@ -204,14 +210,19 @@ class _Matching:
     def claim_renamed(self) -> None:
         """Match known files by identity and content."""
         for row in self._open_rows():
-            candidates = self._known.get(row.identity_hash, ())
-            files = [file for file in candidates if file.key != row.key and self._goes_on(row, file)]
+            files = []
+            for file in self._known.get(row.identity_hash, ()):
+                if file.key != row.key and self._goes_on(row, file):
+                    files.append(file)
             if files:
                 self._claim(row, max(files, key=_rank), Rule.MOVED)
 
     def claim_by_path(self) -> None:
         """Match known files by path and content, unless the file that has the known identity now is undecided."""
-        undecided = {match.row.identity_hash for match in self._matches.values() if match.rule is Rule.UNDECIDED}
+        undecided = set()
+        for match in self._matches.values():
+            if match.rule is Rule.UNDECIDED:
+                undecided.add(match.row.identity_hash)
         for row in self._open_rows():
             file = row.known
             if file is None or not file.position or not self._goes_on(row, file):
@@ -223,8 +234,11 @@ class _Matching:
 
     def result(self, *, keeps_truncated: bool) -> dict[int, Match]:
         """Return the matches. All other files are new, and may replace an unclaimed known file at their path."""
-        matches = {row.place: self._matches.get(row.place, Match(row, Rule.NEW)) for row in self._rows}
-        return {place: self._beside_known(match, keeps_truncated=keeps_truncated) for place, match in matches.items()}
+        matches = {}
+        for row in self._rows:
+            match = self._matches.get(row.place, Match(row, Rule.NEW))
+            matches[row.place] = self._beside_known(match, keeps_truncated=keeps_truncated)
+        return matches
 
     def _open_rows(self) -> list[Row]:
         return [row for row in self._rows if row.place not in self._matches]

@@ -6,7 +6,6 @@ files known after it. Its ranges determine the rows of the batch.
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -124,9 +123,10 @@ class Plan(Struct, frozen=True, rename="camel"):
 
         The shares depend only on the ranges, and not on later changes of the files.
         """
-        cuts = itertools.chain.from_iterable(_cuts(planned, task_bytes) for planned in self.ranges)
-        groups = packed(cuts, _cost_of, task_bytes)
-        return [FileShare(self.root, tuple(group)) for group in groups]
+        cuts: list[Cut] = []
+        for planned in self.ranges:
+            cuts += _cuts(planned, task_bytes)
+        return [FileShare(self.root, tuple(group)) for group in packed(cuts, _cost_of, task_bytes)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -69,8 +69,9 @@ class ColumnsFile(NamedTuple):
 
 def columns_files(state: LogState) -> list[ColumnsFile]:
     """Return the columns files that the log names, newest first."""
-    named = ((int(version), *value) for version, (_, value) in state.tables.get(TABLE, {}).items())
-    files = [ColumnsFile(layout.ColumnsName(version, unique), *rest) for version, unique, *rest in named]
+    files = []
+    for version, (_, (unique, size_bytes, digest)) in state.tables.get(TABLE, {}).items():
+        files.append(ColumnsFile(layout.ColumnsName(int(version), unique), size_bytes, digest))
     return sorted(files, reverse=True)
 
 
@@ -137,11 +138,17 @@ def trim(fs: FileSystem, state: LogState) -> int:
 
     The record that announced the start must be durable.
     """
-    listed = [(info.path, layout.parse_log_name(info.path)) for info in list_own(fs, layout.LOG)]
-    old = [(path, name.nonce) for path, name in listed if name is not None and name.version < state.log_start]
-    records = [path for path, nonce in old if nonce is None]
+    records, companions = [], []
+    for info in list_own(fs, layout.LOG):
+        name = layout.parse_log_name(info.path)
+        if name is None or name.version >= state.log_start:
+            continue
+        if name.nonce is None:
+            records.append(info.path)
+        else:
+            companions.append(info.path)
     # Companions are deleted last: a reader that finds a record without a companion checks if the record still exists.
-    for paths in (records, [path for path, nonce in old if nonce is not None], _unnamed_columns(fs, state)):
+    for paths in (records, companions, _unnamed_columns(fs, state)):
         parallel(fs, partial(delete_file, fs), paths)
     return len(records)
 
@@ -149,8 +156,12 @@ def trim(fs: FileSystem, state: LogState) -> int:
 def _unnamed_columns(fs: FileSystem, state: LogState) -> list[str]:
     """Return the columns files that no record names now or later: only the record after its version may name a file."""
     named = {file.name for file in columns_files(state)}
-    listed = ((info.path, layout.parse_columns_name(info.path)) for info in list_own(fs, layout.COLUMNS))
-    return [path for path, name in listed if name is not None and name not in named and name.version < state.version]
+    paths = []
+    for info in list_own(fs, layout.COLUMNS):
+        name = layout.parse_columns_name(info.path)
+        if name is not None and name not in named and name.version < state.version:
+            paths.append(info.path)
+    return paths
 
 
 # Retries when other drivers trim the state during the read.

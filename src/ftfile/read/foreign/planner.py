@@ -93,8 +93,10 @@ class Planner:
         listing = list_files(self._fs, self._settings, before=self._listing, now_s=began_s, watch=self._schedule.watch)
         self._schedule.end(began_s)
         self._before, self._listing, self._cut_off = self._listing, listing, {}
-        used = {key: memory for key, memory in self._memories.items() if memory.used_in >= self._listings}
-        self._memories, self._listings = used, self._listings + 1
+        for key, memory in list(self._memories.items()):
+            if memory.used_in < self._listings:
+                del self._memories[key]
+        self._listings += 1
         return listing
 
     def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
@@ -206,9 +208,7 @@ class Planner:
             if originals is not None:
                 due = list(self._match_content(due, originals, contents))
             decisions |= {match.row.place: match for match in due}
-            # The next listing can decide files that only changed.
-            draft.behind += [match.row.place for match in due if match.is_changing]
-            due = [match for match in due if not match.is_changing]
+            due = _without_changing(due, draft)
             calls = list(zip(due, draft.budgets(due), strict=True))
             extensions = parallel(self._fs, lambda call: self._look(look, *call), calls)
             for match, extension in zip(due, extensions, strict=True):
@@ -218,10 +218,13 @@ class Planner:
 
     def _match_content(self, matches: Sequence[Match], originals: Originals, contents: Contents) -> Iterable[Match]:
         """Return matches in their order, changed for copies. Compressed files are compared when they are complete."""
-        asked = [match for match in matches if originals.may_have(match) and not self._is_growing(match.row)]
-        decided = self._looks.run(match_content(asked, originals.starting, contents))
+        compared = []
+        for match in matches:
+            if originals.may_have(match) and not self._is_growing(match.row):
+                compared.append(match)
+        decided = self._looks.run(match_content(compared, originals.starting, contents))
         by_place = {match.row.place: match for match in decided}
-        return (by_place.get(match.row.place, match) for match in matches)
+        return [by_place.get(match.row.place, match) for match in matches]
 
     def _is_growing(self, row: Row) -> bool:
         """Return True if a compressed or encrypted file may be incomplete."""
@@ -258,11 +261,15 @@ class Planner:
         if not failing:
             return ()
         highs = np.frombuffer(b"".join(failing), "<u8")[::2]
-        waiting = {listing.keys[place].tobytes() for place in places[np.isin(listing.keys[places, 0], highs)].tolist()}
-        for key in failing.keys() - waiting:
-            failing.pop(key).failures = 0
-        memories = (memory for memory in failing.values() if memory.failures > self._settings.max_retries)
-        return tuple(Refused(memory.path, memory.error) for memory in memories)
+        waiting_places = places[np.isin(listing.keys[places, 0], highs)].tolist()
+        waiting = {listing.keys[place].tobytes() for place in waiting_places}
+        refused = []
+        for key, memory in failing.items():
+            if key not in waiting:
+                memory.failures = 0
+            elif memory.failures > self._settings.max_retries:
+                refused.append(Refused(memory.path, memory.error))
+        return tuple(refused)
 
     def _log_refusals(self, refused: Sequence[Refused]) -> bool:
         """Log a warning for each file that was not refused in the last plan, and return True if there are any."""
@@ -380,11 +387,22 @@ class Planner:
         is_renamed = (listing.hashes[places] != 0) & np.isin(listing.hashes[places], before.hashes)
         places = places[~is_renamed & ~np.isin(listing.keys[places, 0], before.keys[:, 0])]
         has_time = np.isin(listing.times[places], before.times)
-        late = tuple(
-            Late(listing.paths[place], int(listing.times[place]))
-            for place, is_there in zip(places.tolist(), has_time.tolist(), strict=True)
-            if not (is_there and codec_of(listing.paths[place]))
-        )
+        late = []
+        for place, is_there in zip(places.tolist(), has_time.tolist(), strict=True):
+            path = listing.paths[place]
+            if not (is_there and codec_of(path)):
+                late.append(Late(path, int(listing.times[place])))
         if late:
             _log.warning("%d files arrived too late and are not read (maxFileAge), such as %r", len(late), late[0].path)
-        return late
+        return tuple(late)
+
+
+def _without_changing(matches: Iterable[Match], draft: Draft) -> list[Match]:
+    """Return the files that can be read. Files that only changed stay behind: the next listing can decide them."""
+    steady = []
+    for match in matches:
+        if match.is_changing:
+            draft.behind.append(match.row.place)
+        else:
+            steady.append(match)
+    return steady

@@ -182,15 +182,19 @@ def own_columns(schema: pa.Schema, decoding: FileDecoding) -> pa.Schema:
 def columns_in_path(path: str, requested: pa.Schema) -> dict[str, str]:
     """Return the columns that the directories of a path name, ignoring case, and their spelling in the path."""
     named = columns_of_directory(path.rpartition("/")[0])
-    spelled = zip(requested.names, recorded_names(named, requested.names), strict=True)
-    return {name: spelling for name, spelling in spelled if spelling in named}
+    spellings = {}
+    for name, spelling in zip(requested.names, recorded_names(named, requested.names), strict=True):
+        if spelling in named:
+            spellings[name] = spelling
+    return spellings
 
 
 def require_columns_beside(paths: Iterable[str], schema: pa.Schema, decoding: FileDecoding) -> None:
     """Raise `ConfigError` for columns that neither the files nor their directories can have."""
     if default_schema(decoding) is None:
         return
-    for path in {path.rpartition("/")[0]: path for path in paths}.values():
+    path_by_directory = {path.rpartition("/")[0]: path for path in paths}
+    for path in path_by_directory.values():
         in_path = columns_in_path(path, schema)
         require_columns(pa.schema([field for field in schema if field.name not in in_path]), decoding, path=path)
 
@@ -356,7 +360,11 @@ def split_path(path: str | None) -> tuple[str, str]:
         names = url.path.strip("/").split("/")
     else:
         names = []
-    literal = next((place for place, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
+    literal = max(len(names) - 1, 0)
+    for place, name in enumerate(names):
+        if has_wildcard(name):
+            literal = place
+            break
     for pattern in alternatives("/".join(names[literal:])):
         for name in pattern.split("/"):
             glob_pattern(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -85,15 +84,22 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
         ConfigError: an option is wrong, or the files belong to a directory that ftfile writes.
         CorruptData: the state is damaged.
     """
-    places = {name: absolute_path(str(options[name])) for name in options if name.lower() in _PLACES}
-    given = {"path": os.fspath(path)} | {name: str(value) for name, value in options.items()} | places
+    given = {"path": os.fspath(path)}
+    for name, value in options.items():
+        given[name] = str(value)
+        if name.lower() in _PLACES:
+            given[name] = absolute_path(given[name])
     parsed = parse_options(given, FilesOptions)
     location = state_location(parsed)
     state = open_state(location, normalise(parsed.required_path()), parsed.prefixed("storage"), SYSTEM)
     listings: dict[FilesSettings, Listing] = {}
-    entries = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
-    found = [status_of(location, log_id, given=given, context=SYSTEM, listings=listings) for log_id in entries]
-    return tuple(each for each in found if each is not None)
+    log_ids = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
+    statuses = []
+    for log_id in log_ids:
+        status = status_of(location, log_id, given=given, context=SYSTEM, listings=listings)
+        if status is not None:
+            statuses.append(status)
+    return tuple(statuses)
 
 
 def status_of(
@@ -125,6 +131,9 @@ def status_of(
         listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]
     unread = _unread(listing, known, keeps_truncated=settings.file_identity == "content")
+    late_files: list[Late] = []
+    for plan in recorded:
+        late_files += plan.late
     return SourceStatus(
         id=log_id,
         path=settings.shown,
@@ -134,7 +143,7 @@ def status_of(
         parked=_parked(recorded, listing, known),
         refused=_refused(recorded[-1], listing),
         late=known.late,
-        late_files=tuple(chain.from_iterable(plan.late for plan in recorded)),
+        late_files=tuple(late_files),
         files_behind=len(unread),
         bytes_behind=int(unread["bytes"].sum()),
         oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
@@ -150,7 +159,10 @@ def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> ND
     answers = likely_answers(rows, by_identity)
     for place, match in match_known(rows, by_identity, answers, keeps_truncated=keeps_truncated).items():
         sizes[place] = max(0, match.row.size_bytes - match.position)
-    unread = [(size, listing.times[place]) for place, size in sizes.items() if size]
+    unread = []
+    for place, size_bytes in sizes.items():
+        if size_bytes:
+            unread.append((size_bytes, listing.times[place]))
     return np.array(unread, [("bytes", "<i8"), ("time", "<i8")])
 
 

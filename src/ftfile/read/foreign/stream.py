@@ -61,6 +61,8 @@ class FilesConfig:
         settings = FilesSettings.from_options(parsed)
         if settings.decoding.key_provider is not None:
             Keys.from_reference(settings.decoding.key_provider)
+        texts = dict(parsed.texts)
+        texts.pop("stateLocation", None)
         return cls(
             state_location(parsed),
             _storage(parsed, settings),
@@ -68,7 +70,7 @@ class FilesConfig:
             settings,
             parsed.clean_source,
             parsed.source_archive_dir,
-            {name: text for name, text in parsed.texts.items() if name != "stateLocation"},
+            texts,
         )
 
 
@@ -169,7 +171,8 @@ class FileStream:
 
     def _require_columns(self, plan: Plan) -> None:
         columns = arrow_schema(self._config.schema_json)
-        require_columns_beside((found.path for found in plan.ranges), columns, self._config.settings.decoding)
+        paths = [planned.path for planned in plan.ranges]
+        require_columns_beside(paths, columns, self._config.settings.decoding)
 
     def _plans_of(self, position: PlanPosition | None) -> PlanLog:
         """Return the log of a position; for the start, a log of this process with a new name."""
@@ -332,7 +335,11 @@ class Cleaner:
         A file that was changed or moved later stays, and also a file that the store cannot delete or move. Skipped
         files are logged.
         """
-        return sum(self._clean(planned) for planned in ranges if _is_to_its_end(planned))
+        cleaned = 0
+        for planned in ranges:
+            if _is_to_its_end(planned) and self._clean(planned):
+                cleaned += 1
+        return cleaned
 
     def _clean(self, planned: Range) -> bool:
         try:

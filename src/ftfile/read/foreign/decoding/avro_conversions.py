@@ -118,8 +118,9 @@ class _Widened(NamedTuple):
     parts: tuple[Conversion, ...]
 
     def read(self, array: pa.Array, rows: NDArray[np.int64], misfits: Misfits) -> pa.Array:
-        children = array.flatten()
-        columns = [part.read(child, rows, misfits) for part, child in zip(self.parts, children, strict=True)]
+        columns = []
+        for part, child in zip(self.parts, array.flatten(), strict=True):
+            columns.append(part.read(child, rows, misfits))
         return pc.coalesce(*columns)
 
 
@@ -207,7 +208,9 @@ class Conversions:
         return _Leaf(_PLAIN[avro.kind], self._limits(_described(where, target), avro, target), leaf)
 
     def _of_record(self, avro: AvroType, target: pa.StructType, where: str) -> Conversion:
-        fields = [place_of(column.name, avro, f"{where}.", self.path) for column in target]
+        fields = []
+        for column in target:
+            fields.append(place_of(column.name, avro, f"{where}.", self.path))
         places: list[int | None] = []
         parts: list[Conversion] = []
         names = []
@@ -235,11 +238,10 @@ class Conversions:
             parts = tuple(self.of(member, target, where) for member in members)
             return _Widened(_plain_members(parts), parts)
         if pa.types.is_struct(target) and target.num_fields == len(members):
-            parts = tuple(
-                self.of(member, column.type, f"{where}.{column.name}")
-                for member, column in zip(members, target, strict=True)
-            )
-            return _Struct(_plain_members(parts), target, tuple(range(len(members))), parts)
+            fields = []
+            for member, column in zip(members, target, strict=True):
+                fields.append(self.of(member, column.type, f"{where}.{column.name}"))
+            return _Struct(_plain_members(fields), target, tuple(range(len(members))), tuple(fields))
         raise self._misfit(avro, target, where)
 
     def _leaf(self, avro: AvroType, target: pa.DataType) -> Values | None:
@@ -330,7 +332,10 @@ def place_of(name: str, record: AvroType, prefix: str, path: str) -> int | None:
     Raises:
         SchemaError: several fields have this name.
     """
-    places = [place for place, field_name in enumerate(record.names) if field_name.lower() == name.lower()]
+    places = []
+    for place, field_name in enumerate(record.names):
+        if field_name.lower() == name.lower():
+            places.append(place)
     if len(places) > 1:
         spellings = ", ".join(record.names[place] for place in places)
         raise SchemaError(
@@ -370,8 +375,10 @@ _SQL = {
 def _suggested(avro: AvroType) -> str:
     """Return the SQL type as which values of a type are read unchanged."""
     if avro.kind == "union":
-        members = ", ".join(f"member{number}: {_suggested(member)}" for number, member in enumerate(avro.members))
-        return f"STRUCT<{members}>"
+        fields = []
+        for number, member in enumerate(avro.members):
+            fields.append(f"member{number}: {_suggested(member)}")
+        return f"STRUCT<{', '.join(fields)}>"
     if avro.logical == "decimal":
         return str(avro).upper()
     if avro.logical.startswith("local-timestamp"):

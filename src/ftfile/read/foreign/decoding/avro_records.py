@@ -153,9 +153,9 @@ class _RecordReader:
         return batch
 
     def _column(
-        self, records: list[dict[str, Any]], rows: NDArray[np.int64], found: tuple[int, Conversion], misfits: Misfits
+        self, records: list[dict[str, Any]], rows: NDArray[np.int64], source: tuple[int, Conversion], misfits: Misfits
     ) -> pa.Array:
-        place, conversion = found
+        place, conversion = source
         name = f"f{place}"
         plain = pa.array([record[name] for record in records], conversion.plain)
         return conversion.read(plain, rows, misfits)
@@ -182,7 +182,9 @@ class _RecordReader:
         self, batch: pa.RecordBatch, records: list[dict[str, Any]], is_good: NDArray[np.bool_], corrupt: int
     ) -> pa.RecordBatch:
         """Return all rows. Rows of bad records contain only the text of the record."""
-        texts = [None if is_good[number] else self._text(record) for number, record in enumerate(records)]
+        texts: list[str | None] = [None] * len(records)
+        for number in np.flatnonzero(~is_good).tolist():
+            texts[number] = self._text(records[number])
         # A null index makes `take` return null.
         good = pa.array(np.arange(len(records)), mask=~is_good)
         columns = [column.take(good) for column in batch.columns]

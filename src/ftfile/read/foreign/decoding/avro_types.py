@@ -15,7 +15,12 @@ _LOGICAL = {
     "int": {"date", "time-millis"},
     "long": {
         "time-micros",
-        *(f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")),
+        "timestamp-millis",
+        "timestamp-micros",
+        "timestamp-nanos",
+        "local-timestamp-millis",
+        "local-timestamp-micros",
+        "local-timestamp-nanos",
     },
 }
 _DECIMAL_DIGITS_MAX = 38
@@ -70,7 +75,10 @@ def avro_type(schema: Any) -> AvroType:  # noqa: ANN401 - JSON
 
 def _parsed(schema: Any, namespace: str, named: dict[str, AvroType]) -> AvroType:  # noqa: ANN401 - JSON
     if isinstance(schema, list):
-        return AvroType("union", parts=[_parsed(branch, namespace, named) for branch in schema])
+        branches = []
+        for branch in schema:
+            branches.append(_parsed(branch, namespace, named))
+        return AvroType("union", parts=branches)
     if isinstance(schema, str):
         if schema in _PRIMITIVE:
             return AvroType(schema)
@@ -97,14 +105,15 @@ def _known(name: str, namespace: str, named: Mapping[str, AvroType]) -> AvroType
 def _parsed_named(schema: Mapping[str, Any], namespace: str, named: dict[str, AvroType]) -> AvroType:
     name = _full_name(schema["name"], schema.get("namespace") or namespace)
     if schema["type"] == "enum":
-        parsed = AvroType("enum", symbols=tuple(str(symbol) for symbol in schema["symbols"]))
+        parsed = AvroType("enum", symbols=tuple(map(str, schema["symbols"])))
     elif schema["type"] == "fixed":
         parsed = AvroType("fixed", size=max(0, int(schema["size"])))
         _set_logical(parsed, schema)
     else:
         fields, inner = schema["fields"], name.rpartition(".")[0]
         parsed = AvroType("record", names=tuple(str(item["name"]) for item in fields))
-        parsed.parts = [_parsed(item["type"], inner, named) for item in fields]
+        for item in fields:
+            parsed.parts.append(_parsed(item["type"], inner, named))
     named[name] = parsed
     return parsed
 
@@ -166,7 +175,9 @@ class _PlainType:
         name = self._names[id(avro)] = self._new_name()
         if avro.kind == "fixed":
             return {"type": "fixed", "name": name, "size": avro.size}
-        fields = [{"name": f"f{place}", "type": self.schema(part)} for place, part in enumerate(avro.parts)]
+        fields = []
+        for place, part in enumerate(avro.parts):
+            fields.append({"name": f"f{place}", "type": self.schema(part)})
         return {"type": "record", "name": name, "fields": fields}
 
     def _union(self, avro: AvroType) -> Any:  # noqa: ANN401 - JSON
@@ -203,7 +214,10 @@ def shown(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as
 
 
 def _shown_record(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
-    return {name: shown(value[f"f{place}"], avro.parts[place]) for place, name in enumerate(avro.names)}
+    record = {}
+    for place, name in enumerate(avro.names):
+        record[name] = shown(value[f"f{place}"], avro.parts[place])
+    return record
 
 
 def _shown_array(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
@@ -211,7 +225,10 @@ def _shown_array(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many t
 
 
 def _shown_map(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
-    return {_text(entry["key"]): shown(entry["value"], avro.parts[0]) for entry in value}
+    items = {}
+    for entry in value:
+        items[_text(entry["key"])] = shown(entry["value"], avro.parts[0])
+    return items
 
 
 def _shown_union(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has

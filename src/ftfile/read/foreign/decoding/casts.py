@@ -13,7 +13,7 @@ from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeAlias
 
     from ftfile.read.foreign.decoding.stored_times import StoredTimes
@@ -295,11 +295,24 @@ def _problems(
         yield f"column `{column}` {problem}"
 
 
+def present_columns(casts: Iterable[tuple[str, ColumnCast | None]]) -> list[tuple[str, ColumnCast]]:
+    """Return the columns that a file contains, with their conversions."""
+    columns = []
+    for name, cast in casts:
+        if cast is not None:
+            columns.append((name, cast))
+    return columns
+
+
 def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[tuple[str, pa.DataType, pa.DataType]] | None:
     """Return names and types of the parts of two nested types; None if the types are not nested in the same way."""
     if pa.types.is_struct(stored) and pa.types.is_struct(target):
         types = {field.name: field.type for field in stored}
-        return [(field.name, types[field.name], field.type) for field in target if field.name in types]
+        pairs = []
+        for field in target:
+            if field.name in types:
+                pairs.append((field.name, types[field.name], field.type))
+        return pairs
     if pa.types.is_list(stored) and pa.types.is_list(target):
         return [("element", stored.value_type, target.value_type)]
     if pa.types.is_map(stored) and pa.types.is_map(target):

@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats.api import format_from_options
 from ftfile.formats.arrow_files import decode_foreign
 from ftfile.formats.parts import recorded_names
-from ftfile.read.foreign.decoding.casts import ColumnCast
+from ftfile.read.foreign.decoding.casts import ColumnCast, present_columns
 from ftfile.read.foreign.decoding.file_times import orc_times, parquet_times
 from ftfile.read.foreign.decoding.misfits import ColumnsReader
 from ftfile.read.foreign.decoding.orc_files.far_times import far_rows, schema_with_far_times
@@ -52,7 +52,7 @@ def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: Fi
             raise
         except (pa.ArrowException, OSError, ValueError) as error:  # pyarrow raises an OSError for damaged bytes
             raise CorruptData(path, _EXPECTED[name], str(error)) from error
-        stored = pa.schema([described.schema.field(column) for column, cast in casts if cast is not None])
+        stored = pa.schema([described.schema.field(name) for name, _ in present_columns(casts)])
         reader = ColumnsReader(path, schema, casts, decoding)
         for batch in _stored_rows(file, described, stored, decoding):
             yield from reader.rows(batch)

@@ -83,11 +83,11 @@ def multi_line_csv(
     records = records_of(text, decoding)
     names = own_columns(schema, decoding).names
     if decoding.header:
-        header = next((record for record in records if has_fields(record, decoding)), "")
-        if header:
-            names = _names(header, decoding, content.planned.path)
-        else:
-            names = []
+        names = []
+        for record in records:
+            if has_fields(record, decoding):
+                names = _names(record, decoding, content.planned.path)
+                break
     reader = CsvRows(schema, names, decoding)
     for part in in_parts(records):
         lines = joined_lines([record.encode() for record in part])
@@ -132,19 +132,23 @@ class CsvRows:
         self._schema = own_columns(schema, decoding)
         self._width = len(names)
         spelled = recorded_names(names, self._schema.names)
-        self._places = [list(names).index(name) if name in names else None for name in spelled]
+        place_of: dict[str, int] = {}
+        for place, name in enumerate(names):
+            place_of.setdefault(name, place)
+        self._places = [place_of.get(name) for name in spelled]
         self._direct = self._types_read_at_once()
 
     def _types_read_at_once(self) -> dict[str, pa.DataType]:
         """Return the types of the columns, by number, whose values pyarrow's parser reads like `read_texts`."""
         if self._decoding.null_value:
             return {}
-        fields = zip(self._places, self._schema, strict=True)
-        return {
-            str(place): field.type
-            for place, field in fields
-            if place is not None and self._places.count(place) == 1 and _is_read_alike(field.type, self._decoding)
-        }
+        types = {}
+        for place, field in zip(self._places, self._schema, strict=True):
+            if place is None or self._places.count(place) > 1:
+                continue
+            if _is_read_alike(field.type, self._decoding):
+                types[str(place)] = field.type
+        return types
 
     def rows(self, lines: Lines) -> Rows:
         """Return the rows of a block of UTF-8 lines without carriage returns at their ends."""
@@ -294,9 +298,13 @@ class CsvRows:
             rows.bad[int(numbers[untaken.start])] = str(untaken.error)
 
     def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
-        fields = zip(self._places, self._schema.types, strict=True)
-        found = [pa.nulls(rows, kind) if at is None else self._values(columns[at], kind) for at, kind in fields]
-        return batch_of(found, self._schema, rows)
+        typed = []
+        for place, kind in zip(self._places, self._schema.types, strict=True):
+            if place is None:
+                typed.append(pa.nulls(rows, kind))
+            else:
+                typed.append(self._values(columns[place], kind))
+        return batch_of(typed, self._schema, rows)
 
     def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if not pa.types.is_string(texts.type):
@@ -326,7 +334,10 @@ def _is_read_otherwise(data: bytes) -> bool:
 
 def _all_finite(parsed: pa.Table) -> bool:
     """Return True if all numbers are finite; the spelling of infinite numbers and NaN must be checked."""
-    return all(all_finite(column) for column in parsed.columns if pa.types.is_floating(column.type))
+    for column in parsed.columns:
+        if pa.types.is_floating(column.type) and not all_finite(column):
+            return False
+    return True
 
 
 def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:

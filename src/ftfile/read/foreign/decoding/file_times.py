@@ -36,8 +36,7 @@ def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
     zone = _name(zone)
     zones = {""}
     if tail.is_decompressed():
-        named = {_name(stripe.zone) for stripe in tail.stripes(file) if stripe.zone is not None}
-        zones = named or {zone}
+        zones = {_name(stripe.zone) for stripe in tail.stripes(file) if stripe.zone is not None} or {zone}
     return StoredTimes(
         dates=dates,
         times=dates,
@@ -50,15 +49,18 @@ def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
 def parquet_times(parquet: pq.ParquetFile) -> dict[str, StoredTimes]:
     """Return how each column of a Parquet file stores dates and times."""
     metadata = parquet.metadata.metadata or {}
-    columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
-    int96 = {column.path.partition(".")[0] for column in columns if column.physical_type == "INT96"}
+    int96 = set()
+    for number in range(len(parquet.schema)):
+        column = parquet.schema.column(number)
+        if column.physical_type == "INT96":
+            int96.add(column.path.partition(".")[0])
     times = _parquet_calendar(metadata, _FIRST_GREGORIAN, _LEGACY_TIMES)
     dates: Calendar = "hybrid" if times == "unknown" else times
     of_int96 = _parquet_calendar(metadata, _FIRST_GREGORIAN_INT96, _LEGACY_INT96)
-    return {
-        name: StoredTimes(dates=dates, times=of_int96 if name in int96 else times)
-        for name in parquet.schema_arrow.names
-    }
+    stored = {}
+    for name in parquet.schema_arrow.names:
+        stored[name] = StoredTimes(dates=dates, times=of_int96 if name in int96 else times)
+    return stored
 
 
 def _parquet_calendar(metadata: Mapping[bytes, bytes], first_gregorian: bytes, legacy: bytes) -> Calendar:

@@ -159,7 +159,11 @@ def _of_string(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - o
 def _nested(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
     if pa.types.is_struct(kind) and isinstance(value.parsed, dict):
         members = dict(_members(value))
-        return {field.name: _typed(members[field.name], field.type) for field in kind if field.name in members}
+        typed = {}
+        for field in kind:
+            if field.name in members:
+                typed[field.name] = _typed(members[field.name], field.type)
+        return typed
     if pa.types.is_map(kind) and isinstance(value.parsed, dict):
         return [(name, _typed(item, kind.item_type)) for name, item in _members(value)]
     if pa.types.is_list(kind) and isinstance(value.parsed, list):

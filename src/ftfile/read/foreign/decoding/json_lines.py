@@ -259,9 +259,13 @@ class JsonRows:
 
         def take(start: int, end: int) -> None:
             piece = numbers[start:end]
-            values = list(chain.from_iterable(objects[number] for number in piece))
+            values: list[Any] = []
+            counts = []
+            for number in piece:
+                values += objects[number]
+                counts.append(len(objects[number]))
             struct = pa.array(values, pa.struct(list(self._as_read)))
-            of_line = np.repeat(piece, [len(objects[number]) for number in piece])
+            of_line = np.repeat(piece, counts)
             rows.add(self._typed(pa.RecordBatch.from_struct_array(struct), len(values)), of_line)
 
         for untaken in in_halves(take, len(numbers), _OF_VALUES):
@@ -272,7 +276,9 @@ class JsonRows:
 
     def _typed(self, batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
         types = self._schema.types
-        columns = [rebuild(array, kind, self._leaf) for array, kind in zip(batch.columns, types, strict=True)]
+        columns = []
+        for column, kind in zip(batch.columns, types, strict=True):
+            columns.append(rebuild(column, kind, self._leaf))
         return batch_of(columns, self._schema, count)
 
     def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -301,7 +307,7 @@ def _with_digit(kind: pa.DataType) -> pa.DataType:
 def _decoded(data: bytes, schema: pa.Schema, count: int) -> pa.RecordBatch:
     reader = arro3.io.read_json(io.BytesIO(data), schema, batch_size=count)
     batches = list(pa.RecordBatchReader.from_stream(reader))
-    if [batch.num_rows for batch in batches] != [count]:
+    if len(batches) != 1 or batches[0].num_rows != count:
         raise ValueError(f"{count} lines with other than {count} objects")
     return batches[0]
 

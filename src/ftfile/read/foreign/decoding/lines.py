@@ -331,7 +331,7 @@ def _whole_file(content: RangeContent, schema: pa.Schema) -> pa.RecordBatch:
         "modificationtime": 1000 * planned.modified_ms,
         "content": data,
     }
-    columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
+    columns = [pa.array([values[field.name.lower()]], field.type) for field in schema]
     return batch_of(columns, schema, 1)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
 from ftfile.formats.reading import batch_of
-from ftfile.read.foreign.decoding.casts import MISFIT
+from ftfile.read.foreign.decoding.casts import MISFIT, present_columns
 from ftfile.read.foreign.decoding.records import in_halves
 from ftfile.rows.buffers import from_texts, map_leaf_types, numbers_from, rebuild
 
@@ -145,11 +145,12 @@ class ColumnsReader:
     def _texts_alone(self, batch: pa.RecordBatch, numbers: list[int], place: int) -> pa.RecordBatch:
         """Return rows with the text of bad records, and nulls in all other columns."""
         rows = batch.take(pa.array(numbers, pa.int64()))
-        present = [(name, cast) for name, cast in self._casts if cast is not None]
-        values = [_values(cast, rows.column(name)) for name, cast in present]
-        names = [name for name, _ in present]
-        texts = [_text(dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
-        columns = [pa.nulls(len(numbers), field.type) for field in self._schema]
+        records: list[dict[str, Any]] = [{} for _ in numbers]
+        for name, cast in present_columns(self._casts):
+            for record, value in zip(records, _values(cast, rows.column(name)), strict=True):
+                record[name] = value
+        texts = list(map(_text, records))
+        columns = [pa.nulls(len(numbers), kind) for kind in self._schema.types]
         columns[place] = from_texts(texts, pa.string())
         return batch_of(columns, self._schema, len(numbers))
 

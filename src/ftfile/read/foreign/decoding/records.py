@@ -215,13 +215,16 @@ def lines_of(text: bytes, separator: bytes) -> Lines:
 
 def joined_lines(records: Sequence[bytes]) -> Lines:
     """Return records, which may contain line feeds, as lines; raises as `lines_of`."""
-    if not any(b"\n" in record for record in records):
-        return Lines(b"".join(record + b"\n" for record in records))
     used = b"".join(records)
-    stand_in = next((character for character in _STAND_INS if character.encode() not in used), None)
-    if stand_in is None:
+    if b"\n" not in used:
+        return Lines(b"\n".join([*records, b""]))
+    for stand_in in _STAND_INS:
+        if stand_in.encode() not in used:
+            break
+    else:
         raise SourceError(f"records that contain line feeds cannot also contain all of the characters {_STAND_INS!r}")
-    return Lines(b"".join(record.replace(b"\n", stand_in.encode()) + b"\n" for record in records), stand_in)
+    lines = [record.replace(b"\n", stand_in.encode()) for record in records]
+    return Lines(b"\n".join([*lines, b""]), stand_in)
 
 
 def with_line_feeds(text: str, path: str) -> str:
@@ -241,7 +244,7 @@ def with_line_feeds(text: str, path: str) -> str:
 
 def records_of(text: str, decoding: FileDecoding) -> Iterator[str]:
     """Yield records without their ends. A line end in a quoted field is part of the field."""
-    quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
+    quote, sep, escape = map(re.escape, (decoding.quote, decoding.sep, decoding.escape))
     if quote == escape:
         escaped, other = f"{quote}{quote}", f"[^{quote}]"
     else:
@@ -335,17 +338,21 @@ def finished_rows(
                 f"records with badRecords=drop, or keep their text in a column {corrupt} string"
             )
         _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
-    pieces = [(batch_as(batch, schema) if keeps else batch, numbers) for batch, numbers in rows.pieces]
+    batches, lines_of_batches = [], []
+    for batch, numbers in rows.pieces:
+        batches.append(batch_as(batch, schema) if keeps else batch)
+        lines_of_batches.append(numbers)
     if keeps and rows.bad:
-        numbers = sorted(rows.bad)
-        texts = pa.array([lines.text(number) for number in numbers], pa.string())
-        alone = batch_of([texts], pa.schema([schema.field(corrupt)]), len(numbers))
-        pieces.append((batch_as(alone, schema), np.array(numbers)))
-    if not pieces:
+        bad = sorted(rows.bad)
+        texts = pa.array([lines.text(number) for number in bad], pa.string())
+        alone = batch_of([texts], pa.schema([schema.field(corrupt)]), len(bad))
+        batches.append(batch_as(alone, schema))
+        lines_of_batches.append(np.array(bad))
+    if not batches:
         return
-    if len(pieces) == 1:
-        yield pieces[0][0]
+    if len(batches) == 1:
+        yield batches[0]
         return
-    order = np.argsort(np.concatenate([numbers for _, numbers in pieces]), kind="stable")
-    joined = pa.Table.from_batches([batch for batch, _ in pieces]).combine_chunks().take(pa.array(order))
+    order = np.argsort(np.concatenate(lines_of_batches), kind="stable")
+    joined = pa.Table.from_batches(batches).combine_chunks().take(pa.array(order))
     yield from joined.combine_chunks().to_batches()

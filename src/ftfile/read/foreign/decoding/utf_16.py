@@ -49,7 +49,11 @@ def utf_8_pieces(pieces: Iterable[bytes], decoding: FileDecoding, path: str) -> 
 
 
 def _with_order(encoding: str, first: bytes, path: str) -> str:
-    marked = next((order for order, mark in _MARKS.items() if first.startswith(mark)), None)
+    marked = None
+    for order, mark in _MARKS.items():
+        if first.startswith(mark):
+            marked = order
+            break
     if encoding not in _MARKS:
         return marked or _BIG
     if marked not in {None, encoding}:

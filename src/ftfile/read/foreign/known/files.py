@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,8 +95,10 @@ class KnownFiles:
 
     def _changes(self, plan: Plan) -> dict[bytes, bytes | None]:
         """Return the rows that a plan changes, by key; None for removed rows."""
-        keys = chain.from_iterable(entry.previous_keys for entry in plan.files)
-        changes: dict[bytes, bytes | None] = {bytes.fromhex(key): None for key in keys}
+        changes: dict[bytes, bytes | None] = {}
+        for entry in plan.files:
+            for previous_key in entry.previous_keys:
+                changes[bytes.fromhex(previous_key)] = None
         displaced: dict[bytes, KnownFile] = {}  # by the key of the path
         for entry in plan.files:
             file = None

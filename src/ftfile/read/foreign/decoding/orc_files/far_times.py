@@ -17,7 +17,7 @@ from pyarrow import orc
 
 from ftfile.core.errors import SchemaError
 from ftfile.formats.reading import batch_of, corrupt, reading_errors
-from ftfile.read.foreign.decoding.orc_files.tails import bytes_of, first_values, number_of, read_at
+from ftfile.read.foreign.decoding.orc_files.tails import bytes_of, first_values, messages, number_of, read_at
 from ftfile.read.foreign.decoding.stored_times import UTC_NAMES
 from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, values_of
 from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
@@ -45,7 +45,7 @@ _ARROW_LAST_MS = 2**63 // 10**6 - 2 * 86_400_000  # nanoseconds in 64 bits, less
 _FIRST_SECOND, _LAST_SECOND = -(2**63) // 10**6 + 1, 2**63 // 10**6 - 1  # the range of Spark
 _2015, _MICROS = 1_420_070_400, 1_000_000
 _LAST_NANO = 999_999_999
-_POWERS = np.array([1, *(10**power for power in range(2, 9))], np.uint64)  # by the last three bits
+_POWERS = 10 ** np.array([0, 2, 3, 4, 5, 6, 7, 8], np.uint64)  # by the last three bits
 _CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 _READ_BATCH_ROWS = 65_536
 _EXPECTED = "an ORC file"
@@ -60,8 +60,7 @@ def schema_with_far_times(tail: OrcTail, schema: pa.Schema, columns: Collection[
         SchemaError: a column has times that Arrow cannot read, and ftfile does not support the codec of the file.
     """
     kinds = tail.kinds()
-    messages = [value for number, value, _ in fields(tail.footer) if number == _FOOTER_STATISTICS]
-    statistics = dict(enumerate(map(bytes_of, messages)))
+    statistics = dict(enumerate(messages(tail.footer, _FOOTER_STATISTICS)))
     are_read = False
     for place, name in enumerate(schema.names):
         if name.lower() not in columns:
@@ -96,9 +95,11 @@ def _check_bounds(column: str, statistics: bytes) -> None:
 
 def _bounds(message: dict[int, int | bytes]) -> list[int]:
     """Return the first and last time of statistics, in milliseconds since 1970."""
-    bounds = fields(bytes_of(message.get(_TIMES_OF_COLUMN)))
-    encoded = [value for number, value, _ in bounds if number in _TIME_BOUNDS and isinstance(value, int)]
-    return [(number >> 1) ^ -(number & 1) for number in encoded]
+    bounds = []
+    for number, value, _ in fields(bytes_of(message.get(_TIMES_OF_COLUMN))):
+        if number in _TIME_BOUNDS and isinstance(value, int):
+            bounds.append((value >> 1) ^ -(value & 1))
+    return bounds
 
 
 def _in_micros(kind: pa.DataType) -> pa.DataType:
@@ -130,10 +131,10 @@ def far_rows(file: BinaryIO, tail: OrcTail, schema: pa.Schema, zone: str) -> Ite
             for number, stripe in enumerate(tail.stripes(file)):
                 rows = opened.read_stripe(number, columns=names)
                 decoder = _StripeDecoder(file, tail.codec, stripe, _zone_name(stripe.zone or zone))
-                arrays = [
-                    decoder.column(rows.column(rows.schema.names.index(field.name)), numbers, field.type)
-                    for field, numbers in zip(schema, leaves, strict=True)
-                ]
+                arrays = []
+                for field, numbers in zip(schema, leaves, strict=True):
+                    stored = rows.column(rows.schema.names.index(field.name))
+                    arrays.append(decoder.column(stored, numbers, field.type))
                 batch = batch_of(arrays, schema, rows.num_rows)
                 for start in range(0, rows.num_rows, _READ_BATCH_ROWS):
                     yield batch.slice(start, _READ_BATCH_ROWS)
@@ -157,7 +158,7 @@ class _StripeDecoder:
 
     def column(self, array: pa.Array, numbers: list[int], kind: pa.DataType) -> pa.Array:
         """Return a column whose leaves are the columns `numbers`, with their times."""
-        if len(numbers) != sum(1 for _ in leaf_types(kind)):
+        if len(numbers) != len([*leaf_types(kind)]):
             raise ValueError(f"columns {numbers} for the type {kind}")
         remaining = iter(numbers)
 
@@ -228,10 +229,9 @@ def _as_numbers(file: BinaryIO, tail: OrcTail) -> BinaryIO:
     footer = _with_numbers(tail.footer)
     if tail.codec:
         footer = chunks(footer, number_of(numbers.get(_POSTSCRIPT_BLOCK_SIZE)))
-    postscript = b"".join(
-        number_field(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
-        for number, _, raw in fields(tail.postscript)
-    )
+    postscript = b""
+    for number, _, raw in fields(tail.postscript):
+        postscript += number_field(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
     end = footer + postscript + bytes([len(postscript)])
 
     def read_range(offset: int, length: int) -> bytes:
@@ -257,7 +257,8 @@ def _with_numbers(footer: bytes) -> bytes:
 
 
 def _with_number(message: bytes) -> bytes:
-    return b"".join(
-        number_field(_TYPE_KIND, _BIGINT) if number == _TYPE_KIND and value in _TIMES else raw
-        for number, value, raw in fields(message)
-    )
+    parts = []
+    for number, value, raw in fields(message):
+        is_time = number == _TYPE_KIND and value in _TIMES
+        parts.append(number_field(_TYPE_KIND, _BIGINT) if is_time else raw)
+    return b"".join(parts)

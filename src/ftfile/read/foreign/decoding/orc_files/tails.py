@@ -64,20 +64,21 @@ class OrcTail(NamedTuple):
 
     def kinds(self) -> list[int]:
         """Return the numbers of the types of all columns, including nested columns."""
-        types = [value for number, value, _ in fields(self.footer) if number == _FOOTER_TYPES]
-        return [number_of(first_values(bytes_of(message)).get(_TYPE_KIND)) for message in types]
+        kinds = []
+        for message in messages(self.footer, _FOOTER_TYPES):
+            kinds.append(number_of(first_values(message).get(_TYPE_KIND)))
+        return kinds
 
     def columns_of(self, place: int) -> range:
         """Return the numbers of the column at a place of the schema and of all its nested columns."""
-        types = [value for number, value, _ in fields(self.footer) if number == _FOOTER_TYPES]
-        ends = [*_parts(bytes_of(types[0])), len(types)]
+        types = messages(self.footer, _FOOTER_TYPES)
+        ends = [*_parts(types[0]), len(types)]
         return range(ends[place], ends[place + 1])
 
     def stripes(self, file: BinaryIO) -> Iterator[Stripe]:
         """Yield the footer of each stripe."""
-        for number, value, _ in fields(self.footer):
-            if number == _FOOTER_STRIPES:
-                yield self._stripe(file, first_values(bytes_of(value)))
+        for message in messages(self.footer, _FOOTER_STRIPES):
+            yield self._stripe(file, first_values(message))
 
     def _stripe(self, file: BinaryIO, message: dict[int, int | bytes]) -> Stripe:
         start = number_of(message.get(_STRIPE_START))
@@ -123,7 +124,19 @@ def read_at(file: BinaryIO, start: int, length: int) -> bytes:
 
 def first_values(message: bytes) -> dict[int, int | bytes]:
     """Return the first value of each field of a message."""
-    return {number: value for number, value, _ in reversed([*fields(message)])}
+    values: dict[int, int | bytes] = {}
+    for number, value, _ in fields(message):
+        values.setdefault(number, value)
+    return values
+
+
+def messages(message: bytes, field: int) -> list[bytes]:
+    """Return all values of a field that contains messages."""
+    values = []
+    for number, value, _ in fields(message):
+        if number == field:
+            values.append(bytes_of(value))
+    return values
 
 
 def bytes_of(value: int | bytes | None) -> bytes:
