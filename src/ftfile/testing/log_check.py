@@ -281,13 +281,10 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
         return
     brought = [*adds_in(content.kept), *adds_in(content.ended or ())]
     for _, _, add in brought:
-        recorded = adds.get(add.id, add)
-        require(recorded == add, "I7", "{} has {}, and its record has {}", path, add, recorded)
+        if adds.get(add.id, add) != add:
+            raise InvariantViolation("I7", f"{path} says {add}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
-        gone = set()
-        for add_id, removed_at in content.removes.items():
-            if removed_at <= version:
-                gone.add(add_id)
+        gone = _removed_until(content.removes, version)
         require(gone <= before.keys(), "I7", f"{path} removes what was not live: {gone - before.keys()}")
         live_ids = set(before.keys() - gone)
         for added, removed, add in brought:
@@ -297,6 +294,15 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
         require(
             live_ids == expected, "I7", "{} says {} of version {}, records {}", path, live_ids, version, set(expected)
         )
+
+
+def _removed_until(removes: Mapping[str, int], version: int) -> set[str]:
+    """Return the ids of the adds that versions up to this one removed."""
+    add_ids = set()
+    for add_id, removed_at in removes.items():
+        if removed_at <= version:
+            add_ids.add(add_id)
+    return add_ids
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
