@@ -27,7 +27,7 @@ RULES = {
 MAXIMA = {
     "conditional expressions": 637,
     "nested conditional expressions": 0,
-    "comprehensions": 2039,
+    "comprehensions": 1735,
     "comprehensions with two loops": 6,
     "lambdas": 81,
     "calls with five positional arguments or more": 50,
