@@ -162,7 +162,7 @@ class Lag:
         results: _Results = SimpleQueue()
         futures = []
         for query_id, url in chosen.items():
-            futures.append(start(partial(self._look_at, query_id, url, context, results)))
+            futures.append(start(partial(self._look_at, query_id, url, context, results=results)))
         for future in wait(futures, left_s()).done:
             future.result()
         # Threads that have not ended can still add results, which are not read.
