@@ -25,16 +25,16 @@ RULES = {
 }
 # The numbers only fall: lower them with the code.
 MAXIMA = {
-    "conditional expressions": 637,
+    "conditional expressions": 600,
     "nested conditional expressions": 0,
-    "comprehensions": 1452,
-    "comprehensions with two loops": 6,
-    "lambdas": 81,
-    "calls with five positional arguments or more": 50,
+    "comprehensions": 1148,
+    "comprehensions with two loops": 0,
+    "lambdas": 80,
+    "calls with five positional arguments or more": 48,
     "calls with splatted literals": 0,
     "module docstrings that join subjects": 10,
-    "modules with two or more blocks of constants after definitions": 19,
-    "class names that live in several modules": 36,
+    "modules with two or more blocks of constants after definitions": 17,
+    "class names that live in several modules": 35,
 }
 # A limit this much above the count is out of date.
 SLACK = 30

@@ -49,7 +49,7 @@ HABITS = {
 }
 # A value is named after its content (record, matches, row), not after its history. The number only falls.
 HABIT_NAMES = {"found", "each", "known", "own", "wanted", "given", "kept", "others", "made", "left", "told"}
-HABIT_NAMES_MAX = 50
+HABIT_NAMES_MAX = 47
 
 
 def short(path: Path) -> str:

@@ -99,7 +99,10 @@ class SmallFiles(RewriteChoice):
             chosen = adds
         else:
             chosen = select(head, snapshot, settled_for(head, self.where, self.clock))
-        available = (add for add in chosen if add.id not in apart)
+        available = []
+        for add in chosen:
+            if add.id not in apart:
+                available.append(add)
         return pieces_of(adds, plan_merges(available, self.target_bytes))
 
 

@@ -89,20 +89,29 @@ def select(
         schema = pa.schema([])
     adds = list(snapshot.adds.values())
     definitions = snapshot.definitions
-    places = [(add.directory_key, definitions[add.encoding]["timeZone"]) for add in adds]
+    places = []
+    for add in adds:
+        places.append((add.directory_key, definitions[add.encoding]["timeZone"]))
     columns = newest["partitionBy"]
     derived = None
     if directory_pattern is not None:
         pattern = DirectoryPattern.of_directories(directory_pattern)
         derived = (DIRECTORY_TIME, partial(_times, pattern, len(columns)))
     chosen = chosen_places(where, partition_schema(schema, columns), places, derived)
-    return [add for add, place in zip(adds, places, strict=True) if place in chosen]
+    selected = []
+    for add, place in zip(adds, places, strict=True):
+        if place in chosen:
+            selected.append(add)
+    return selected
 
 
 def _times(pattern: DirectoryPattern, above: int, keys: Sequence[str]) -> pa.Array:
     """Return the times of directories; `above` is the number of partition column directories above them."""
-    times = slice(above, above + pattern.depth)
-    return pattern.begins(["/".join(directory_of(key).split("/")[times]) for key in keys])
+    texts = []
+    for key in keys:
+        names = directory_of(key).split("/")
+        texts.append("/".join(names[above : above + pattern.depth]))
+    return pattern.begins(texts)
 
 
 ALL = "all"
@@ -259,7 +268,10 @@ class Deleting:
         if not head.segments:
             return
         live = cache(partial(snapshot_at, self.log, head))
-        segments = [piece for piece in choice.pieces(head, live, ()) if piece.inputs[0].kind == "segment"]
+        segments = []
+        for piece in choice.pieces(head, live, ()):
+            if piece.inputs[0].kind == "segment":
+                segments.append(piece)
         snapshot = live()
         work = RowRewriter(snapshot.version, snapshot.definitions, dry_run=True)
         groups = set[GroupKey]()

@@ -413,9 +413,14 @@ def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetR
     return tuple(ranges)
 
 
+def _has_topics(offset: dict[str, Any]) -> bool:
+    """Return True if an offset has the offsets of partitions by topic."""
+    return bool(offset) and all(isinstance(partitions, dict) for partitions in offset.values())
+
+
 def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
     """Yield each partition of a source with its start and end offsets; None as the partition if there are none."""
-    if not last or not isinstance(last, dict) or not all(isinstance(partitions, dict) for partitions in last.values()):
+    if not isinstance(last, dict) or not _has_topics(last):
         yield None, first, last
         return
     for topic, ends in last.items():

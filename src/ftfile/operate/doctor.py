@@ -101,7 +101,10 @@ def _python() -> Finding:
 
 
 def _packages() -> Finding:
-    missing = [name for name in _NEEDED if _version(name) is None]
+    missing = []
+    for name in _NEEDED:
+        if _version(name) is None:
+            missing.append(name)
     if missing:
         actual = f"not installed: {', '.join(missing)}"
     else:

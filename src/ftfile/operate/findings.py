@@ -12,7 +12,7 @@ from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import EllipsisType
 
     from ftfile.log.format.model import Add, Remove
@@ -39,6 +39,31 @@ __all__ = (
 Severity: TypeAlias = Literal["error", "warning", "info", "ok"]
 _Repair: TypeAlias = Literal["yes", "on request", "no"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")  # worst first
+
+# Findings about several files. A repair quarantines only the files that the caller names.
+STRANGERS = frozenset({"foreign-files", "unknown-files"})
+
+# The actions of a repair, in the order of execution. First files that are needed to read the log, then obstacles in
+# place of files, then the files, then files that are derived from the log.
+ACTIONS = {
+    "make-directory": "create the directory {path!r}",
+    "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
+    "write-format": "rewrite {path!r}",
+    "write-marker": "rewrite {path!r}, if hosts may see different directories",
+    "cut-log": (
+        f"move the records from version {{version}} on, and the files that they made visible, to {layout.QUARANTINE}"
+    ),
+    "lower-horizon": "record a vacuum horizon that is not in the future",
+    "bring-back": "publish {path!r} again, from {source!r}",
+    "rename": "record another name for {path!r}, and publish it",
+    "give-up": "record that the {rows} rows of {path!r} are lost",
+    "publish": "publish {path!r}",
+    "retire": "hide {path!r} again",
+    "start-log": "record that the log starts with version {version}",
+    "rebuild-checkpoint": "rebuild the log checkpoint from the records",
+    "rebuild-ranges": "rebuild the ranges from the records",
+    "rebuild-hint": "rebuild the hint",
+}
 
 _REPAIR = Advice(Remedy("repair", dry_run=False), " repairs it")
 _NEXT = Advice("The next commit repairs it, or: ", _REPAIR)
@@ -123,6 +148,14 @@ class _FindingKind(NamedTuple):
     repair: _Repair
     remedy: str
     title: str  # the meaning, for a reader who does not know the log
+
+
+def _kinds_by_code(table: Mapping[tuple[Severity, _Repair, str], Mapping[str, str]]) -> dict[str, _FindingKind]:
+    kinds: dict[str, _FindingKind] = {}
+    for (severity, repair, remedy), titles in table.items():
+        for code, title in titles.items():
+            kinds[code] = _FindingKind(severity, repair, remedy, title)
+    return kinds
 
 
 _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
@@ -247,42 +280,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
     ("info", "no", _VACUUM): {"removed-files": "Removed files still take space"},
     ("info", "no", _STAGE): {"unneeded-files": "Staged files of running tasks or of lost attempts are not needed"},
 }
-
-
-def _kinds_by_code() -> dict[str, _FindingKind]:
-    kinds: dict[str, _FindingKind] = {}
-    for (severity, repair, remedy), titles in _TABLE.items():
-        for code, title in titles.items():
-            kinds[code] = _FindingKind(severity, repair, remedy, title)
-    return kinds
-
-
-KINDS = _kinds_by_code()
-
-# Findings about several files. A repair quarantines only the files that the caller names.
-STRANGERS = frozenset({"foreign-files", "unknown-files"})
-
-# The actions of a repair, in the order of execution. First files that are needed to read the log, then obstacles in
-# place of files, then the files, then files that are derived from the log.
-ACTIONS = {
-    "make-directory": "create the directory {path!r}",
-    "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
-    "write-format": "rewrite {path!r}",
-    "write-marker": "rewrite {path!r}, if hosts may see different directories",
-    "cut-log": (
-        f"move the records from version {{version}} on, and the files that they made visible, to {layout.QUARANTINE}"
-    ),
-    "lower-horizon": "record a vacuum horizon that is not in the future",
-    "bring-back": "publish {path!r} again, from {source!r}",
-    "rename": "record another name for {path!r}, and publish it",
-    "give-up": "record that the {rows} rows of {path!r} are lost",
-    "publish": "publish {path!r}",
-    "retire": "hide {path!r} again",
-    "start-log": "record that the log starts with version {version}",
-    "rebuild-checkpoint": "rebuild the log checkpoint from the records",
-    "rebuild-ranges": "rebuild the ranges from the records",
-    "rebuild-hint": "rebuild the hint",
-}
+KINDS = _kinds_by_code(_TABLE)
 
 
 @dataclass(frozen=True, slots=True)

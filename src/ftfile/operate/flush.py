@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from operator import attrgetter, gt, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -157,7 +156,9 @@ class Flush:
         head = self.log.refresh(durable=True)
         self._check_code(head)
         # Segments of later batches are excluded. Otherwise, the flush might never end while a query runs.
-        last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
+        last_batches = {}
+        for query_id, query in head.queries.items():
+            last_batches[query_id] = query.last_batch
         return _FlushRun(self, last_batches).run(head)
 
     def plan(self) -> FlushReport:
@@ -213,9 +214,12 @@ class Flush:
         chosen = ids_of(segments)
         encoding = _settings_of(head, query_id, itemgetter("encoding"), head.encoding or "")
         for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
-            inputs = tuple(segment for segment in job.inputs if segment.id in chosen)
+            inputs = []
+            for segment in job.inputs:
+                if segment.id in chosen:
+                    inputs.append(segment)
             if inputs:
-                yield structs.replace(job, inputs=inputs)
+                yield structs.replace(job, inputs=tuple(inputs))
 
 
 @dataclass(slots=True)
@@ -233,7 +237,9 @@ class _FlushRun:
     def run(self, head: LogState) -> FlushReport:
         """Finish the files that are open at the head, call the functions of their queries, and raise the errors."""
         flush, log = self.flush, self.flush.log
-        inputs = list(chain.from_iterable(job.inputs for job in flush.all_jobs(head)))
+        inputs: list[Add] = []
+        for job in flush.all_jobs(head):
+            inputs += job.inputs
         tracker = Tracker(
             "flush", log.clock, on_progress=flush.progress, total=len(inputs), total_bytes=total_bytes(inputs)
         )
@@ -310,10 +316,14 @@ class _FlushRun:
             )
 
         done = commit(log, self.flush.author, prepare)
+        refused_ids = set()
         for refused in accepted.refused:
             self._leave_open(refused.rewrite.inputs, refused.error)
-        left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
-        accepted_rewrites = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
+            refused_ids.add(refused.rewrite.inputs[0].id)
+        accepted_rewrites = []
+        for rewrite in rewrites:
+            if rewrite.inputs[0].id not in refused_ids:
+                accepted_rewrites.append(rewrite)
         self._look_for_stale(log.refresh(), done.record, accepted_rewrites)
         if done.record is not None:
             parts = parts_of(done.record.adds)
@@ -355,7 +365,10 @@ class _FlushRun:
         assemblies: dict[int, Assembled] = {}
         for number, done in self.flush.workers.do(work, jobs, log.fs, written):
             assemblies[number] = done
-            ended = [segment for segment in jobs[number].inputs if segment.id in done.errors]
+            ended = []
+            for segment in jobs[number].inputs:
+                if segment.id in done.errors:
+                    ended.append(segment)
             if done.rewrite is not None:
                 ended += done.rewrite.inputs
             tracker.add(len(ended), total_bytes(ended))

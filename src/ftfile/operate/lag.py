@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.arguments import Access
@@ -24,11 +25,14 @@ from ftfile.write.spark_checkpoint import read_progress, read_query_id, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from typing import TypeAlias
 
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
     from ftfile.operate.findings import Finding
+
+    _Results: TypeAlias = SimpleQueue[tuple[str, "CheckpointStatus"]]
 
 
 _Found = TypeVar("_Found")
@@ -135,7 +139,6 @@ class Lag:
     checkpoints: Collection[str]
     sources: Collection[str]  # paths of ftfile directories that queries may follow
     storage: Mapping[str, str]  # settings of the file system of the directory, used for all paths on the same store
-    statuses: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; updated after each result
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
         """Return the status of each checkpoint by query id, also of checkpoints that do not respond in time.
@@ -155,17 +158,26 @@ class Lag:
         _answers(opens, left_s())
         calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
         named_checkpoints = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
-        asked = self._choose(head, named_checkpoints)
-        futures = [start(partial(self._look_at, query_id, url, context)) for query_id, url in asked.items()]
+        chosen, statuses = self._choose(head, named_checkpoints)
+        results: _Results = SimpleQueue()
+        futures = []
+        for query_id, url in chosen.items():
+            futures.append(start(partial(self._look_at, query_id, url, context, results=results)))
         for future in wait(futures, left_s()).done:
             future.result()
-        if self.statuses:
-            return _compared(dict(self.statuses), head, log.refresh())
+        # Threads that have not ended can still add results, which are not read.
+        for _ in range(results.qsize()):
+            query_id, status = results.get()
+            statuses[query_id] = status
+        if statuses:
+            return _compared(statuses, head, log.refresh())
         return {}
 
-    def _choose(self, head: LogState, named_checkpoints: Mapping[str, str]) -> dict[str, str]:
-        """Return the URLs of the checkpoints to read by query id, and set the initial status of all checkpoints."""
-        self.statuses = {}
+    def _choose(
+        self, head: LogState, named_checkpoints: Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, CheckpointStatus]]:
+        """Return the URLs of the checkpoints to read, and the initial status of all checkpoints, by query id."""
+        statuses: dict[str, CheckpointStatus] = {}
         chosen: dict[str, str] = {}
         newest_first = sorted(head.queries, key=lambda query_id: head.queries[query_id].version, reverse=True)
         for query_id in newest_first:
@@ -174,13 +186,13 @@ class Lag:
             if url is None:
                 continue
             if named is None and self._is_elsewhere(url):
-                self.statuses[query_id] = CheckpointStatus(url, _ELSEWHERE)
+                statuses[query_id] = CheckpointStatus(url, _ELSEWHERE)
             elif len(chosen) < CHECKPOINTS_MAX:
                 chosen[query_id] = url
-                self.statuses[query_id] = CheckpointStatus(url, _SILENT)
+                statuses[query_id] = CheckpointStatus(url, _SILENT)
             else:
-                self.statuses[query_id] = CheckpointStatus(url, _NOT_LOOKED_AT)
-        return chosen
+                statuses[query_id] = CheckpointStatus(url, _NOT_LOOKED_AT)
+        return chosen, statuses
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
         """Return the query of a checkpoint; raise a ConfigError if this query has not written here."""
@@ -198,12 +210,12 @@ class Lag:
             )
         )
 
-    def _look_at(self, query_id: str, url: str, context: Context) -> None:
-        """Save the status of a query's checkpoint, and then the backlog of each source."""
+    def _look_at(self, query_id: str, url: str, context: Context, results: _Results) -> None:
+        """Put the status of a query's checkpoint into `results`, and again after the backlog of each source."""
         try:
             progress = read_progress(url, query_id, context, self._settings_for(url))
         except (FtfileError, OSError) as error:
-            self.statuses[query_id] = CheckpointStatus(url, str(error))
+            results.put((query_id, CheckpointStatus(url, str(error))))
             return
         offsets = progress.offsets
         planned_ms = None
@@ -214,13 +226,13 @@ class Lag:
         status = CheckpointStatus(
             url, "", planned_batch=progress.planned, planned_ms=planned_ms, committed_batch=progress.committed
         )
-        self.statuses[query_id] = replace(status, sources=tuple(sources))
+        results.put((query_id, replace(status, sources=tuple(sources))))
         for number, recorded in enumerate(sources):
             try:
                 sources[number] = self._counted(recorded, url, context)
             except (FtfileError, OSError) as error:
                 sources[number] = replace(recorded, unknown=str(error))
-            self.statuses[query_id] = replace(status, sources=tuple(sources))
+            results.put((query_id, replace(status, sources=tuple(sources))))
 
     def _counted(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
         """Return a source with its backlog, if its offset identifies the kind of source."""
@@ -313,7 +325,7 @@ def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[s
     wait(futures.values(), wait_s)
     for path, future in futures.items():
         if not future.done():
-            raise Unavailable("look at", path, f"{_SILENT}: leave it out to see the rest")
+            raise Unavailable("stat", path, f"{_SILENT}: leave it out to see the rest")
     return {path: future.result() for path, future in futures.items()}
 
 

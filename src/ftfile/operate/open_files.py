@@ -60,7 +60,10 @@ def open_files_of(head: LogState, now_ms: int) -> Iterator[OpenFile]:
         jobs.update(dict.fromkeys(ids_of(job.inputs), job))
     for key in sorted(groups):
         segments = sorted(groups[key], key=order_of)
-        tasks = [jobs[segment.id] for segment in segments if segment.id in jobs]
+        tasks = []
+        for segment in segments:
+            if segment.id in jobs:
+                tasks.append(jobs[segment.id])
         yield _open_file(head, segments, tasks, now_ms)
 
 

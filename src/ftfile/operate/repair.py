@@ -120,14 +120,17 @@ def repair(
 
 def _plan(report: VerifyReport, asked: _Asked) -> RepairReport:
     chosen = list(asked.chosen(report))
-    steps = tuple(_step(finding, action) for finding, action in chosen)
-    taken = Counter(id(finding) for finding, _ in chosen)
+    steps = []
+    taken: Counter[int] = Counter()
+    for finding, action in chosen:
+        steps.append(_step(finding, action))
+        taken[id(finding)] += 1
 
     def remains(finding: Finding) -> bool:
         return not finding.actions or taken[id(finding)] < len(finding.actions)
 
     remaining = tuple(filter(remains, report.findings))
-    return RepairReport(version=report.version, dry_run=True, steps=steps, findings=remaining)
+    return RepairReport(version=report.version, dry_run=True, steps=tuple(steps), findings=remaining)
 
 
 def _repair(

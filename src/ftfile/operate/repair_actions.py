@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import structs
@@ -35,7 +35,7 @@ from ftfile.operate.findings import ACTIONS
 from ftfile.operate.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ftfile.core.context import IdSource, Tracker
     from ftfile.log.format.model import Add, MaintenanceAuthor
@@ -69,16 +69,19 @@ class Mender:
         """Carry out the actions; return the error text of each action, empty if it succeeded."""
         errors = [""] * len(actions)
         for kind in ACTIONS:
-            asked = [number for number, action in enumerate(actions) if action.kind == kind]
-            if kind == "give-up" and asked:
+            same_kind: dict[int, Action] = {}
+            for number, action in enumerate(actions):
+                if action.kind == kind:
+                    same_kind[number] = action
+            if kind == "give-up" and same_kind:
                 # All lost files are given up in one record.
-                error = _tried(partial(self._give_up, [actions[number] for number in asked]))
-                for number in asked:
+                error = _tried(partial(self._give_up, list(same_kind.values())))
+                for number in same_kind:
                     errors[number] = error
-                tracker.add(len(asked))
+                tracker.add(len(same_kind))
                 continue
-            for number in asked:
-                errors[number] = _tried(partial(MENDS[kind], self, actions[number]))
+            for number, action in same_kind.items():
+                errors[number] = _tried(partial(MENDS[kind], self, action))
                 tracker.add()
         return errors
 
@@ -94,7 +97,10 @@ class Mender:
         skip_published(log, head)
         if head.version != report.version or head.version < 0:
             return
-        paths = {finding.path for finding in report.findings if finding.severity != "info"}
+        paths = set()
+        for finding in report.findings:
+            if finding.severity != "info":
+                paths.add(finding.path)
         unpublished: dict[int, Unpublished] = {}
         for version, entry in head.unpublished.items():
             rest = _still_unpublished(head, entry, paths)
@@ -116,7 +122,11 @@ class Mender:
         if runs:
             purges += keep_purges(log, self.author, runs)
         replaced = {add.id for add, _ in purges}
-        record_changes(log, self.author, [add for add in adds if add.id not in replaced], purges)
+        given_up = []
+        for add in adds:
+            if add.id not in replaced:
+                given_up.append(add)
+        record_changes(log, self.author, given_up, purges)
 
 
 def _tried(act: Callable[[], object]) -> str:
@@ -133,7 +143,16 @@ def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str
     names = set(map(attrgetter("final_path"), (*entry.adds, *entry.removes)))
     if names.isdisjoint(paths):
         return None
-    return structs.replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
+    return structs.replace(entry, adds=tuple(_live_of(head, entry.adds, entry.version)))
+
+
+def _live_of(head: LogState, adds: Iterable[Add], version: int) -> list[Add]:
+    """Return the adds of a version that are live at the head."""
+    live = []
+    for add in adds:
+        if head.is_live(add, version):
+            live.append(add)
+    return live
 
 
 def set_aside(fs: FileSystem, path: str, reason: str) -> None:
@@ -241,15 +260,23 @@ def record_changes(
     nonce = log.ids.unique()
     for _ in range(TRIES):
         head = log.refresh(durable=True)
-        lost = [add for add in given_up if head.is_live(add, read_version)]
-        renamed = [(old, new) for old, new in renames if head.is_live(old, read_version)]
-        live = [*lost, *map(itemgetter(0), renamed)]
+        lost = _live_of(head, given_up, read_version)
+        live = list(lost)
+        new_adds = []
+        for old, new in renames:
+            if head.is_live(old, read_version):
+                live.append(old)
+                new_adds.append(new)
         ended = ids_of(live)
+        jobs = []
+        for job in head.assembly_tasks:
+            if ended.isdisjoint(ids_of(job.inputs)):
+                jobs.append(job)
         body = Body(
-            adds=tuple(map(itemgetter(1), renamed)),
+            adds=tuple(new_adds),
             removes=tuple(map(_removal, live)),
             rows_removed=total_rows(lost),
-            assembly_tasks=tuple(job for job in head.assembly_tasks if ended.isdisjoint(ids_of(job.inputs))),
+            assembly_tasks=tuple(jobs),
         )
         if not live or log.create(record_of(log, head, body=body, author=author, nonce=nonce)) is not None:
             return

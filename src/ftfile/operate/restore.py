@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -289,13 +289,17 @@ class _RestorePlan:
         if not self._restored:
             return []
         safe = not_vacuumed(self._log, head)
-        infos = find_files(self._log.fs, [add for add in self._restored if layout.is_staged(add.path)])
+        staged = []
+        for add in self._restored:
+            if layout.is_staged(add.path):
+                staged.append(add)
+        infos = find_files(self._log.fs, staged)
         hidden = {info.path: info for info in list_or_empty(self._log.fs, layout.RETIRED)}
-
-        def is_missing(add: Add) -> bool:
-            return (safe is not None and add.id not in safe) or not self._is_there(add, infos, hidden)
-
-        return [_restored_file(add).path for add in filter(is_missing, self._restored)]
+        missing = []
+        for add in self._restored:
+            if (safe is not None and add.id not in safe) or not self._is_there(add, infos, hidden):
+                missing.append(_restored_file(add).path)
+        return missing
 
     def _is_there(self, add: Add, infos: Mapping[str, FileInfo], hidden: Mapping[str, FileInfo]) -> bool:
         """Return True if the file of a removed add exists, given the staged and hidden files by path."""
@@ -309,7 +313,10 @@ class _RestorePlan:
     def _require_hidden(self, adds: Iterable[Add]) -> None:
         """Raise NotPublished if a part to restore is not hidden yet, because publishing moves the hidden file."""
         hidden = sizes_in(self._log.fs, layout.RETIRED)
-        waiting = [add.path for add in adds if add.kind == "part" and add.path not in hidden]
+        waiting = []
+        for add in adds:
+            if add.kind == "part" and add.path not in hidden:
+                waiting.append(add.path)
         if waiting:
             raise NotPublished(
                 f"{len(waiting)} files, which versions after {self._version} removed, are not hidden yet, the first at "
@@ -347,14 +354,21 @@ class _RestorePlan:
                 inputs = tuple(live[layout.original_id(add.id)] for add in job.inputs)
                 taken |= ids_of(inputs)
                 jobs.append(structs.replace(job, inputs=inputs))
-        jobs += [job for job in head.jobs_left(removes) if taken.isdisjoint(ids_of(job.inputs))]
+        for job in head.jobs_left(removes):
+            if taken.isdisjoint(ids_of(job.inputs)):
+                jobs.append(job)
         return tuple(jobs)
 
 
 def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
     """Return adds for the restored rows: parts under unused names, moved from the paths of their hidden files."""
-    parts = [(add.id, add.final_path) for add in adds if add.final_path is not None]
-    paths = dict(zip(map(itemgetter(0), parts), layout.restored_paths(parts, version), strict=True))
+    parts = []
+    for add in adds:
+        if add.final_path is not None:
+            parts.append((add.id, add.final_path))
+    paths: dict[str, str] = {}
+    for (add_id, _), path in zip(parts, layout.restored_paths(parts, version), strict=True):
+        paths[add_id] = path
     restored: list[Add] = []
     for add in adds:
         path = add.path

@@ -111,6 +111,10 @@ class RewritePiece(NamedTuple):
             rows += without.matches(fs, add, definitions[add.encoding])
         return rows
 
+    def is_live(self, head: LogState, version: int) -> bool:
+        """Return True if all inputs, which were live at a version, are live at the head."""
+        return all(head.is_live(add, version) for add in self.inputs)
+
     @property
     def length(self) -> int:
         """Return the bytes on storage."""
@@ -287,8 +291,7 @@ class _Rewriting:
                 named.update(map(attrgetter("path"), recordable.adds))
             if self.choice.takes_all and errors:
                 now = self.log.refresh(durable=True)
-                inputs = chain.from_iterable(piece.inputs for piece in some)
-                if all(now.is_live(add, head.version) for add in inputs):
+                if all(piece.is_live(now, head.version) for piece in some):
                     raise errors[0]
                 return Overtaken(tuple(rewrites))  # an unreadable file was replaced
             result = self._record(rewrites)
@@ -401,7 +404,9 @@ class RowRewriter(Work[RewritePiece, Outcome]):
                 outcome = note(cause, f"{inputs[number].final_path!r} is not changed")
                 after = piece._replace(inputs=inputs[number + 1 :], place=piece.place + number + 1)
                 before = piece._replace(inputs=inputs[:number])
-                waiting += [rest for rest in (after, before) if len(rest.inputs) > 1]
+                for rest in (after, before):
+                    if len(rest.inputs) > 1:
+                        waiting.append(rest)
             except (ConfigError, CorruptData) as error:
                 outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not changed")
         return outcome

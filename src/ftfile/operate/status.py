@@ -139,7 +139,10 @@ def facts_of(head: LogState) -> HeadFacts:
         open_files = len(segments)
         held = sum(is_held(task, head.version) for task in tasks)
     else:
-        open_files = len({(segment.origin.query_id, *key_of(segment)) for segment in segments})
+        groups = set()
+        for segment in segments:
+            groups.add((segment.origin.query_id, *key_of(segment)))
+        open_files = len(groups)
     oldest_ms = min(map(_committed_ms, segments), default=None)
     return HeadFacts(
         version=head.version,
@@ -192,7 +195,15 @@ def _open_file_findings(status: DirectoryStatus) -> Iterator[Finding]:
 
 
 def _unpublished_findings(status: DirectoryStatus) -> Iterator[Finding]:
-    problems = [f"{file.path!r}: {file.problem}" for file in status.unpublished if file.problem]
+    problems = []
+    waiting: dict[str, list[str]] = {"not-published": [], "not-hidden": []}
+    for file in status.unpublished:
+        if file.problem:
+            problems.append(f"{file.path!r}: {file.problem}")
+        elif file.removed:
+            waiting["not-hidden"].append(file.path)
+        else:
+            waiting["not-published"].append(file.path)
     if problems:
         yield find(
             "not-publishable",
@@ -200,8 +211,7 @@ def _unpublished_findings(status: DirectoryStatus) -> Iterator[Finding]:
             "each committed file at its final name, and no other file",
             first_text(problems),
         )
-    for code, removed in (("not-published", False), ("not-hidden", True)):
-        paths = [file.path for file in status.unpublished if not file.problem and file.removed is removed]
+    for code, paths in waiting.items():
         if paths:
             actual = f"{count_text(len(paths), 'file')} waiting for the next commit: {names_text(paths)}"
             yield find(code, "", "no waiting files", actual)
@@ -277,11 +287,15 @@ def _queries(log: CommitLog, head: LogState, checkpoints: Mapping[str, Checkpoin
 
 
 def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     for key in (head.encoding, query.settings):
         if key is not None:
-            options.update(head.definitions[key])
-    return {name: value for name, value in options.items() if value and name not in {"schema", "encoding"}}
+            recorded.update(head.definitions[key])
+    options: dict[str, Any] = {}
+    for name, value in recorded.items():
+        if value and name not in {"schema", "encoding"}:
+            options[name] = value
+    return options
 
 
 def _kind_of(head: LogState, *, is_store: bool) -> Literal["files", "store"] | None:

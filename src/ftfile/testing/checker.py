@@ -18,6 +18,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.checksum import matches
@@ -30,7 +31,7 @@ from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.places import list_or_empty, open_add, walk
 from ftfile.log.records import read_published
 from ftfile.log.sealed import identity_of_letters, keys_of
-from ftfile.testing.log_check import InvariantViolation, LogContents, read_log, require
+from ftfile.testing.log_check import InvariantViolation, LogContents, ids_of, read_log, require, segments_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -95,14 +96,20 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
         _check_segments(version, adds)
     _check_checkpoints_published(fs, log, foreign)
     _check_hint(fs, log, foreign)
-    hidden = {add.id for add in log.adds() if add.final_path in foreign} - log.snapshots[max(log.snapshots)].keys()
-    contents = _check_contents(fs, log, {*damaged, *hidden})
-    rows = {add.id: Counter(_rows_of(add, content, rows_of)) for add, content in contents}
-    _check_rows(log, rows, earlier)
     report.live = log.snapshots[max(log.snapshots)]
+    unread = set(damaged)
+    ignored_paths: set[str | None] = set(foreign)
+    for add in log.adds():
+        if add.id in damaged:
+            ignored_paths.add(add.final_path)
+        elif add.final_path in foreign and add.id not in report.live:
+            unread.add(add.id)
+    rows: dict[str, Counter[Hashable]] = {}
+    for add, content in _check_contents(fs, log, unread):
+        rows[add.id] = Counter(_rows_of(add, content, rows_of))
+    _check_rows(log, rows, earlier)
     report.live_rows = _sum_of(rows, report.live.keys() - set(damaged))
-    passed_over = {*foreign, *(add.final_path for add in log.adds() if add.id in damaged)}
-    _check_visible(fs, log, report, passed_over, direct=direct)
+    _check_visible(fs, log, report, ignored_paths, direct=direct)
     for content in report.visible.values():
         report.visible_rows.update(rows_of(content))
     return report
@@ -145,37 +152,52 @@ def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark:
     for query_id, batches_of_spark in recorded_by_spark.items():
         committed = report.committed.get(query_id, [])
         oldest = log.oldest_batch(query_id)
-        missing = {batch for batch in batches_of_spark if batch >= oldest} - set(committed)
-        require(not missing, "I3", f"batches {sorted(missing)} of {query_id} are in no record")
+        missing = []
+        for batch in sorted(set(batches_of_spark) - set(committed)):
+            if batch >= oldest:
+                missing.append(batch)
+        require(not missing, "I3", f"batches {missing} of {query_id} are in no record")
 
 
 def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
-    segments = (add for add in adds.values() if add.kind == "segment")
-    spans = sorted((add.path, add.offset, add.length) for add in segments)
-    for (path, start, length), (next_path, next_start, _) in itertools.pairwise(spans):
-        apart = path != next_path or start + length <= next_start
-        require(apart, "I6", f"at version {version} segments of {path!r} overlap at {next_start}")
+    segments = sorted(segments_in(adds), key=attrgetter("path", "offset", "length"))
+    for segment, following in itertools.pairwise(segments):
+        apart = segment.path != following.path or segment.offset + segment.length <= following.offset
+        require(apart, "I6", f"at version {version} segments of {segment.path!r} overlap at {following.offset}")
 
 
 def _check_checkpoints_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     """Check that a checkpoint lists each part that is not published."""
     for name, checkpoint in log.checkpoints.items():
-        covered = [record for record in log.upto(name.version) if record.version not in checkpoint.unpublished]
-        _check_published(fs, covered, layout.log_checkpoint_path(name), foreign)
+        published = []
+        for record in log.upto(name.version):
+            if record.version not in checkpoint.unpublished:
+                published.append(record)
+        _check_published(fs, published, layout.log_checkpoint_path(name), foreign)
 
 
 def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     hint = read_published(fs)
-    if hint is not None and any((record.version, record.nonce) == (hint.version, hint.nonce) for record in log.records):
-        _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT, foreign)
+    if hint is None:
+        return
+    for record in log.records:
+        if record.version == hint.version and record.nonce == hint.nonce:
+            _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT, foreign)
 
 
 def _check_published(fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str]) -> None:
     for record in records:
-        parts = [add for add in (*record.adds, *record.dead_letters) if add.kind == "part"]
-        before = [add.path for add in parts if add.path != add.final_path]
-        before += [remove.final_path for remove in record.removes if remove.final_path]
-        remaining = [path for path in before if path not in foreign and fs.exists(path)]
+        earlier_paths = []
+        for add in (*record.adds, *record.dead_letters):
+            if add.kind == "part" and add.path != add.final_path:
+                earlier_paths.append(add.path)
+        for remove in record.removes:
+            if remove.final_path:
+                earlier_paths.append(remove.final_path)
+        remaining = []
+        for path in earlier_paths:
+            if path not in foreign and fs.exists(path):
+                remaining.append(path)
         require(
             not remaining, "I7", f"{source} says that version {record.version} is published, but {remaining} are left"
         )
@@ -202,23 +224,28 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
 
 def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
     """Return each add and dead letter with its content, without missing ones that can have been deleted."""
-    old = (record for record in log.records if record.version <= log.vacuumed_to)
-    removes = itertools.chain.from_iterable(record.removes for record in old)
-    letters = list(itertools.chain.from_iterable(record.dead_letters for record in log.records))
-    deletable = {remove.id for remove in removes} | {letter.id for letter in letters}
+    letters: list[Add] = []
+    deletable: set[str] = set()
+    vacuumed_to = log.vacuumed_to
+    for record in log.records:
+        letters += record.dead_letters
+        deletable.update(ids_of(record.dead_letters))
+        if record.version <= vacuumed_to:
+            deletable.update(ids_of(record.removes))
     # Restores move files, so the newest record that restored an add contains its path.
     log_adds = log.adds()
     newest: dict[str, Add] = {}
     for add in sorted(log_adds, key=_restored_version):
         newest[layout.original_id(add.id)] = add
-    adds = [(add, newest[layout.original_id(add.id)]) for add in log_adds]
-    adds += [(letter, letter) for letter in letters]
     contents = []
-    for add, moved in adds:
-        if add.id not in damaged:
-            plain = _content_of(fs, moved, may_be_gone=add.id in deletable)
-            if plain is not None:
-                contents.append((add, plain))
+    for add in (*log_adds, *letters):
+        if add.id in damaged:
+            continue
+        # Dead letters are not restored.
+        moved = newest.get(layout.original_id(add.id), add)
+        plain = _content_of(fs, moved, may_be_gone=add.id in deletable)
+        if plain is not None:
+            contents.append((add, plain))
     return contents
 
 
@@ -256,8 +283,8 @@ def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) ->
 
 def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier: DirectoryReport | None) -> None:
     for record in log.records:
-        removed, author = [remove.id for remove in record.removes], record.author
-        added = [add.id for add in record.adds]
+        author = record.author
+        removed, added = ids_of(record.removes), ids_of(record.adds)
         # Rows of adds that a vacuum deleted, or another program damaged, cannot be counted.
         if record.restored is not None:
             _check_restored(log, rows, record)
@@ -283,26 +310,39 @@ def _check_restored(log: LogContents, rows: Mapping[str, Counter[Hashable]], rec
 
 
 def _check_visible(
-    fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str | None], *, direct: bool
+    fs: FileSystem, log: LogContents, report: DirectoryReport, ignored_paths: Collection[str | None], *, direct: bool
 ) -> None:
-    adds_by_path = {add.final_path: add for add in log.adds() if add.final_path is not None}
+    adds_by_path: dict[str, Add] = {}
+    endings: set[str] = set()
+    for add in log.adds():
+        path = add.final_path
+        if path is None:
+            continue
+        adds_by_path[path] = add
+        if "." in path:
+            endings.add("." + path.rsplit(".", 1)[-1])
     for path in list_plainly(fs):
-        if path in passed_over or (direct and path not in adds_by_path):
+        if path in ignored_paths or (direct and path not in adds_by_path):
             continue
         # The file is complete: `_check_contents` reads a part at its final name first, and compares it with its record.
         require(path in adds_by_path, "I9", f"{path} is visible and in no record")
         report.visible[path] = _plain(fs, adds_by_path[path], fs.read(path))
     _check_replaced(log.records, report)
-    endings = tuple({"." + path.rsplit(".", 1)[-1] for path in adds_by_path if "." in path})
-    hidden = [path for path in walk(fs, layout.META) if endings and path.endswith(endings)]
-    require(not hidden, "I9", f"readers that find data by its ending take {hidden} for parts")
+    if endings:
+        _check_hidden(fs, tuple(endings))
+
+
+def _check_hidden(fs: FileSystem, endings: tuple[str, ...]) -> None:
+    """Check that no file of ftfile has the ending of a part."""
+    for path in walk(fs, layout.META):
+        require(not path.endswith(endings), "I9", f"readers that find data by its ending take {path} for a part")
 
 
 def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
     """Check that if a removed part is visible, neither its replacements nor their replacements are visible."""
     replaced_by: dict[str, Record] = {}
     for record in records:
-        replaced_by.update((remove.id, record) for remove in record.removes)
+        replaced_by.update(dict.fromkeys(ids_of(record.removes), record))
     for record in records:
         for remove in record.removes:
             if remove.final_path not in report.visible:
@@ -317,8 +357,15 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
 def _heirs(record: Record, path: str | None) -> list[Add]:
     """Return the adds that replace the part of a path; if the record replaces partitions, only in its directory."""
     # After a power cut, some partitions can be old and others new, until the next commit publishes the record.
-    directory, in_parts = layout.parent(path or ""), record.replaces is not None or record.restored is not None
-    return [add for add in record.adds if not in_parts or layout.parent(add.final_path or "") == directory]
+    in_partitions = record.replaces is not None or record.restored is not None
+    if not in_partitions:
+        return list(record.adds)
+    directory = layout.parent(path or "")
+    heirs = []
+    for add in record.adds:
+        if layout.parent(add.final_path or "") == directory:
+            heirs.append(add)
+    return heirs
 
 
 def _sum_of(rows: Mapping[str, Counter[Hashable]], add_ids: Iterable[str]) -> Counter[Hashable]:

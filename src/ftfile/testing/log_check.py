@@ -25,11 +25,11 @@ from ftfile.operate.verify.history import adds_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ftfile.log.format.model import Add, Record
+    from ftfile.log.format.model import Add, Record, Remove
     from ftfile.storage.api import FileSystem
 
 
-__all__ = ("InvariantViolation", "LogContents", "read_log", "require")
+__all__ = ("InvariantViolation", "LogContents", "by_id", "ids_of", "read_log", "require", "segments_in")
 
 
 class InvariantViolation(AssertionError):
@@ -65,29 +65,33 @@ class LogContents:
     @property
     def vacuumed_to(self) -> int:
         """Return the newest version whose removed files a vacuum can delete; 0 if there is no such version."""
-        versions = [checkpoint.vacuumed_to for checkpoint in self.checkpoints.values()]
-        return max(versions + [record.vacuumed_to or 0 for record in self.records], default=0)
+        newest = 0
+        for checkpoint in self.checkpoints.values():
+            newest = max(newest, checkpoint.vacuumed_to)
+        for record in self.records:
+            newest = max(newest, record.vacuumed_to or 0)
+        return newest
 
     def adds(self) -> list[Add]:
         """Return all adds of kept records and of the oldest snapshot."""
-        adds = {add.id: add for add in self.snapshots[min(self.snapshots)].values()}
+        adds = dict(self.snapshots[min(self.snapshots)])
         for record in self.records:
-            adds.update((add.id, add) for add in record.adds)
+            adds.update(by_id(record.adds))
         return list(adds.values())
 
     def oldest_batch(self, query_id: str) -> int:
         """Return the oldest batch of a query that must have a kept record; 0 if all records are kept."""
         if self.start == 0:
             return 0
-        authors = (record.author for record in self.records)
-        batches = (a.batch_id for a in authors if isinstance(a, StreamAuthor) and a.query_id == query_id)
-        behind = [
-            checkpoint
-            for name, checkpoint in self.checkpoints.items()
-            if name.version >= self.start and query_id in checkpoint.queries
-        ]
-        checkpoint_batches = (checkpoint.queries[query_id].last_batch + 1 for checkpoint in behind)
-        return min((*batches, *checkpoint_batches), default=0)
+        batches = []
+        for record in self.records:
+            author = record.author
+            if isinstance(author, StreamAuthor) and author.query_id == query_id:
+                batches.append(author.batch_id)
+        for name, checkpoint in self.checkpoints.items():
+            if name.version >= self.start and query_id in checkpoint.queries:
+                batches.append(checkpoint.queries[query_id].last_batch + 1)
+        return min(batches, default=0)
 
     def upto(self, version: int) -> list[Record]:
         """Return the records up to a version."""
@@ -102,26 +106,49 @@ def read_log(fs: FileSystem) -> LogContents:
         parsed = layout.parse_log_name(info.path)
         if parsed is not None and parsed.nonce is None:
             contents[parsed.version] = fs.read(info.path)
-    records = {version: _decoded(fs, version, content) for version, content in sorted(contents.items())}
+    records: dict[int, Record] = {}
+    for version, content in sorted(contents.items()):
+        records[version] = _decoded(fs, version, content)
     for name in list_checkpoints(fs):
         with _broken_is("I7"):
             checkpoint = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
         # Without its record, a checkpoint belongs to another history, and readers ignore it.
         if name.version in records and records[name.version].nonce == checkpoint.nonce:
             log.checkpoints[name] = checkpoint
-    starts = [checkpoint.log_start for checkpoint in log.checkpoints.values()] + [
-        record.log_start or 0 for record in records.values()
-    ]
+    for checkpoint in log.checkpoints.values():
+        log.start = max(log.start, checkpoint.log_start)
+    for record in records.values():
+        log.start = max(log.start, record.log_start or 0)
     # Older records are being deleted, or were created by a committer with an outdated state.
-    log.start = max(starts, default=0)
-    log.records = [record for version, record in records.items() if version >= log.start]
-    log.texts = {version: content for version, content in contents.items() if version >= log.start}
-    versions = [record.version for record in log.records]
+    for version, record in records.items():
+        if version >= log.start:
+            log.records.append(record)
+            log.texts[version] = contents[version]
+    versions = list(log.texts)
     require(versions == list(range(log.start, log.start + len(versions))), "I1", f"the versions are {versions}")
     _check_snapshots(fs, log)
     _check_checkpoints(log)
     _check_ranges(fs, log)
     return log
+
+
+def ids_of(entries: Iterable[Add | Remove]) -> list[str]:
+    """Return the ids of adds, or of the adds that removes name."""
+    return [entry.id for entry in entries]
+
+
+def by_id(adds: Iterable[Add]) -> dict[str, Add]:
+    """Return adds by their ids."""
+    return {add.id: add for add in adds}
+
+
+def segments_in(adds: Mapping[str, Add]) -> list[Add]:
+    """Return the segments of a snapshot."""
+    segments = []
+    for add in adds.values():
+        if add.kind == "segment":
+            segments.append(add)
+    return segments
 
 
 @contextlib.contextmanager
@@ -158,17 +185,20 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
         if record.version <= newest:
             continue
         live = log.snapshots[record.version - 1]
-        removed = [remove.id for remove in record.removes]
+        removed = ids_of(record.removes)
         require(len(set(removed)) == len(removed), "I7", f"version {record.version} removes an add twice")
-        dead = [add_id for add_id in removed if add_id not in live]
+        dead = sorted(set(removed) - live.keys())
         require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
         survivors = live.keys() - removed if record.overwrite else ()
         require(not survivors, "I7", f"version {record.version} overwrites all and leaves {survivors}")
         for name in _names_of([*record.adds, *record.dead_letters]):
             require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)
-        remaining = {add_id: add for add_id, add in live.items() if add_id not in removed}
-        log.snapshots[record.version] = remaining | {add.id: add for add in record.adds}
+        snapshot = dict(live)
+        for add_id in removed:
+            del snapshot[add_id]
+        snapshot.update(by_id(record.adds))
+        log.snapshots[record.version] = snapshot
 
 
 def _own_names(add: Add) -> list[str]:
@@ -185,14 +215,26 @@ def _fold(log: LogContents) -> LogState:
     if log.start == 0:
         state = LogState()
     else:
-        oldest = min((name for name in log.checkpoints if name.version >= log.start), default=None)
+        oldest = _oldest_checkpoint(log)
         require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no checkpoint")
         if oldest is not None:
             state = log.checkpoints[oldest]
         else:
             state = LogState()
+    newer = []
+    for record in log.records:
+        if record.version > state.version:
+            newer.append(record)
     with _broken_is("I7"):
-        return after(state, *(record for record in log.records if record.version > state.version))
+        return after(state, *newer)
+
+
+def _oldest_checkpoint(log: LogContents) -> layout.CheckpointName | None:
+    """Return the oldest checkpoint whose later records are all kept."""
+    for name in sorted(log.checkpoints):
+        if name.version >= log.start:
+            return name
+    return None
 
 
 def _check_checkpoints(log: LogContents) -> None:
@@ -204,8 +246,7 @@ def _check_checkpoints(log: LogContents) -> None:
         folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
         same = replace(checkpoint, unpublished={}) == folded
         require(same, "I7", "{} says {}, and its records say {}", path, checkpoint, folded)
-        live = log.snapshots[name.version].values()
-        segments = {add.id: add for add in live if add.kind == "segment"}
+        segments = by_id(segments_in(log.snapshots[name.version]))
         require(_forgetting(checkpoint.segments) == _forgetting(segments), "I7", f"{path} knows other open segments")
 
 
@@ -216,7 +257,7 @@ def _check_ranges(fs: FileSystem, log: LogContents) -> None:
         require(not is_odd, "I7", f"{info.path} stands for versions for which there is no range")
     names = list_compacted(fs)
     if names:
-        adds = _forgetting({add.id: add for add in log.adds()})
+        adds = _forgetting(by_id(log.adds()))
     else:
         adds = {}
     for name in names:
@@ -231,17 +272,19 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
     path = layout.compacted_path(name)
     with _broken_is("I7"):
         content = read_range(fs, name, ended=True)
-    nonces = {record.version: record.nonce for record in log.records}
-    if name.last > log.head or nonces.get(name.last, content.nonce) != content.nonce:
+    if name.last > log.head:
+        return
+    if name.last >= log.start and log.records[name.last - log.start].nonce != content.nonce:
         return  # the range belongs to another history, and readers ignore it
     before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
     if before is None:
         return
     brought = [*adds_in(content.kept), *adds_in(content.ended or ())]
-    strange = [add for _, _, add in brought if adds.get(add.id, add) != add]
-    require(not strange, "I7", f"{path} says {strange}, which records say otherwise")
+    for _, _, add in brought:
+        if adds.get(add.id, add) != add:
+            raise InvariantViolation("I7", f"{path} says {add}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
-        gone = {add_id for add_id, removed in content.removes.items() if removed <= version}
+        gone = _removed_until(content.removes, version)
         require(gone <= before.keys(), "I7", f"{path} removes what was not live: {gone - before.keys()}")
         live_ids = set(before.keys() - gone)
         for added, removed, add in brought:
@@ -251,6 +294,15 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, a
         require(
             live_ids == expected, "I7", "{} says {} of version {}, records {}", path, live_ids, version, set(expected)
         )
+
+
+def _removed_until(removes: Mapping[str, int], version: int) -> set[str]:
+    """Return the ids of the adds that versions up to this one removed."""
+    add_ids = set()
+    for add_id, removed_at in removes.items():
+        if removed_at <= version:
+            add_ids.add(add_id)
+    return add_ids
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:

@@ -41,8 +41,9 @@ Row = dict[str, Any]
 
 def spark_schema(columns: Mapping[str, Any]) -> str:
     """Return Spark's schema JSON for column names and types as in Spark's JSON; all columns are nullable."""
-    more = {"nullable": True, "metadata": {}}
-    fields = [{"name": name, "type": kind, **more} for name, kind in columns.items()]
+    fields = []
+    for name, kind in columns.items():
+        fields.append({"name": name, "type": kind, "nullable": True, "metadata": {}})
     return json.dumps({"type": "struct", "fields": fields})
 
 
@@ -50,8 +51,10 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
 def _in_zone(schema_json: str, time_zone: str) -> pa.Schema:
     """Return the Arrow schema of rows that Spark sends in a session with this time zone."""
     sent = {_INSTANT: pa.timestamp("us", time_zone), pa.time64("us"): pa.time64("ns")}
-    columns = arrow_schema(schema_json)
-    return pa.schema([column.with_type(sent.get(column.type, column.type)) for column in columns])
+    fields = []
+    for column in arrow_schema(schema_json):
+        fields.append(column.with_type(sent.get(column.type, column.type)))
+    return pa.schema(fields)
 
 
 _INSTANT = pa.timestamp("us", "UTC")
@@ -109,8 +112,7 @@ class BatchQuery(ABC):
 
     def write(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
         """Plan the batch and run its tasks one after the other; return their messages."""
-        planned, writer = self.plan(), self.identity(batch_id)
-        return [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
+        return self._run_tasks(self.plan(), self.identity(batch_id), partitions)
 
     def identity(self, batch_id: int) -> StreamIdentity:
         """Return the identity of the writer of a batch in this run."""
@@ -159,9 +161,17 @@ class BatchQuery(ABC):
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a batch write instead: a separate commit without a batch id, with the settings of the pickled plan."""
         planned, writer = self.plan(), JobIdentity(job_id)
-        messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
+        messages = self._run_tasks(planned, writer, partitions)
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
         return commit_batch(shipped.sink, shipped.config, messages=messages, batch_id=None, context=current())
+
+    def _run_tasks(
+        self, planned: bytes, writer: WriterIdentity, partitions: Sequence[Sequence[Row]]
+    ) -> list[TaskCommit]:
+        messages = []
+        for partition, rows in enumerate(partitions):
+            messages.append(self._run_attempts(planned, writer, partition, rows))
+        return messages
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted query resumes: the first batch without a file in `commits`."""
@@ -172,8 +182,12 @@ class BatchQuery(ABC):
         except NotFound:
             return 0
         # A killed process can leave temporary files in this directory.
-        names = (info.path.rpartition("/")[2] for info in infos)
-        return max((int(name) for name in names if name.isdigit()), default=-1) + 1
+        newest = -1
+        for info in infos:
+            name = info.path.rpartition("/")[2]
+            if name.isdigit():
+                newest = max(newest, int(name))
+        return newest + 1
 
     def all_options(self) -> dict[str, str]:
         """Return the options in the form in which Spark passes them to a writer."""

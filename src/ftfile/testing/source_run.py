@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.log.format.model import Record
-    from ftfile.read.log_positions import Position
+    from ftfile.read.log_positions import Begun, Position
     from ftfile.read.shares import Share
     from ftfile.storage.api import FileSystem
 
@@ -77,7 +77,10 @@ class SourceRun:
     @property
     def rows(self) -> list[Row]:
         """Return the rows of all batches that the sink received, in the order of batches."""
-        return list(itertools.chain.from_iterable(self.batches[number] for number in sorted(self.batches)))
+        rows: list[Row] = []
+        for number in sorted(self.batches):
+            rows += self.batches[number]
+        return rows
 
     def restart(self) -> None:
         """Start a new process, which has only the checkpoint."""
@@ -156,11 +159,12 @@ class SourceRun:
         shares = stream.shares(start, json.loads(self.offsets[number]))
         self._die("partitions asked")
         rows: list[Row] = []
+        adds: list[str] = []
         for share in shares:
             rows += self._read(pickle.dumps(share))
+            adds += self._ids(share)
         before = self.batches.setdefault(number, rows)
         require(sorted(before, key=repr) == sorted(rows, key=repr), "S1", f"batch {number} has other rows than before")
-        adds = list(itertools.chain.from_iterable(map(self._ids, shares)))
         require(self.adds.setdefault(number, adds) == adds, "S1", f"batch {number} reads other adds than before")
         self._die("rows read")
         self.commits = number + 1
@@ -206,9 +210,12 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     for position in positions:
         _check_named(log, head.log_start, position)
     counts = Counter(itertools.chain.from_iterable(run.adds.values()))
-    twice = [add for add, times in counts.items() if times > 1]
+    twice = []
+    for add_id, times in counts.items():
+        if times > 1:
+            twice.append(add_id)
     require(not twice, "S6", f"{twice} were read twice")
-    began = next((position for position in positions if not isinstance(position, Beginning)), None)
+    began = _began_at(positions)
     # Deleted records can have added the segments whose remaining rows are in a kept record.
     if began is None or head.log_start > 0:
         return False
@@ -221,12 +228,20 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
         first = began.version + 1
     spools: set[str] = set()
     for record in read_records(log):
-        brought = {add.path for add in record.adds}
         if record.version >= first:
             expected |= _original(record, spools)
-        spools |= brought
+        for add in record.adds:
+            spools.add(add.path)
     require(counts.keys() == expected, "S6", f"{expected ^ counts.keys()} were not read, or had no new rows")
     return True
+
+
+def _began_at(positions: list[Position]) -> Begun | None:
+    """Return the first position with a version; None if nothing was read."""
+    for position in positions:
+        if not isinstance(position, Beginning):
+            return position
+    return None
 
 
 def _check_named(log: CommitLog, log_start: int, position: Position) -> None:
@@ -245,4 +260,8 @@ def _original(record: Record, spools: set[str]) -> set[str]:
     """Return the adds with new rows: not assembled from segments, and not the rest of an earlier segment."""
     if record.is_change or isinstance(record.author, MaintenanceAuthor):
         return set()
-    return {add.id for add in record.adds if not add.ranges and add.path not in spools}
+    original = set()
+    for add in record.adds:
+        if not add.ranges and add.path not in spools:
+            original.add(add.id)
+    return original

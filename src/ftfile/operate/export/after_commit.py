@@ -95,11 +95,15 @@ def exported_formats(fs: FileSystem) -> tuple[str, ...]:
     """Return the formats with metadata in a directory; none, with a warning, if the store fails."""
     from ftfile.operate.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
 
+    formats = []
     try:
-        return tuple(to for to, limits in LIMITS.items() if fs.exists(limits.directory))
+        for to, limits in LIMITS.items():
+            if fs.exists(limits.directory):
+                formats.append(to)
     except StorageError as error:
         _log.warning("it is unknown whether exports exist; ftfile.export updates them: %s", error)
         return ()
+    return tuple(formats)
 
 
 def export_soon(

@@ -113,8 +113,9 @@ class DeltaLog(ExportTable):
             # After a crash between a commit and its checkpoint, the commits are read instead.
             with contextlib.suppress(NotFound):
                 content = self._fs.read(_checkpoint_path(checkpoint))
-                adds = pq.read_table(pa.BufferReader(content))["add"].to_pylist()
-                live = {add["path"] for add in adds if add}
+                for add in pq.read_table(pa.BufferReader(content))["add"].to_pylist():
+                    if add:
+                        live.add(add["path"])
                 commits = commits[commits.index(checkpoint) + 1 :]
         for number in commits:
             for action in self._read(number):
@@ -135,10 +136,12 @@ class DeltaLog(ExportTable):
         actions = [{"commitInfo": info}, *_actions(change)]
         lines: list[str] = []
         for first in range(0, len(actions), COUNTED):
-            some = actions[first : first + COUNTED]
-            lines += [json.dumps(action, separators=(",", ":")) for action in some]
+            adds = 0
+            for action in actions[first : first + COUNTED]:
+                lines.append(json.dumps(action, separators=(",", ":")))
+                adds += "add" in action
             if done is not None:
-                done(sum("add" in action for action in some))
+                done(adds)
         path = f"{LOG}/{_name(change.exported.commit)}"
         write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
         self._is_redefined = change.is_redefined
@@ -163,7 +166,10 @@ class DeltaLog(ExportTable):
         """Delete commits before the newest checkpoint that is `COMMITS_KEPT` commits old; later commits need it."""
         names = names_in(self._fs, LOG)
         checkpoints = _numbers(names, _CHECKPOINT)
-        start = max((number for number in checkpoints if number <= commit - COMMITS_KEPT), default=0)
+        start = 0
+        for number in checkpoints:
+            if number <= commit - COMMITS_KEPT:
+                start = max(start, number)
         try:
             for number in _numbers(names, _COMMIT):
                 if number < start:
@@ -201,7 +207,7 @@ def _actions(change: TableChange, *, is_checkpoint: bool = False) -> list[Action
         gone = {"path": _path(path), "deletionTimestamp": change.time_ms, "dataChange": change.is_change}
         actions.append({"remove": gone})
     for file in change.adds:
-        values = [(name, _text(value)) for name, value in file.values.items()]
+        values = zip(file.values, map(_text, file.values.values()), strict=True)
         add = {
             "path": _path(file.path),
             "partitionValues": maps(values),

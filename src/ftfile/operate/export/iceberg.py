@@ -111,7 +111,7 @@ class IcebergTable(ExportTable):
         number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
         snapshot_id = _snapshot_id(exported.version)
         commit = SnapshotManifests(self._fs, self._url, metadata=metadata, snapshot_id=snapshot_id, number=number)
-        before = [manifest for manifest in self._manifests if live(manifest)]
+        before = list(filter(live, self._manifests))
         # Readers look up the columns of all partitions in manifests, also of removed partitions.
         is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
         if is_anew:
@@ -210,13 +210,15 @@ class IcebergTable(ExportTable):
         if spec_id is None:
             spec_id = len(specs)
             specs.append({"spec-id": spec_id, "fields": parts})
-        used = [field["field-id"] for field in _fields_of(specs)]
+        last_partition_id = _FIRST_PARTITION_ID - 1
+        for field in _fields_of(specs):
+            last_partition_id = max(last_partition_id, field["field-id"])
         return metadata | {
             "schemas": schemas,
             "current-schema-id": schema_id,
             "partition-specs": specs,
             "default-spec-id": spec_id,
-            "last-partition-id": max(used, default=_FIRST_PARTITION_ID - 1),
+            "last-partition-id": last_partition_id,
         }
 
     def _retyped(self, change: TableChange) -> list[str]:
@@ -229,9 +231,10 @@ class IcebergTable(ExportTable):
         for now in FieldIds(self._metadata["properties"][_MAPPING]).schema(change.columns):
             if now["id"] not in sources and now["name"] not in change.exported.partition_by:
                 continue
-            former = [field for field in _fields_of(schemas) if field["id"] == now["id"]]
-            if not all(promotes(old["type"], now["type"]) for old in former):
-                retyped.append(now["name"])
+            for former in _fields_of(schemas):
+                if former["id"] == now["id"] and not promotes(former["type"], now["type"]):
+                    retyped.append(now["name"])
+                    break
         return retyped
 
     def _delete_expired(self, number: int) -> None:
@@ -240,7 +243,9 @@ class IcebergTable(ExportTable):
         oldest = self._metadata["snapshots"][0]
         first = oldest["sequence-number"]
         # A later list contains only manifests of this list, and manifests that were written after it.
-        named = {relative(self._url, manifest["manifest_path"]) for manifest in self._list(oldest)}
+        named = set()
+        for manifest in self._list(oldest):
+            named.add(relative(self._url, manifest["manifest_path"]))
         newest_expired = {"v": number - METADATA_KEPT, "snap-": first - 1, "": first}
         expired: list[str] = []
         for info in self._fs.list(METADATA):
@@ -291,7 +296,9 @@ def _id_of(definitions: Iterable[Json], id_name: str, fields: list[Json]) -> int
 
 def _partition_fields(specs: list[Json], columns: Mapping[int, str]) -> list[Json]:
     """Return the partition fields of columns, given as names by id; all specs have the same field id for a column."""
-    field_ids = {field["source-id"]: field["field-id"] for field in _fields_of(specs)}
+    field_ids: dict[int, int] = {}
+    for field in _fields_of(specs):
+        field_ids[field["source-id"]] = field["field-id"]
     fields: list[Json] = []
     for column, name in columns.items():
         field_ids.setdefault(column, max(field_ids.values(), default=_FIRST_PARTITION_ID - 1) + 1)
@@ -326,7 +333,7 @@ def _summary(change: TableChange, before: list[Json], manifests: list[Json]) -> 
         if change.adds:
             operation = "overwrite"
     added, total = sum(map(attrgetter("rows"), change.adds)), _rows(manifests)
-    numbers = {
+    numbers: dict[str, int] = {
         "added-data-files": len(change.adds),
         "deleted-data-files": len(change.removes),
         "added-records": added,
@@ -335,12 +342,17 @@ def _summary(change: TableChange, before: list[Json], manifests: list[Json]) -> 
         "total-records": total,
         "ftfile.version": change.exported.version,
     }
-    named = {"operation": operation, "ftfile.operation": change.operation}
-    return named | {name: str(number) for name, number in numbers.items()}
+    summary = {"operation": operation, "ftfile.operation": change.operation}
+    for name, number in numbers.items():
+        summary[name] = str(number)
+    return summary
 
 
 def _rows(manifests: list[Json]) -> int:
-    return sum(manifest["added_rows_count"] + manifest["existing_rows_count"] for manifest in manifests)
+    rows = 0
+    for manifest in manifests:
+        rows += manifest["added_rows_count"] + manifest["existing_rows_count"]
+    return rows
 
 
 def _snapshot_id(version: int) -> int:

@@ -179,7 +179,10 @@ def read_avro(fs: FileSystem, url: str, file_url: str) -> AvroContent:
             records += fastavro.reader(io.BytesIO(start + block(part.num_records, part.bytes_.read(), _MARKER)))
     except (ValueError, KeyError, TypeError, EOFError, IndexError, zlib.error) as error:  # errors for damaged bytes
         raise CorruptData(path, "a manifest of Iceberg, or a list of them", repr(error), ANEW) from error
-    texts = {name: text for name, text in reader.metadata.items() if not name.startswith("avro.")}
+    texts: dict[str, str] = {}
+    for name, text in reader.metadata.items():
+        if not name.startswith("avro."):
+            texts[name] = text
     return AvroContent(schema, texts, records)
 
 

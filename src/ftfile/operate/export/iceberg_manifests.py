@@ -65,7 +65,7 @@ class SnapshotManifests:
             content = None
             if gone:
                 content = read_avro(self._fs, self._url, manifest["manifest_path"])
-            if content is None or not any(_path(entry) in gone for entry in content.records):
+            if content is None or gone.isdisjoint(map(_path, content.records)):
                 old_manifests.append(manifest)
                 continue
             entries = live_entries(content.records)
@@ -136,8 +136,10 @@ class SnapshotManifests:
         entries: list[Json] = []
         for file in files:
             if id(file.values) not in values:
-                raw = (raw_value(file.values[name], kind) for name, kind in parts)
-                values[id(file.values)] = dict(zip(keys, raw, strict=True))
+                partition = {}
+                for key, (name, kind) in zip(keys, parts, strict=True):
+                    partition[key] = raw_value(file.values[name], kind)
+                values[id(file.values)] = partition
             data_file = {
                 "content": 0,
                 "file_path": f"{self._url}{file.path}",
@@ -191,7 +193,11 @@ class SnapshotManifests:
 
 def live_entries(entries: Iterable[Json]) -> list[Json]:
     """Return the entries of files that are not deleted."""
-    return [entry for entry in entries if entry["status"] != DELETED]
+    live = []
+    for entry in entries:
+        if entry["status"] != DELETED:
+            live.append(entry)
+    return live
 
 
 def live(manifest: Json) -> int:

@@ -139,7 +139,10 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     new_types = _element_types(now) | _types_of(now)
     common = old_types.keys() & new_types.keys()
     # Without a common field, some readers cannot distinguish a null struct from a struct of nulls.
-    return bool(common) and all(_promotes(old_types[name], new_types[name]) for name in common)
+    for name in common:
+        if not _promotes(old_types[name], new_types[name]):
+            return False
+    return bool(common)
 
 
 LIMITS = {

@@ -304,7 +304,11 @@ class Exporter:
         whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
         paths = set(map(attrgetter("path"), whole.adds))
         whole.removes.extend(sorted(before - paths))
-        whole.adds[:] = [file for file in whole.adds if file.path not in before]
+        new_files = []
+        for file in whole.adds:
+            if file.path not in before:
+                new_files.append(file)
+        whole.adds[:] = new_files
         self._append(whole, files)
         return whole.exported
 
@@ -318,10 +322,14 @@ class Exporter:
                 "no record",
                 "Export again: the log no longer contains it",
             )
-        removes = [remove.final_path for remove in record.removes if remove.final_path is not None]
-        if any(path.startswith(f"{layout.RETIRED}/") for path in removes):
-            # A repair removes files under names that were never used.
-            return self._append_difference(newest, version, files)
+        removes = []
+        for remove in record.removes:
+            if remove.final_path is None:
+                continue
+            if remove.final_path.startswith(f"{layout.RETIRED}/"):
+                # A repair removes files under names that were never used.
+                return self._append_difference(newest, version, files)
+            removes.append(remove.final_path)
         schema, partition_by = record.schema or newest.schema, newest.partition_by
         adds = parts_of(record.adds)
         versions.know(version, {schema, record.encoding or schema, *map(attrgetter("encoding"), adds)})
@@ -335,6 +343,10 @@ class Exporter:
         exported = Exported(
             newest.commit + 1, version, nonce=record.nonce, schema=schema, partition_by=partition_by, table=newest.table
         )
+        new_files = []
+        for add in adds:
+            # The rows of open files are new to readers when a maintenance operation finishes them.
+            new_files.append(versions.file(add, schema, is_change=is_change or bool(add.ranges)))
         change = TableChange(
             exported=exported,
             operation=_operation(record.author),
@@ -344,8 +356,7 @@ class Exporter:
             is_redefined=is_redefined,
             is_change=is_change,
             file_columns=versions.file_columns(adds),
-            # The rows of open files are new to readers when a maintenance operation finishes them.
-            adds=[versions.file(add, schema, is_change=is_change or bool(add.ranges)) for add in adds],
+            adds=new_files,
             removes=removes,
         )
         self._append(change)

@@ -27,7 +27,7 @@ from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ftfile.log.format.model import Add
     from ftfile.operate.verify.history import History
@@ -102,11 +102,12 @@ def compare_files(files: StoredFiles, adds: Collection[Add], still_live: Callabl
             needed.add(add.path)
     files.segments = len(segments)
     _compare_segments(files, segments, still_live)
-    claims: dict[str, list[Add]] = {}  # of names that several adds have
-    for name, count in Counter(add.final_path or "" for add in odd).items():
-        if count > 1 or files.visible.get(name) == -1:
-            claims[name] = []
-    _compare_odd(files, [add for add in odd if add.final_path not in claims], still_live)
+    claims = _repeated_names(files, odd)
+    unclaimed = []
+    for add in odd:
+        if add.final_path not in claims:
+            unclaimed.append(add)
+    _compare_odd(files, unclaimed, still_live)
     for add in adds if claims else ():
         if add.final_path in claims:
             claims[add.final_path].append(add)
@@ -211,6 +212,15 @@ def _hidden_copy(files: StoredFiles, add: Add) -> str | None:
         if size_bytes == add.length and has_content(files.fs, path, add):
             return path
     return None
+
+
+def _repeated_names(files: StoredFiles, odd: Iterable[Add]) -> dict[str, list[Add]]:
+    """Return the names that several adds have, each with an empty list for its adds."""
+    claims: dict[str, list[Add]] = {}
+    for name, count in Counter(add.final_path or "" for add in odd).items():
+        if count > 1 or files.visible.get(name) == -1:
+            claims[name] = []
+    return claims
 
 
 def report_unknown_files(files: StoredFiles, history: History, published: int) -> None:

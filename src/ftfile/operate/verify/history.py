@@ -145,7 +145,10 @@ class History:
         if missing:
             self._report_missing(missing)
         if self._live is not None:
-            self.live_sum = sum(packed & WHOLE for packed in self._live.values()) & WHOLE
+            live_sum = 0
+            for packed in self._live.values():
+                live_sum += packed & WHOLE
+            self.live_sum = live_sum & WHOLE
             self._live = None  # frees memory: the snapshot contains the live adds again
 
     def _begin(self) -> None:
@@ -201,12 +204,20 @@ class History:
                 return checkpoint
         return None
 
+    def _ranges_from(self, version: int) -> list[_RangeSums]:
+        """Return the waiting ranges that begin with a version."""
+        ranges = []
+        for sums in self._waiting:
+            if sums.name.first == version:
+                ranges.append(sums)
+        return ranges
+
     def _take_in(self, record: Record) -> None:
         version = record.version
         self.records += 1
         self._fold(record)
         if self._live is not None:  # a range may remove adds of records that are missing
-            self._active += [sums for sums in self._waiting if sums.name.first == version]
+            self._active += self._ranges_from(version)
         # The snapshot of the oldest version already contains its changes.
         if self._live is not None and (self._start == 0 or version > self._start):
             self._change(record, self._live)
@@ -238,7 +249,10 @@ class History:
         if record.version > self._last_checkpoint:
             return
         self._pending.append(record)
-        checkpoints = [name for name in self._scan.checkpoints if name.version == record.version]
+        checkpoints = []
+        for name in self._scan.checkpoints:
+            if name.version == record.version:
+                checkpoints.append(name)
         if not checkpoints and len(self._pending) < RECORDS_AT_ONCE:
             return
         if self._state is not None:
@@ -279,7 +293,9 @@ class History:
             content = read_range(self._scan.log.fs, sums.name, ended=True)
         except (NotFound, CorruptData):
             return  # another process is merging ranges
-        removes = sum(hash(ended) & WHOLE for ended in content.removes.items())
+        removes = 0
+        for ended in content.removes.items():
+            removes += hash(ended) & WHOLE
         sums_read = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
         if sums_read != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
             self._bad_range(sums.name, "other adds than in its records")
@@ -352,4 +368,7 @@ def _with_next(
 
 def _sum_of(documents: Iterable[Document]) -> int:
     """Return the sum of the adds with their versions, as in `_RangeSums`."""
-    return sum(_with(add_hash(add), added, removed) for added, removed, add in adds_in(documents)) & WHOLE
+    total = 0
+    for added, removed, add in adds_in(documents):
+        total += _with(add_hash(add), added, removed)
+    return total & WHOLE

@@ -123,7 +123,11 @@ class _Hiding(WrapperFileSystem):
         return call()
 
     def list(self, path: str) -> list[FileInfo]:
-        return [info for info in super().list(path) if info.path not in self._paths]
+        infos = []
+        for info in super().list(path):
+            if info.path not in self._paths:
+                infos.append(info)
+        return infos
 
 
 def scan_log(fs: FileSystem) -> LogScan:
@@ -186,8 +190,9 @@ def _is_format_foreign(scan: LogScan) -> bool:
     """Return True if no log file is authentic with the id in the format file of an encrypted directory."""
     if not isinstance(scan.log.fs, SealedFileSystem) or scan.state.version >= 0 or len(scan.versions) < 2:  # noqa: PLR2004
         return False
-    ends = min(scan.versions), max(scan.versions)
-    return read_published(scan.log.fs) is None and all(scan.readable(version) is None for version in ends)
+    if read_published(scan.log.fs) is not None:
+        return False
+    return scan.readable(min(scan.versions)) is None and scan.readable(max(scan.versions)) is None
 
 
 def _check_marker(fs: FileSystem) -> Iterator[Finding]:

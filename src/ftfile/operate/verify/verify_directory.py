@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
@@ -37,7 +36,7 @@ from ftfile.storage.calls import parallel
 from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.context import OnProgress
     from ftfile.log.format.model import Record
@@ -159,11 +158,8 @@ def _verify(
         findings += _compare_old_files(reader, scan.state, files, history, full=full)
     if full:
         findings += _compare_letters(fs, history.letters)
-        lost_paths = {finding.path for finding in files.findings if finding.code != "not-published"}
-        damaged = [*_compare_content(fs, snapshot, lost_paths=lost_paths, workers=workers, progress=progress)]
-        # Damaged files must not be published.
-        paths = {finding.path for finding in damaged}
-        findings = [finding for finding in findings if finding.code != "not-published" or finding.path not in paths]
+        damaged = _damaged_files(fs, files, snapshot, workers=workers, progress=progress)
+        findings = _without_publishing(findings, {finding.path for finding in damaged})
         findings += damaged
     return _report(scan, findings, history.records, files, full=full)
 
@@ -205,11 +201,36 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: StoredFiles) -> None:
             files.staged.pop(add.path, None)
 
 
+def _damaged_files(
+    fs: FileSystem, files: StoredFiles, snapshot: Snapshot, *, workers: Workers, progress: OnProgress | None
+) -> list[Finding]:
+    """Return the adds with other content than recorded, of the files that are not lost."""
+    lost_paths = set()
+    for finding in files.findings:
+        if finding.code != "not-published":
+            lost_paths.add(finding.path)
+    return list(_compare_content(fs, snapshot, lost_paths=lost_paths, workers=workers, progress=progress))
+
+
+def _without_publishing(findings: Iterable[Finding], damaged_paths: Container[str]) -> list[Finding]:
+    """Return the findings without the publication of damaged files."""
+    remaining = []
+    for finding in findings:
+        if finding.code != "not-published" or finding.path not in damaged_paths:
+            remaining.append(finding)
+    return remaining
+
+
 def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
     """Return the ids of live adds that are removed in the state from checkpoints and records."""
-    segments = [add.id for add in snapshot.adds.values() if add.kind == "segment"]
-    parts = [add_id for add_id in state.removed if add_id in snapshot.adds]
-    return [*parts, *(add_id for add_id in segments if add_id not in state.segments)]
+    returned = []
+    for add_id in state.removed:
+        if add_id in snapshot.adds:
+            returned.append(add_id)
+    for add in snapshot.adds.values():
+        if add.kind == "segment" and add.id not in state.segments:
+            returned.append(add.id)
+    return returned
 
 
 def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
@@ -224,9 +245,16 @@ def _compare_content(
     fs: FileSystem, snapshot: Snapshot, lost_paths: Container[str], workers: Workers, progress: OnProgress | None
 ) -> Iterator[Finding]:
     """Read every live add except `lost_paths`, and yield the adds whose content is not as recorded."""
-    adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in lost_paths]
-    encodings = set(map(attrgetter("encoding"), adds))
-    definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
+    adds = []
+    encodings = set()
+    for add in snapshot.adds.values():
+        if (add.final_path or add.path) not in lost_paths:
+            adds.append(add)
+            encodings.add(add.encoding)
+    definitions = {}
+    for key, definition in snapshot.definitions.items():
+        if key in encodings:
+            definitions[key] = definition
     schema = None
     with Decoding(layout.LOG, "the schema of the newest version"):
         if snapshot.schema is not None:

@@ -67,7 +67,7 @@ class ExclusiveContract(ContractSupport):
 
         with ThreadPoolExecutor(lanes * self.racers) as pool:
             _raise_first(pool.map(run_or_stop, range(lanes * self.racers)))
-        lost = [number for number in range(rounds) if number not in winners]
+        lost = sorted(set(range(rounds)) - winners.keys())
         assert not lost, f"nobody has won the rounds {lost}"
         return [winners[number] for number in range(rounds)]
 
@@ -127,10 +127,9 @@ class ExclusiveContract(ContractSupport):
             list(pool.map(write, repeat(filesystem), sources, map(str.encode, sources)))
             self.race(filesystem, self.rename_rounds, enter)
             contents = dict(zip(moved, pool.map(self.stored, repeat(filesystem), moved), strict=True))
-        wrong = [target for target, source in moved.items() if contents[target] != source.encode()]
-        assert not wrong
-        infos = [*filesystem.list("sources"), *filesystem.list("targets")]
-        remaining = {info.path for info in infos}
+        for target, source in moved.items():
+            assert contents[target] == source.encode(), target
+        remaining = {*self.listed_paths(filesystem, "sources"), *self.listed_paths(filesystem, "targets")}
         unexpected = remaining ^ {*sources, *moved} - set(moved.values())
         assert not unexpected
 
@@ -139,7 +138,7 @@ class ExclusiveContract(ContractSupport):
         content = bytes(range(256)) * 1_000
         filesystem.create_exclusive("log/0", content)
         assert self.stored(filesystem, "log/0") == content
-        assert [info.path for info in filesystem.list("log")] == ["log/0"]
+        assert self.listed_paths(filesystem, "log") == ["log/0"]
 
     def test_create_exclusive_never_overwrites(self, filesystem: FileSystem) -> None:
         implied = filesystem.capabilities.implied_directories
@@ -168,11 +167,9 @@ class ExclusiveContract(ContractSupport):
         winners = self.race(filesystem, len(paths), create)
         with ThreadPoolExecutor(self.racers) as pool:
             contents = list(pool.map(self.stored, repeat(filesystem), paths))
-        expected = dict(zip(paths, map(content, winners), strict=True))
-        wrong = [path for path, stored in zip(paths, contents, strict=True) if stored != expected[path]]
-        assert not wrong
-        unexpected = {info.path for info in filesystem.list("log")} ^ {*paths}
-        assert not unexpected
+        for path, stored, winner in zip(paths, contents, winners, strict=True):
+            assert stored == content(winner), path
+        assert sorted(self.listed_paths(filesystem, "log")) == sorted(paths)
 
     def test_an_exclusive_file_is_never_seen_partly_written(self, filesystem: FileSystem) -> None:
         content = b"x" * 300_000
@@ -223,7 +220,11 @@ class ExclusiveContract(ContractSupport):
 
 
 def _raise_first(errors: Iterable[Exception | None]) -> None:
-    failures = [error for error in errors if error is not None]
-    causes = [error for error in failures if not isinstance(error, threading.BrokenBarrierError)]
-    for error in causes or failures:
-        raise error
+    broken_barrier = None
+    for error in errors:
+        if isinstance(error, threading.BrokenBarrierError):
+            broken_barrier = error
+        elif error is not None:
+            raise error
+    if broken_barrier is not None:
+        raise broken_barrier

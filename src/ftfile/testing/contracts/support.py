@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, OutputStream
 
 
-__all__ = ("EVENTUALLY_S", "ContractSupport", "SeededNumbers", "make_directory", "write")
+__all__ = ("EVENTUALLY_S", "ContractSupport", "SeededNumbers", "make_directory", "numbered_lines", "write")
 
 
 EVENTUALLY_S = 300.0
@@ -58,6 +58,10 @@ class ContractSupport:
             return set()
         with client.open(path) as file:
             return {listed[path], client.stat(path).size_bytes, file.size_bytes}
+
+    def listed_paths(self, filesystem: FileSystem, directory: str) -> list[str]:
+        """Return the paths in a listing of a directory."""
+        return [info.path for info in filesystem.list(directory)]
 
     def more_than_one_part(self, filesystem: FileSystem) -> int:
         """Return a number of bytes of which a stream sends a part before it is closed, if the driver sends early."""
@@ -145,6 +149,11 @@ def write(filesystem: FileSystem, path: str, content: bytes) -> OutputStream:
     with filesystem.create(path) as stream:
         stream.write(content)
     return stream
+
+
+def numbered_lines(count: int) -> list[bytes]:
+    """Return different lines of eight bytes in ascending order."""
+    return [b"%07d\n" % number for number in range(count)]
 
 
 def make_directory(filesystem: FileSystem, path: str) -> None:

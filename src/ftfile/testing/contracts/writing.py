@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import NotFound, OutcomeUnknown, OutOfSpace, StorageError, StreamClosed, Unsupported
-from ftfile.testing.contracts.support import EVENTUALLY_S, ContractSupport, write
+from ftfile.testing.contracts.support import EVENTUALLY_S, ContractSupport, numbered_lines, write
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class WritingContract(ContractSupport):
         assert self.stored(filesystem, "file") == b"data"
 
     def test_os13_writes_and_syncs_of_several_threads_stay_whole(self, filesystem: FileSystem) -> None:
-        records = [b"%07d\n" % number for number in range(400)]
+        records = numbered_lines(400)
 
         def write_one(record: bytes) -> None:
             stream.write(record)

@@ -105,9 +105,11 @@ class Loss:
     contents: tuple[tuple[str, str], ...]  # path and result: `lost`, `torn`, `kept` or `as before`
 
     def __str__(self) -> str:
-        changes = [f"not {change}" for change in self.changes]
-        contents = [f"{path} {fate}" for path, fate in self.contents if fate != "kept"]
-        return ", ".join(changes + contents) or "all kept"
+        losses = [f"not {change}" for change in self.changes]
+        for path, fate in self.contents:
+            if fate != "kept":
+                losses.append(f"{path} {fate}")
+        return ", ".join(losses) or "all kept"
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -223,17 +225,24 @@ class Replay:
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
         """Yield random outcomes without end: up to four lost changes, their dependent changes, and any contents."""
         while True:
-            cuts = {_below(len(self._pending) + 1, ids) for _ in range(_below(5, ids))}
+            cuts = set()
+            for _ in range(_below(5, ids)):
+                cuts.add(_below(len(self._pending) + 1, ids))
             survivors, lost = _survival(self._pending, cuts)
             tree = self._tree_with(survivors)
-            choices = {number: tuple(self._loose[number].fates) for number in self._loose_in(tree)}
-            contents = {number: choice[_below(len(choice), ids)] for number, choice in choices.items()}
+            contents = {}
+            for number in self._loose_in(tree):
+                choice = tuple(self._loose[number].fates)
+                contents[number] = choice[_below(len(choice), ids)]
             yield self._outcome(tree, lost, contents)
 
     def _loose_in(self, tree: Tree) -> list[int]:
+        loose: set[int] = set()
         if self._loose:
-            return sorted({number for _, number in tree.walk() if number in self._loose})
-        return []
+            for _, number in tree.walk():
+                if number in self._loose:
+                    loose.add(number)
+        return sorted(loose)
 
     def _outcome(self, tree: Tree, lost: list[Operation], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
         inodes = self._inodes.copy()
@@ -264,7 +273,10 @@ class Replay:
         durable, waiting = [], []
         needed = {directory}
         # If a directory was removed and created again, its new name is durable before the changes in it.
-        removed = {change.operation.path for change in self._pending if change.operation.kind == "rmdir"}
+        removed = set()
+        for change in self._pending:
+            if change.operation.kind == "rmdir":
+                removed.add(change.operation.path)
         for change in reversed(self._pending):
             if needed.isdisjoint(change.ordered) and change.enables not in needed & removed:
                 waiting.append(change)

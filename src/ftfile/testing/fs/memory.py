@@ -85,7 +85,10 @@ class RootedFileSystem(WrapperFileSystem):
 
     def list(self, path: str) -> list[FileInfo]:
         cut = len(self.prefix) + 1 if self.prefix else 0
-        return [child._replace(path=child.path[cut:]) for child in super().list(path)]
+        children = []
+        for child in super().list(path):
+            children.append(child._replace(path=child.path[cut:]))
+        return children
 
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents. The name of the root, which callers cannot sync, is durable."""

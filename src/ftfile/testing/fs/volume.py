@@ -233,8 +233,11 @@ class VolumeFileSystem(FileSystem):
 
     def list(self, path: str) -> list[FileInfo]:
         with self._volume.lock:
-            children = self._volume.live.tree.children("list", path)
-            return [self._info(child, number) for child, number in children if number or self._is_there(child)]
+            infos = []
+            for child, number in self._volume.live.tree.children("list", path):
+                if number != DIRECTORY or self._is_there(child):
+                    infos.append(self._info(child, number))
+            return infos
 
     def make_directories(self, path: str) -> None:
         with self._volume.lock:
@@ -340,8 +343,10 @@ class VolumeFileSystem(FileSystem):
             return True
         if directory not in tree.directories:
             return False
-        children = tree.children("list", directory)
-        return any(number != DIRECTORY or self._is_there(child) for child, number in children)
+        for child, number in tree.children("list", directory):
+            if number != DIRECTORY or self._is_there(child):
+                return True
+        return False
 
     def _info(self, path: str, number: int) -> FileInfo:
         if number == DIRECTORY:

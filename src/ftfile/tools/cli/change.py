@@ -59,7 +59,10 @@ class MaintenanceCall:
         self._function = function
         self._place = place
         self._requires_log = requires_log
-        self._arguments = {name: value for name, value in arguments.items() if value not in (None, [])}
+        self._arguments: dict[str, object] = {}
+        for name, value in arguments.items():
+            if value not in (None, []):
+                self._arguments[name] = value
 
     def plan(self) -> Report:
         """Return the report of a dry run.

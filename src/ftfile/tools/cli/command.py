@@ -66,7 +66,8 @@ def _without_groups(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def ungrouped(**options: Any) -> None:  # noqa: ANN401 - of any option
         for name, group in groups.items():
-            options[name] = group(**{field.name: options.pop(field.name) for field in fields(group)})
+            values = {field.name: options.pop(field.name) for field in fields(group)}
+            options[name] = group(**values)
         function(**options)
 
     flat: list[inspect.Parameter] = []
@@ -76,6 +77,8 @@ def _without_groups(function: Callable[..., None]) -> Callable[..., None]:
         else:
             flat.append(parameter)
     flat.sort(key=_is_access)
-    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in flat]
+    keywords = []
+    for parameter in flat:
+        keywords.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
     ungrouped.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
     return ungrouped

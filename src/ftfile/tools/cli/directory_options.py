@@ -114,7 +114,7 @@ def columns_of(text: str | None) -> list[str] | None:
     """Return the names in a comma-separated text; None for all columns. `ConfigError` if the text contains no names."""
     if text is None:
         return None
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = list(filter(None, map(str.strip, text.split(","))))
     if not names:
         raise ConfigError("--columns names no column: give names separated by commas")
     return names

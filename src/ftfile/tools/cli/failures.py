@@ -11,13 +11,11 @@ import typer
 from typer.core import TyperGroup
 
 from ftfile.core.errors import (
-    CommitError,
     ConfigError,
     CorruptData,
     EncodingError,
     FtfileError,
     SchemaError,
-    SourceError,
     StorageError,
     UserCodeError,
 )
@@ -36,13 +34,15 @@ _CODES = (
     ((ConfigError, SchemaError, UserCodeError, TypeError), USAGE),
     (StorageError, STORE),
     ((CorruptData, EncodingError), DAMAGED),
-    ((CommitError, SourceError, FtfileError), CONFLICT),
 )
 
 
 def code_of(error: Exception) -> int:
     """Return the exit code of an error that ftfile raises."""
-    return next(code for kinds, code in _CODES if isinstance(error, kinds))
+    for kinds, code in _CODES:
+        if isinstance(error, kinds):
+            return code
+    return CONFLICT
 
 
 # The prefix of a log line with its job, query or batch. A command runs only one, so the prefix is removed.

@@ -230,9 +230,11 @@ def _print_queries(status: "DirectoryStatus") -> None:
     sources = view_of_sources(queries, now_ms, names_query=len(queries) > 1 or not is_terminal())
     if sources.items:
         print_view(sources)
-        unknown = dict.fromkeys((source.lag.kind, source.lag.unknown) for source in sources.items)
-        for kind, reason in unknown:
-            if reason:
+        printed = set()
+        for source in sources.items:
+            kind, reason = source.lag.kind, source.lag.unknown
+            if reason and (kind, reason) not in printed:
+                printed.add((kind, reason))
                 put(in_commands(Advice(f"{kind}: ", reason)))
 
 
@@ -313,12 +315,14 @@ def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
 
 
 def _print_changed_files(details: "VersionDetails", *, is_store: bool) -> None:
+    by_kind: dict[str, list[AddedFile]] = {"part": [], "segment": []}
+    for file in details.added:
+        by_kind[file.kind].append(file)
     for title, kind in (
         ("Files added", "part"),
         ("Runs added" if is_store else "Pieces of open files added", "segment"),
     ):
-        added = [file for file in details.added if file.kind == kind]
-        if added:
+        if added := by_kind[kind]:
             heading(f"{title}: {len(added):,}")
             print_table(
                 [
@@ -427,8 +431,10 @@ def _replaced(version: "RecordedVersion") -> str | None:
 
 def _reasons(version: "RecordedVersion") -> str | None:
     """Return the rules that ended files, with the number of files."""
-    files_by_reason = version.metrics.files_by_reason
-    return ", ".join(f"{reason} {files_by_reason[reason]:,}" for reason in sorted(files_by_reason)) or None
+    texts = []
+    for reason, files in sorted(version.metrics.files_by_reason.items()):
+        texts.append(f"{reason} {files:,}")
+    return ", ".join(texts) or None
 
 
 def _seconds_of(version: "RecordedVersion") -> float:

@@ -205,7 +205,10 @@ def repair(
 
 
 def _list_steps(report: Report) -> str:
-    return "\n  ".join([count_text(len(report.steps), "step"), *(step.action for step in report.steps)])
+    lines = [count_text(len(report.steps), "step")]
+    for step in report.steps:
+        lines.append(f"  {step.action}")
+    return "\n".join(lines)
 
 
 def _error_style(_: str) -> str:

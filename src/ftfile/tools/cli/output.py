@@ -98,7 +98,11 @@ def _command_for(value: object, path: str) -> dict[str, object]:
 def _plain(value: object) -> object:
     """Return a value with JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
+        document = {}
+        for field in dataclasses.fields(value):
+            if field.repr:
+                document[field.name] = getattr(value, field.name)
+        return document
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):

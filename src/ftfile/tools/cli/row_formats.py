@@ -49,8 +49,8 @@ class RowPrinter:
             self._print_table(batches)
         elif self._format == "text":
             for batch in batches:
-                values = batch.column(0).cast("binary").to_pylist()
-                _write_lines(b"".join((value or b"") + b"\n" for value in values))
+                values = batch.column(0).cast("binary").fill_null(b"").to_pylist()
+                _write_lines(b"".join([value + b"\n" for value in values]))
         else:
             self._print_lines(batches)
         self._begun = True

@@ -24,7 +24,7 @@ from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, p
 from ftfile.tools.report.views import COUNT, TableColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -90,7 +90,7 @@ def scan(
 ) -> None:
     """Print rows sorted by key, in a range of keys."""
     with _opened(place, choice.version, choice.merge) as reader:
-        first, last = (_bound_of(reader, text) for text in (start, end))
+        first, last = _bound_of(reader, start), _bound_of(reader, end)
         batches = _scanned(reader, columns_of(choice.columns), first, last)
         choice.printer(batches.schema).print(limited(batches, rows))
 
@@ -105,8 +105,8 @@ def stats(place: DirectoryOptions, *, version: Version = None, output: Output) -
     types = sql_types(spark_schema_json(definition.schema))
     document = {
         **asdict(stats),
-        "keys": {field.name: types[field.name] for field in definition.key_fields},
-        "values": {field.name: types[field.name] for field in definition.value_fields},
+        "keys": _types_of(definition.key_fields, types),
+        "values": _types_of(definition.value_fields, types),
         "merge": definition.merge,
         "buckets": definition.buckets,
     }
@@ -135,6 +135,10 @@ def _print_stats(path: str, stats: "StoreStats", definition: "StoreDefinition") 
             ),
         ]
     )
+
+
+def _types_of(fields: "Iterable[pa.Field]", types: "Mapping[str, str]") -> dict[str, str]:
+    return {field.name: types[field.name] for field in fields}
 
 
 def _columns_text(fields: "Iterable[pa.Field]") -> str:
@@ -252,9 +256,10 @@ def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
     from ftfile.kv.hashing import bucket_number
 
     with ftfile.kv.open(place.path, version=version, **place.access) as reader:
-        adds = [run.add for run in reader.runs()]
+        store_runs = list(reader.runs())
     runs = []
-    for add in adds:
+    for store_run in store_runs:
+        add = store_run.add
         run = ListedRun(
             path=add.path,
             offset=add.offset,

@@ -107,8 +107,10 @@ def _print_laid_out(columns: Sequence[TableColumn], items: Sequence[Any], *, wit
         column = columns[number]
         justify: Literal["left", "right"] = "right" if column.kind.is_number else "left"
         table.add_column(Text(printable(column.name)), justify=justify, overflow="fold", no_wrap=not column.folds)
-    for row in range(len(items)):
-        cells = [Text(texts[number][row], _style_of(columns[number], items[row])) for number in chosen]
+    for row, item in enumerate(items):
+        cells = []
+        for number in chosen:
+            cells.append(Text(texts[number][row], _style_of(columns[number], item)))
         table.add_row(*cells)
     screen.print(table)
     if left_out and with_heading:

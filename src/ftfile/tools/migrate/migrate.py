@@ -29,7 +29,7 @@ from ftfile.operate.repair_actions import set_aside
 from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.tools.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.tools.migrate.sources import require_stopped, still_there, take_inventory
-from ftfile.tools.migrate.table import MigratedTable, Request, table_of
+from ftfile.tools.migrate.table import MigratedTable, Request, bytes_of, rows_of, table_of
 from ftfile.tools.migrate.undo import REASON, move_log, remove_empty
 from ftfile.write.spark_checkpoint import read_offsets, read_query_id
 from ftfile.write.workers import Threads
@@ -158,7 +158,10 @@ def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave
     now = take_inventory(fs, path, inventory.source, leave_unfinished=leave_unfinished)
     before, after = _listed(inventory), _listed(now)
     if before != after or inventory.last_entry != now.last_entry:
-        changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+        changed = []
+        for file in sorted({*before, *after}):
+            if before.get(file) != after.get(file):
+                changed.append(file)
         raise CommitError(
             f"path={path!r} was changed while its files were read{f' ({names_text(changed)})' if changed else ''}: "
             "its writer is still running, or was started again. Stop the writer and migrate again. Nothing was changed"
@@ -167,8 +170,12 @@ def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave
 
 def _listed(inventory: Inventory) -> dict[str, tuple[int, ...]]:
     """Return the size of each file by path; for committed files also the modification time."""
-    files = {info.path: (info.size_bytes, info.modified_ms) for info in inventory.files}
-    return {**files, **{file.path: (file.size_bytes,) for file in inventory.left_out}}
+    listed: dict[str, tuple[int, ...]] = {}
+    for info in inventory.files:
+        listed[info.path] = info.size_bytes, info.modified_ms
+    for file in inventory.left_out:
+        listed[file.path] = (file.size_bytes,)
+    return listed
 
 
 def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, left_out: Iterable[LeftOut]) -> None:
@@ -242,7 +249,7 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Migrate
             schema=table.schema_key,
             encoding=table.encoding_key,
             definitions=table.definitions,
-            metrics={"rows": sum(add.rows for add in table.adds), "bytes": sum(add.length for add in table.adds)},
+            metrics={"rows": rows_of(table.adds), "bytes": bytes_of(table.adds)},
             tables={MIGRATION: {"set": {"last": value}}},
         )
 
@@ -269,9 +276,9 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
     if name is not None and is_in_place:
         require_stopped(log.fs, name, migration["lastEntry"], path)
     snapshot = take_snapshot(log)
-    live = {add.final_path for add in snapshot.adds.values()}
     left_out: list[LeftOut] = []
     if is_in_place or name is None:
+        live = {add.final_path for add in snapshot.adds.values()}
         left_out = still_there(log.fs, migration["from"], live, leave_unfinished=request.leave_unfinished)
     report = _recorded(head, snapshot, migration, left_out)
     is_done = not left_out and not is_in_place
@@ -298,8 +305,8 @@ def _recorded(
         schema=snapshot.definitions[snapshot.schema],
         partition_by=tuple(encoding["partitionBy"]),
         files=len(adds),
-        rows=sum(add.rows for add in adds),
-        size_bytes=sum(add.length for add in adds),
+        rows=rows_of(adds),
+        size_bytes=bytes_of(adds),
         left_out=tuple(left_out),
         moved_log=migration["log"],
         query_id=query[0] if query is not None else None,
@@ -318,8 +325,8 @@ def _report(inventory: Inventory, table: MigratedTable, author: Author) -> Migra
         schema=table.definitions[table.schema_key],
         partition_by=table.partition_by,
         files=len(table.adds),
-        rows=sum(add.rows for add in table.adds),
-        size_bytes=sum(add.length for add in table.adds),
+        rows=rows_of(table.adds),
+        size_bytes=bytes_of(table.adds),
         left_out=tuple(inventory.left_out),
         moved_log=inventory.log,
         query_id=author.query_id if isinstance(author, StreamAuthor) else None,

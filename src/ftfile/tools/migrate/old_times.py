@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -37,8 +36,7 @@ _FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.u
 
 def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
     """Return True if a file of this format may store old dates or times in the Julian calendar."""
-    types = itertools.chain.from_iterable(leaf_types(field.type) for field in schema)
-    if all(_first(leaf) is None for leaf in types):
+    if not _has_times(schema):
         return False
     if name == "parquet":
         footer = pq.read_metadata(file)
@@ -54,6 +52,15 @@ def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
     return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
 
 
+def _has_times(schema: pa.Schema) -> bool:
+    """Return True if a column contains values that depend on the calendar."""
+    for field in schema:
+        for leaf in leaf_types(field.type):
+            if _first(leaf) is not None:
+                return True
+    return False
+
+
 def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
     # Spark 2 wrote no version.
     version = metadata.get(_SPARK_VERSION, b"" if is_spark else _FIRST_WITHOUT_LEGACY)
@@ -62,8 +69,12 @@ def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
 
 def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:
     # Only some versions of Hive record the calendar. Avro files without it can come from any program.
-    is_hive = is_hive or _HIVE_TIME_ZONE in metadata or any(key in metadata for key in _HIVE_PROLEPTIC)
-    return is_hive and all(metadata.get(key) != b"true" for key in _HIVE_PROLEPTIC)
+    is_hive = is_hive or _HIVE_TIME_ZONE in metadata
+    for key in _HIVE_PROLEPTIC:
+        if metadata.get(key) == b"true":
+            return False
+        is_hive = is_hive or key in metadata
+    return is_hive
 
 
 def refuse_old_times(batch: pa.RecordBatch) -> None:

@@ -146,19 +146,23 @@ def _of_parquet(file: BinaryIO) -> str:
     text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
     if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
         return str(text.decode())
-    columns = (parquet.schema.column(number) for number in range(len(parquet.schema)))
-    instants = frozenset(column.path.partition(".")[0] for column in columns if column.physical_type == "INT96")
-    return spark_schema_json(_as_spark(parquet.schema_arrow, instants))
+    instants = set()
+    for number in range(len(parquet.schema)):
+        column = parquet.schema.column(number)
+        if column.physical_type == "INT96":
+            instants.add(column.path.partition(".")[0])
+    return spark_schema_json(_as_spark(parquet.schema_arrow, frozenset(instants)))
 
 
 def _of_orc(file: BinaryIO) -> str:
     schema = orc.ORCFile(file).schema
     for field in schema:
-        if any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaf_types(field.type)):
-            raise SchemaError(
-                f"column {quoted_name(field.name)}: the meaning of a timestamp without a time zone in ORC depends on "
-                "the time zone of the writer: rewrite these files with ftfile"
-            )
+        for leaf in leaf_types(field.type):
+            if pa.types.is_timestamp(leaf) and leaf.tz is None:
+                raise SchemaError(
+                    f"column {quoted_name(field.name)}: the meaning of a timestamp without a time zone in ORC depends "
+                    "on the time zone of the writer: rewrite these files with ftfile"
+                )
     return spark_schema_json(_as_spark(schema, frozenset()))
 
 
@@ -223,11 +227,14 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
     merged: dict[str, pa.DataType] = {}
     columns: dict[str, tuple[str, str, str]] = {}  # by the name in lower case: name, type, and the origin of both
     if user_schema is not None:
-        merged = {field.name: field.type for field in arrow_schema(user_schema)}
-        columns = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(user_schema).items()}
+        user_texts = sql_types(user_schema)
+        for field in arrow_schema(user_schema):
+            merged[field.name] = field.type
+            columns[field.name.lower()] = field.name, user_texts[field.name], "the schema"
     for schema, path in files.items():
         texts = sql_types(schema)
-        for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
+        for field in arrow_schema(schema):
+            name, kind = field.name, field.type
             if user_schema is not None and name.lower() not in columns:
                 raise SchemaError(f"{path!r} has a column {quoted_name(name)} that the schema lacks: give all columns")
             spelled, text, where = columns.setdefault(name.lower(), (name, texts[name], repr(path)))
@@ -254,8 +261,12 @@ def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> s
 
 def without_columns(schema: str, names: Iterable[str]) -> str:
     """Return a schema without the columns in paths; names are compared without case."""
-    left_out = {name.lower() for name in names}
-    return spark_schema_json(pa.schema([field for field in arrow_schema(schema) if field.name.lower() not in left_out]))
+    lower_names = {name.lower() for name in names}
+    fields = []
+    for field in arrow_schema(schema):
+        if field.name.lower() not in lower_names:
+            fields.append(field)
+    return spark_schema_json(pa.schema(fields))
 
 
 def joined(in_files: str, in_paths: str | None) -> str:
@@ -345,10 +356,10 @@ class Reading(Work[FileInfo, FileFacts]):
 
 
 def _filters(file: InputFile) -> tuple[str, ...]:
-    found = filters_of_name(file.path)
-    if "aes-gcm" in found:
+    codecs = filters_of_name(file.path)
+    if "aes-gcm" in codecs:
         raise ConfigError("it is encrypted, and the log of an unencrypted directory contains no keys")
-    return tuple(codec_as_written(codec, file.read_at) for codec in found)
+    return tuple(codec_as_written(codec, file.read_at) for codec in codecs)
 
 
 def _plain_pieces(file: InputFile, chain: Chain) -> Iterator[bytes]:

@@ -22,26 +22,27 @@ from ftfile.tools.migrate.inventory import (
     DELTA_LOG,
     SPARK_LOG,
     Inventory,
-    LeftOut,
-    apex_files,
-    entries_of,
-    flink_files,
     is_hidden,
+    list_foreign,
+    plain_files,
+    read_entry,
+    uncommitted_files,
+)
+from ftfile.tools.migrate.named_files import (
+    apex_files,
+    flink_files,
     is_named_by_apex,
     is_named_by_flink,
     is_named_by_kafka,
     kafka_files,
-    list_foreign,
-    plain_files,
-    read_entry,
-    spark_files,
 )
+from ftfile.tools.migrate.spark_log import entries_of, spark_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
     from ftfile.storage.api import FileInfo, FileSystem
-    from ftfile.tools.migrate.inventory import Source
+    from ftfile.tools.migrate.inventory import LeftOut, Source
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -80,7 +81,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             f"{DELTA_LOG!r} has no commits: restore it from a copy, or move it away if these files are not a Delta "
             "table"
         )
-    if any(walk(fs, f"{DELTA_LOG}/{name}") for name in ("_staged_commits", "_commits")):
+    if walk(fs, f"{DELTA_LOG}/_staged_commits") or walk(fs, f"{DELTA_LOG}/_commits"):
         raise ConfigError(
             "a catalog stores commits of this table, and only the catalog can tell which of them are valid: rewrite "
             "the table, for example with spark.read.table(…).write.format('ftfile')"
@@ -91,12 +92,10 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     paths: dict[str, dict[str, Any]] = {unquote(path): add for path, add in adds.items()}
     for path, add in paths.items():
         _check_file(path, add, files, columns)
-    left_out = [path for path in files if path not in paths and not is_hidden(path)]
-    why = "it is not in the newest version of the table"
     return Inventory(
         "delta",
         [files[path] for path in paths],
-        [LeftOut(path, files[path].size_bytes, why, moved=True) for path in left_out],
+        uncommitted_files(files, paths, "it is not in the newest version of the table"),
         log=DELTA_LOG,
         last_entry=max(commits),
         schema=described["metaData"]["schemaString"],
@@ -110,12 +109,13 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
     described: dict[str, Any] = {}
     checkpoint, parts = _checkpoint(fs, newest)
     first = checkpoint + 1
-    if missing := [version for version in range(first, newest + 1) if version not in commits]:
-        raise ConfigError(
-            f"{DELTA_LOG!r} has no version {missing[0]}, and no later checkpoint that ftfile can read. Have the "
-            "program that writes the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing was "
-            "changed"
-        )
+    for version in range(first, newest + 1):
+        if version not in commits:
+            raise ConfigError(
+                f"{DELTA_LOG!r} has no version {version}, and no later checkpoint that ftfile can read. Have the "
+                "program that writes the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing "
+                "was changed"
+            )
     try:
         for path in parts:
             for action in _checkpoint_actions(read_entry(fs, path)):
@@ -139,10 +139,11 @@ def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
         match = _CHECKPOINT.fullmatch(info.path.rpartition("/")[2])
         if match is not None:
             checkpoints.setdefault((int(match[1]), int(match[3] or 1)), []).append(info.path)
-    whole = [key for key, paths in checkpoints.items() if len(paths) == key[1] and key[0] <= newest]
-    if whole:
-        return (max(whole)[0], checkpoints[max(whole)])
-    return (-1, [])
+    for key in sorted(checkpoints, reverse=True):
+        version, parts = key
+        if version <= newest and len(checkpoints[key]) == parts:
+            return version, checkpoints[key]
+    return -1, []
 
 
 def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
@@ -154,7 +155,7 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
         )
     columns = [name for name in _COLUMNS if name in table.column_names]
     for row in table.select(columns).to_pylist():
-        yield {name: action for name, action in row.items() if action is not None}
+        yield {name: action for name, action in row.items() if action is not None}  # a row has one action
 
 
 def _apply(action: Mapping[str, Any], adds: dict[_DeltaFile, Any], described: dict[str, Any]) -> None:
@@ -215,11 +216,13 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
     directory = layout.parent(path)
     values = dict(add.get("partitionValues") or {})
     try:
-        path_values = parse_partition_path(directory, pa.schema([(column, pa.string()) for column in columns]))
+        path_values = parse_partition_path(directory, pa.schema(dict.fromkeys(columns, pa.string())))
     except CorruptData:
         path_values = {}
-    same = {column: path_values[column].as_py() if column in path_values else path for column in columns}
-    if columns_of_directory(directory) != columns or {column: values[column] or None for column in columns} != same:
+    is_same = columns_of_directory(directory) == columns
+    for column in columns:
+        is_same = is_same and column in path_values and path_values[column].as_py() == (values[column] or None)
+    if not is_same:
         partition = ", ".join(f"{column}={values.get(column)}" for column in columns)
         raise ConfigError(
             f"the table has {path!r} in the partition {partition or 'without columns'}, and its directory name does "
@@ -229,10 +232,6 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
 
 def _never(_: Iterable[str]) -> bool:
     return False
-
-
-def _always(_: Iterable[str]) -> bool:
-    return True
 
 
 def _no_entries(_: FileSystem) -> Mapping[int, object]:
@@ -264,7 +263,7 @@ _TABLE = (
     Program("flink", flink_files, is_named_by_flink),
     Program("apex", apex_files, is_named_by_apex),
     Program("kafka-connect", kafka_files, is_named_by_kafka),
-    Program("files", plain_files, _always),
+    Program("files", plain_files),
 )
 PROGRAMS: Mapping[str, Program] = {program.name: program for program in _TABLE}
 _BY_LOG = {program.log: program for program in _TABLE if program.log is not None}
@@ -272,7 +271,10 @@ _BY_LOG = {program.log: program for program in _TABLE if program.log is not None
 
 def detect(names: Iterable[str]) -> Program:
     """Return the program whose names the files have; plain files if the names of no other program match."""
-    return next(program for program in _TABLE if program.is_named_so(names))
+    for program in _TABLE:
+        if program.is_named_so(names):
+            return program
+    return PROGRAMS["files"]
 
 
 def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
@@ -304,7 +306,7 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     inventory = program.take(fs, files)
     inventory.files.sort()
     if not inventory.files:
-        hidden = [path for path in files if is_hidden(path)]
+        hidden = list(filter(is_hidden, files))
         but = ""
         if hidden:
             but = f" ({names_text(hidden)}: names that begin with _ or . are ignored)"
@@ -316,10 +318,11 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
 def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
     if inventory.unfinished and not leave:
         count = len(inventory.unfinished)
+        names = names_text([file.path for file in inventory.unfinished])
         raise ConfigError(
             Advice(
                 f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
-                f"{names_text([file.path for file in inventory.unfinished])}. {inventory.unfinished[0].why}. Start the "
+                f"{names}. {inventory.unfinished[0].why}. Start the "
                 "program again and stop it cleanly (with a savepoint, or so that it commits), or omit their rows with ",
                 Argument("leave_unfinished", value=True),
                 ". Nothing was changed",
@@ -350,8 +353,7 @@ def still_there(
     """Return uncommitted files that an interrupted migration left visible; `ConfigError` for unfinished files."""
     files = list_foreign(fs)
     if PROGRAMS[source].log is not None:
-        infos = [info for path, info in files.items() if path not in live and not is_hidden(path)]
-        return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in infos]
+        return uncommitted_files(files, live, "the log did not name it")
     # Only the names decide here. Other uncommitted files can have been added since the interruption.
     inventory = PROGRAMS[source].take(fs, files)
     inventory.unfinished = [file for file in inventory.unfinished if file.moved]

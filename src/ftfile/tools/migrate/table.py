@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 
 # By file extension.
-_FORMATS = {name: name for name in FORMATS if name != "binary"}
-_FORMATS |= {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
+_FORMATS = {name: name for name in FORMATS} | {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
+del _FORMATS["binary"]
 # The last group has the length of the unique part of ftfile's names.
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
 _TEXT = "value string"
@@ -85,6 +85,16 @@ class Request:
     progress: OnProgress | None
 
 
+def rows_of(adds: Iterable[Add]) -> int:
+    """Return the number of rows in adds."""
+    return sum(add.rows for add in adds)
+
+
+def bytes_of(adds: Iterable[Add]) -> int:
+    """Return the stored bytes of adds."""
+    return sum(add.length for add in adds)
+
+
 def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, request: Request) -> MigratedTable:
     """Read all committed files, and return their part of a record.
 
@@ -109,9 +119,11 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     else:
         definition = config.encoding["format"]
     facts = _read_all(fs, inventory.files, Reading(definition, in_files), request)
-    file_schemas = {fact.schema: without_columns(fact.schema, columns) for fact in facts}
+    file_schemas: dict[str, str] = {}
     first: dict[str, str] = {}  # one file for each schema
     for info, fact in zip(inventory.files, facts, strict=True):
+        if fact.schema not in file_schemas:
+            file_schemas[fact.schema] = without_columns(fact.schema, columns)
         first.setdefault(file_schemas[fact.schema], info.path)
     merged = merged_schema(first, in_files)
     _refuse_variants(merged)
@@ -119,15 +131,16 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     encoding, recorded = config.encoding, config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
     keys: dict[tuple[str, tuple[str, ...]], str] = {}
-    for schema, filters in dict.fromkeys((fact.schema, fact.filters) for fact in facts):
-        of_these = {**encoding, "schema": file_schemas[schema], "filters": Chain.for_reading(filters).definition()}
-        keys[schema, filters] = definition_key(of_these)
-        definitions[keys[schema, filters]] = of_these
     origin = _origin(author)
     adds = []
     for info, fact in zip(inventory.files, facts, strict=True):
-        encoding_key, unique = keys[fact.schema, fact.filters], fs.context.ids.unique()
-        adds.append(_add(info, fact, encoding=encoding_key, origin=origin, unique=unique))
+        kind = fact.schema, fact.filters
+        if kind not in keys:
+            filters = Chain.for_reading(fact.filters).definition()
+            file_encoding = {**encoding, "schema": file_schemas[fact.schema], "filters": filters}
+            keys[kind] = definition_key(file_encoding)
+            definitions[keys[kind]] = file_encoding
+        adds.append(_add(info, fact, encoding=keys[kind], origin=origin, unique=fs.context.ids.unique()))
     return MigratedTable(
         tuple(adds),
         name,
@@ -143,12 +156,17 @@ _ANOTHER_TYPE = Advice("give another type with ", Argument("partition_by"))
 
 def _format_of(files: Sequence[FileInfo]) -> str:
     first: dict[str, str] = {}  # one file for each format
+    unclear = []
     for info in files:
-        first.setdefault(_FORMATS.get(_plain_ending(info.path), ""), info.path)
-    if of_none := [info.path for info in files if _plain_ending(info.path) not in _FORMATS]:
+        file_format = _FORMATS.get(_plain_ending(info.path))
+        if file_format is None:
+            unclear.append(info.path)
+        else:
+            first.setdefault(file_format, info.path)
+    if unclear:
         raise ConfigError(
             Advice(
-                f"the format cannot be derived from these names: {names_text(of_none)}. If these files contain rows, "
+                f"the format cannot be derived from these names: {names_text(unclear)}. If these files contain rows, "
                 "give the format of all files, such as ",
                 Argument("file_format", "json"),
                 ". Otherwise move them away, or rename them to begin with an underscore. Nothing was changed",
@@ -219,7 +237,10 @@ def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, s
             )
         )
     proposal = {column: types.get(column, "string") for column in columns}
-    unknown = [name for name in types if name not in columns]
+    unknown = []
+    for name in types:
+        if name not in columns:
+            unknown.append(name)
     but = ""
     if unknown:
         but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them"

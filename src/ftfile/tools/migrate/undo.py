@@ -38,26 +38,28 @@ def move_log(fs: FileSystem, log: str) -> None:
     Until the last entry is moved, that program's readers see an older version. Entries are moved one by one, because
     not every store can rename a directory, and the files are few and small.
     """
-    moved = walk(fs, log)
-    _make_directories(fs, {f"{layout.MIGRATED}/{layout.parent(path)}" for path in moved})
+    entries = sorted(walk(fs, log))
+    directories = set(map(layout.parent, entries))
+    _make_directories(fs, {f"{layout.MIGRATED}/{directory}" for directory in directories})
     # Without commits, a directory is not a Delta table, and a second call would not find it. So the first commit is
     # last.
-    last = min((path for path in moved if path.endswith(".json")), default=None)
-    entries = sorted(path for path in moved if path != last)
-    entries.reverse()
-    if last is not None:
-        entries.append(last)
-    for path in entries:
+    for place, path in enumerate(entries):
+        if path.endswith(".json"):
+            entries.insert(0, entries.pop(place))
+            break
+    for path in reversed(entries):
         _move(fs, path, _hidden(path))
     remove_empty(fs, log)
-    _sync(fs, {layout.parent(path) for path in moved} | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
+    _sync(fs, directories | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
 
 
 def put_back(fs: FileSystem) -> tuple[str, ...]:
     """Move all hidden files back, and return their paths. Idempotent. `NameCollision` if another file has the path."""
     back: list[str] = []
-    hidden_files = [path for path, info in walk(fs, layout.MIGRATED).items() if not info.is_link]
-    moved = {path: _place_before(path) for path in hidden_files}
+    moved: dict[str, str] = {}
+    for path, info in walk(fs, layout.MIGRATED).items():
+        if not info.is_link:
+            moved[path] = _place_before(path)
     _make_directories(fs, set(map(layout.parent, moved.values())))
     for path, target in sorted(moved.items()):
         _move(fs, path, target)
@@ -235,7 +237,10 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
         raise ConfigError(
             f"{name!r} is an export of ftfile, which is not valid without the log: delete it, then undo again"
         )
-    if foreign_files := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
+    foreign_files = foreign_in_quarantine(fs)
+    for info in list_or_empty(fs, layout.RETIRED):
+        foreign_files.append(info.path)
+    if foreign_files:
         raise ConfigError(
             "undoing the migration would delete files that the migration did not create: "
             f"{names_text(foreign_files)}. Move them away, then undo again"

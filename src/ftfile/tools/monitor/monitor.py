@@ -182,7 +182,11 @@ class Follower:
         self._show_unpublished(log, head)
         newest = sorted(head.queries.items(), key=_last_version)[-QUERIES_SHOWN:]
         versions = {head.version, *map(_last_version, newest)}
-        self._times = {version: self._created_s(log, version) for version in versions if version >= 0}
+        times = {}
+        for version in versions:
+            if version >= 0:
+                times[version] = self._created_s(log, version)
+        self._times = times
         tally.set("ftfile_last_commit_timestamp_seconds", here, self._times.get(head.version))
         shown = {}
         for query_id, query in newest:
@@ -206,26 +210,35 @@ class Follower:
     def _show_unpublished(self, log: CommitLog, head: LogState) -> None:
         skip_published(log, head)
         now_s = self._context.clock.now_ms() / 1000
-        before = self._unpublished
-        self._unpublished = {version: before.get(version, now_s) for version in head.unpublished}
+        before, self._unpublished = self._unpublished, {}
+        for version in head.unpublished:
+            self._unpublished[version] = before.get(version, now_s)
         self._tally.set("ftfile_unpublished_versions", (self.url,), len(self._unpublished))
         oldest = min(self._unpublished.values(), default=None)
         self._tally.set("ftfile_oldest_unpublished_timestamp_seconds", (self.url,), oldest)
 
     def _log_versions(self, records: list[Record]) -> None:
         """Log one line for all new versions together."""
-        versions = [version_of(record, None) for record in records]
+        rows = files = size_bytes = recoveries = replays = bad_records = 0
+        for record in records:
+            version = version_of(record, None)
+            rows += version.rows
+            files += version.files
+            size_bytes += version.size_bytes
+            recoveries += version.metrics.recoveries
+            replays += version.metrics.replays
+            bad_records += version.bad_records
         _log.info(
             "%s: %d versions up to %d added %d rows, %d files, %d bytes; %d recoveries, %d replays, %d bad records",
             self.url,
-            len(versions),
-            versions[-1].version,
-            sum(version.rows for version in versions),
-            sum(version.files for version in versions),
-            sum(version.size_bytes for version in versions),
-            sum(version.metrics.recoveries for version in versions),
-            sum(version.metrics.replays for version in versions),
-            sum(version.bad_records for version in versions),
+            len(records),
+            records[-1].version,
+            rows,
+            files,
+            size_bytes,
+            recoveries,
+            replays,
+            bad_records,
         )
 
 

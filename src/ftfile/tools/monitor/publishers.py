@@ -56,8 +56,11 @@ class Meter:
         tally.observers.append(self._record)
 
     def _values(self, metric: Metric, _: object) -> list[Observation]:
-        values = {} if self._is_over else self._tally.values(metric.name)
-        return [Observation(value, _attributes(metric, labels)) for labels, value in values.items()]
+        observations: list[Observation] = []
+        if not self._is_over:
+            for labels, value in self._tally.values(metric.name).items():
+                observations.append(Observation(value, _attributes(metric, labels)))
+        return observations
 
     def _record(self, name: str, labels: Labels, seconds: float) -> None:
         self._times[name].record(seconds, _attributes(METRICS[name], labels))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ftfile.core.units import bytes_text, count_text
+from ftfile.tools.report.history import DirectorySums
 from ftfile.tools.report.scales import COUNT, SECONDS
 from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ftfile.tools.report.history import Commits, DirectorySums, LiveFiles
+    from ftfile.tools.report.history import Commits, LiveFiles
 
 
 DIRECTORIES_SHOWN = 20
@@ -81,7 +82,9 @@ def _range(power: int, step: int) -> str:
 def reason_bars(commits: Commits) -> Bars:
     """Return the numbers of files that were open over several batches, by the rule that ended them."""
     about = "Files that were open over several batches, by the rule that ended them."
-    rows = [replace(bar, about=REASONS.get(bar.label, POLICY.about)) for bar in _counted(commits.reasons)]
+    rows = []
+    for bar in _counted(commits.reasons):
+        rows.append(replace(bar, about=REASONS.get(bar.label, POLICY.about)))
     return Bars("Why files were finished", about, ("reason", "files"), rows)
 
 
@@ -99,17 +102,22 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
         nouns, noun = ("directories", "files")
     by_name = sorted(files.directories.items())
     ordered = sorted(by_name, key=_size_of_directory, reverse=True)
-    shown, others = ordered[:DIRECTORIES_SHOWN], ordered[DIRECTORIES_SHOWN:]
-    most = max((sums.size_bytes for _, sums in shown), default=0) or 1
+    most = 1
+    if ordered:
+        most = ordered[0][1].size_bytes or 1
     rows = []
-    for name, sums in shown:
+    for name, sums in ordered[:DIRECTORIES_SHOWN]:
         cells = (bytes_text(sums.size_bytes), count_text(sums.files), COUNT.text(sums.rows))
         rows.append(Bar(name or "the directory itself", "", sums.size_bytes / most, cells))
     rest, about = "", f"All {nouns} with {noun}."
-    if others:
-        files_left = sum(sums.files for _, sums in others)
-        size = bytes_text(sum(sums.size_bytes for _, sums in others))
-        rest = f"Not shown: {count_text(len(others))} smaller ones with {size} in {count_text(files_left)} {noun}."
+    if len(ordered) > DIRECTORIES_SHOWN:
+        omitted = DirectorySums()
+        for _, sums in ordered[DIRECTORIES_SHOWN:]:
+            omitted.files += sums.files
+            omitted.size_bytes += sums.size_bytes
+        count = count_text(len(ordered) - DIRECTORIES_SHOWN)
+        size = bytes_text(omitted.size_bytes)
+        rest = f"Not shown: {count} smaller ones with {size} in {count_text(omitted.files)} {noun}."
         about = f"The largest of {count_text(len(ordered))} {nouns}."
     heads = ("bucket" if is_store else "directory", "bytes", noun, "rows")
     return Bars(nouns.capitalize(), about, heads=heads, rows=rows, others=rest)
@@ -122,15 +130,16 @@ def _size_of_directory(item: tuple[str, DirectorySums]) -> int:
 def stage_bars(commits: Commits) -> Bars:
     """Return where the time of commits goes; the bars are as long as the 95 % quantiles."""
     quantiles: dict[str, list[float]] = {}
+    most = 0.0
     for name in _STAGES:
         seconds = commits.columns[name][~np.isnan(commits.columns[name])]
         if len(seconds):
             quantiles[name] = np.quantile(seconds, (0.5, 0.95, 1)).tolist()
-    most = max((second for _, second, _ in quantiles.values()), default=0) or 1
+            most = max(most, quantiles[name][1])
     rows = []
     for name, values in quantiles.items():
         label, about = _STAGES[name]
-        rows.append(Bar(label, about, values[1] / most, tuple(map(SECONDS.text, values))))
+        rows.append(Bar(label, about, values[1] / (most or 1), tuple(map(SECONDS.text, values))))
     heads = ("stage", "median", "95 %", "greatest")
     return Bars("Where the time goes", "Stages of a commit, one after the other.", heads, rows)
 
@@ -138,4 +147,7 @@ def stage_bars(commits: Commits) -> Bars:
 def _counted(counter: Counter[str]) -> list[Bar]:
     """Return a row for each name with its number, the most frequent first."""
     most = max(counter.values(), default=0)
-    return [Bar(name, "", count / most, (count_text(count),)) for name, count in counter.most_common()]
+    bars = []
+    for name, count in counter.most_common():
+        bars.append(Bar(name, "", count / most, (count_text(count),)))
+    return bars

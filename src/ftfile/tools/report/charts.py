@@ -135,6 +135,9 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
     lanes = []
     for name, (title, about) in _EVENTS.items():
         lanes.append(Lane(title, about, count_text(int(events[name].sum())), _marks(events[name])))
+    lane_rows = []
+    for row in zip(*events.values(), strict=True):
+        lane_rows.append(tuple(map(_events_text, row)))
     return Timeline(
         bins=len(starts),
         versions=len(columns),
@@ -143,7 +146,7 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
         ticks=[*_x_ticks(columns)],
         charts=charts,
         lanes=lanes,
-        lane_rows=[tuple(map(_events_text, row)) for row in zip(*events.values(), strict=True)],
+        lane_rows=lane_rows,
     )
 
 
@@ -188,13 +191,14 @@ def _chart(key: str, texts: tuple[str, str], kind: Measure, values: Binned, *, i
     title, about = texts
     shown = (values.least, values.mean, values.most) if is_grouped else (values.mean,)
     tops = _heights(scale, values.mean)
+    columns = [_texts(kind, numbers) for numbers in shown]
     return Chart(
         key=key,
         title=title,
         about=about,
         summary=_summary(kind, values),
         heads=("least", "mean", "greatest") if is_grouped else ("value",),
-        rows=list(zip(*(_texts(kind, numbers) for numbers in shown), strict=True)),
+        rows=list(zip(*columns, strict=True)),
         ticks=[_marked(scale, tick) for tick in scale.ticks],
         is_logarithmic=scale.is_logarithmic,
         band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",

@@ -29,13 +29,27 @@ STAGES = ("write", "prepare", "create", "publish")
 ROWS_AT_ONCE = 4_096
 COLUMNS = np.dtype(
     [
-        *(("version", "i8"), ("time_ms", "i8"), ("rows", "i8")),
+        ("version", "i8"),
+        ("time_ms", "i8"),
+        ("rows", "i8"),
         ("size_bytes", "f8"),  # a sum of values in records, which can be wrong and exceed any integer of 64 bits
-        *(("files", "i8"), ("files_removed", "i8")),
-        *((name, "i8") for name in ("bad_records", "task_retries", "recoveries", "replays", "orphans")),
-        *((name, "f8") for name in ("write", "assembly", "sync", "prepare", "create", "publish")),
+        ("files", "i8"),
+        ("files_removed", "i8"),
+        ("bad_records", "i8"),
+        ("task_retries", "i8"),
+        ("recoveries", "i8"),
+        ("replays", "i8"),
+        ("orphans", "i8"),
+        ("write", "f8"),
+        ("assembly", "f8"),
+        ("sync", "f8"),
+        ("prepare", "f8"),
+        ("create", "f8"),
+        ("publish", "f8"),
         # Times of an earlier version, which a later record of the same process contains.
-        *(("told_version", "i8"), ("told_create", "f8"), ("told_publish", "f8")),
+        ("told_version", "i8"),
+        ("told_create", "f8"),
+        ("told_publish", "f8"),
     ]
 )
 
@@ -112,8 +126,10 @@ class CommitColumns:
         columns, oldest = np.concatenate(self._pieces), log.refresh().log_start
         columns = columns[columns["version"] >= oldest]
         times = _times(log)
-        recorded = zip(columns["version"].tolist(), columns["time_ms"].tolist(), strict=True)
-        columns["time_ms"] = [time_of(time_ms, times.get(version)) for version, time_ms in recorded]
+        commit_times = []
+        for version, time_ms in zip(columns["version"].tolist(), columns["time_ms"].tolist(), strict=True):
+            commit_times.append(time_of(time_ms, times.get(version)))
+        columns["time_ms"] = commit_times
         tells = columns[columns["told_version"] >= 0]
         at = np.searchsorted(columns["version"], tells["told_version"])
         # Times of a version that is not kept, or cannot be read, are skipped.

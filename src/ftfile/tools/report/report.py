@@ -156,12 +156,16 @@ def _findings(contents: PageContents, verify_report: VerifyReport | None) -> Ite
     if verify_report is None:
         yield from status.findings
     else:
-        yield from (finding for finding in status.findings if finding.code not in _COMPARED)
+        for finding in status.findings:
+            if finding.code not in _COMPARED:
+                yield finding
         yield from verify_report.findings
         if files := verify_report.unrecorded_files:
             size = bytes_text(verify_report.unrecorded_bytes)
             yield find("unneeded-files", "", "", f"{count_text(files, 'staged file')} of {size}")
-    yield from (finding for finding in contents.machine if finding.severity in {"error", "warning"})
+    for finding in contents.machine:
+        if finding.severity in {"error", "warning"}:
+            yield finding
     if not contents.is_store:
         yield from of_files(contents.files, commits, was_vacuumed=status.horizon_ms > 0)
     yield from of_commits(commits)
@@ -301,22 +305,30 @@ def _attention(findings: Sequence[Finding], path: str) -> list[tuple[str, ...]]:
     for finding in findings:
         kinds.setdefault((finding.code, finding.severity), []).append(finding)
     rows: list[tuple[str, ...]] = []
-    for first, *others in kinds.values():
-        names = names_text([finding.path for finding in (first, *others) if finding.path])
-        # Findings without a path, about the whole directory, differ only in the text `actual`.
-        actual = "; ".join([first.actual, *(finding.actual for finding in others if not finding.path)])
-        text = actual
+    for same_kind in kinds.values():
+        first = same_kind[0]
+        paths, values = [], [first.actual]
+        for finding in same_kind:
+            if finding.path:
+                paths.append(finding.path)
+            elif finding is not first:
+                # Findings without a path, about the whole directory, differ only in the text `actual`.
+                values.append(finding.actual)
+        text = "; ".join(values)
         if first.expected:
-            text = f"expected {first.expected}, found {actual}"
-        if names:
-            text = f"{count_text(len(others) + 1, 'finding')}: {names}: {text}"
+            text = f"expected {first.expected}, found {text}"
+        if paths:
+            text = f"{count_text(len(same_kind), 'finding')}: {names_text(paths)}: {text}"
         rows.append((first.severity, first.title, in_commands(text, path), in_commands(first.remedy, path)))
     return rows
 
 
 def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
     counts = Counter(severity for severity, *_ in attention)
-    texts = [count_text(counts[severity], noun) for severity, noun in _NOUNS.items() if counts[severity]]
+    texts = []
+    for severity, noun in _NOUNS.items():
+        if counts[severity]:
+            texts.append(count_text(counts[severity], noun))
     if texts:
         return ", ".join(texts)
     return "nothing needs attention"

@@ -11,7 +11,7 @@ import numpy as np
 from ftfile.core.units import bytes_text, duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 # If values exceed the median by this factor, the axis is logarithmic; a linear axis would show all other values as 0.
@@ -109,14 +109,25 @@ def _step(kind: Measure, most: float) -> float:
     """Return the distance between marks as a round number."""
     least = most / TICKS_MAX
     if kind is SECONDS and most > _LONG_S:
-        return next((float(step) for step in _MINUTES if step >= least), math.ceil(least / 86_400) * 86_400.0)
+        for step in _MINUTES:
+            if step >= least:
+                return float(step)
+        return math.ceil(least / 86_400) * 86_400.0
     if least <= 0:
         return float(kind.least)
     if kind is BYTES:
         unit = 1024.0 ** max(0, math.floor(math.log(least, 1024)))
-        return next(unit * step for step in _BINARY_STEPS if unit * step >= least)
+        return unit * _first_step(_BINARY_STEPS, least / unit)
     unit = 10.0 ** math.floor(math.log10(least))
-    step = next(unit * step for step in _STEPS if unit * step >= least * (1 - 1e-9))
+    distance = unit * _first_step(_STEPS, least / unit * (1 - 1e-9))
     if kind is COUNT:
-        return max(step, 1.0)
-    return step
+        return max(distance, 1.0)
+    return distance
+
+
+def _first_step(steps: Sequence[float], least: float) -> float:
+    """Return the first step that is not smaller than `least`; the last step if all are smaller."""
+    for step in steps:
+        if step >= least:
+            return step
+    return steps[-1]

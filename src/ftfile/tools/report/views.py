@@ -103,7 +103,11 @@ class TableColumn:
 
 def used_columns(columns: Sequence[TableColumn], items: Sequence[Any]) -> list[TableColumn]:
     """Return the columns that have a value in some item, or are never left out."""
-    return [column for column in columns if column.keep == ALWAYS or _has_values(column, items)]
+    used = []
+    for column in columns:
+        if column.keep == ALWAYS or _has_values(column, items):
+            used.append(column)
+    return used
 
 
 def _has_values(column: TableColumn, items: Sequence[Any]) -> bool:
@@ -158,7 +162,8 @@ def view_of_sources(queries: Sequence[QueryStatus], now_ms: int, *, names_query:
     sources: list[QuerySource] = []
     for query in queries:
         if query.checkpoint:
-            sources += [QuerySource(query.query_id, lag) for lag in query.checkpoint.sources]
+            for lag in query.checkpoint.sources:
+                sources.append(QuerySource(query.query_id, lag))
     return TableView("Sources: unread data after the newest batch that Spark has planned", columns, sources)
 
 
@@ -220,7 +225,7 @@ def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
     """Return the offset of a source as text for people; as JSON if the form of the offset is not known."""
     match offset:
         case dict() if kind == "kafka":
-            text = "; ".join(f"{topic}: partition {_ends_text(offset[topic])}" for topic in sorted(offset))
+            text = _topics_text(offset)
         case {"kind": "start"} | {"kind": "log", "version": -1}:
             text = "its start"
         case {"kind": "log", "snapshot": int(version), "read": int(files)}:
@@ -238,6 +243,13 @@ def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
         case _:
             text = dumps(offset, separators=(",", ":"))
     return text
+
+
+def _topics_text(offset: Mapping[str, Mapping[str, int]]) -> str:
+    texts = []
+    for topic in sorted(offset):
+        texts.append(f"{topic}: partition {_ends_text(offset[topic])}")
+    return "; ".join(texts)
 
 
 def _ends_text(ends: Mapping[str, int]) -> str:
@@ -284,10 +296,12 @@ def _backlog(source: SourceLag, now_ms: int) -> str:
         oldest = ""
     else:
         oldest = f", the oldest changed {ago(source.oldest_unread_ms, now_ms)}"
-    counts = ((source.parked, "parked"), (source.refused, "refused"), (source.late, "too late"))
-    excluded = [f"{count:,} {word}" for count, word in counts if count]
     files = f"{count_text(source.files_behind or 0, 'file')} of {bytes_text(source.bytes_behind or 0)}"
-    return "; ".join([f"{files}{oldest}", *excluded])
+    texts = [f"{files}{oldest}"]
+    for count, word in ((source.parked, "parked"), (source.refused, "refused"), (source.late, "too late")):
+        if count:
+            texts.append(f"{count:,} {word}")
+    return "; ".join(texts)
 
 
 def _directory_of(file: OpenFile) -> str:

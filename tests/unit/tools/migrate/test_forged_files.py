@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.format import layout
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
-from ftfile.tools.migrate import inventory, reading, undo
+from ftfile.tools.migrate import inventory, named_files, reading, undo
 from ftfile.tools.migrate.undo import REASON, foreign_in_quarantine
 from ftfile.write import spark_checkpoint
 from ftfile.write.spark_checkpoint import read_offsets, read_progress, read_query_id
@@ -127,7 +127,7 @@ class TestMigrate:
         path.write_text(text)
         if not text:
             lengthen(path)
-        assert inventory.LENGTH_BYTES_MAX == 40
+        assert named_files.LENGTH_BYTES_MAX == 40
         refused(tmp_path, "must contain a number of bytes", file_format="json")
 
     def test_a_compressed_file_that_is_read_in_memory(self, tmp_path: Path) -> None:
