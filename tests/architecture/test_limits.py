@@ -28,7 +28,7 @@ MODULES = [
     *(path for room in ROOMS for path in (ROOT / "src/ftfile" / room).rglob("*.py")),
 ]
 BATCH_MODULES_MAX = 54
-CLOSURE_MAX = 95
+CLOSURE_MAX = 96
 STORE_CLOSURE_MAX = 99
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)

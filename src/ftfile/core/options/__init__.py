@@ -99,7 +99,7 @@ def parse_options(raw: Mapping[str, str], kind: type[_O], *also: Use) -> _O:
     Raises:
         ConfigError: an option is unknown or its value is wrong; it names the accepted values, or similar options.
     """
-    parsed = kind()
+    parsed = kind(raw)
     uses = (kind.USE, *also)
     for key, text in raw.items():
         lower = key.lower()

@@ -11,7 +11,7 @@ from ftfile.core.options.kinds import FORMATS
 from ftfile.core.options.table import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from ftfile.core.options.kinds import FileRange, Option
@@ -73,12 +73,19 @@ class Options:
     path: str | None
     key_provider: str | None
 
-    def __init__(self) -> None:
+    def __init__(self, raw: Mapping[str, str] | None = None) -> None:
+        self._raw = tuple((raw or {}).items())
         self.given: dict[str, Any] = {}
         self.texts: dict[str, str] = {}
         self.spark: dict[str, str] = {}
         self.own: dict[str, str] = {}
         vars(self).update(_defaults(self.USE))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and type(self) is type(other) and self._raw == other._raw
+
+    def __hash__(self) -> int:
+        return hash(self._raw)
 
     def set(self, name: str, value: object, text: str) -> None:
         """Set an option of the table; options of other uses have no attribute."""
@@ -205,6 +212,22 @@ class SinkOptions(WriterOptions):
     on_missing_part: Literal["warn", "fail"]
     on_format_change: Literal["fail", "accept"]
     publish_timeout: float
+
+    def format_options(self) -> dict[str, Any]:
+        """Return the options of the chosen format; for a class of the user, also those of its encoder or format."""
+        options = self.for_format(self.file_format)
+        encoder_options = self.prefixed("encoder")
+        own_options = self.prefixed("format")
+        if own_options and self.file_format in FORMATS:
+            name = next(iter(own_options))
+            raise ConfigError(f"format.{name} is an option for your format, but fileFormat is {self.file_format}")
+        if encoder_options and "encoder" not in options:
+            name = next(iter(encoder_options))
+            raise ConfigError(f"encoder.{name} is an option for your class, but the option encoder names no class")
+        options |= own_options
+        if encoder_options:
+            options["encoder."] = encoder_options
+        return options
 
 
 class StoreSinkOptions(WriterOptions):

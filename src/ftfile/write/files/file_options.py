@@ -1,8 +1,4 @@
-"""The settings of a sink for files, which the driver checks once and sends to the tasks as frozen data.
-
-An overwrite of some partitions has a `Replacement`: either the partitions of the written rows, or the partitions that
-match a condition.
-"""
+"""The settings of a sink for files, which the driver checks once and sends to the tasks as frozen data."""
 
 from __future__ import annotations
 
@@ -16,25 +12,24 @@ from msgspec import structs
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import SinkOptions, parse_options
 from ftfile.filters.chain import Chain, chain_from_options
-from ftfile.formats.api import FORMATS, Format, LineFormat, format_from_options
+from ftfile.formats.api import Format, LineFormat, format_from_options
 from ftfile.formats.partition_paths import partition_schema
 from ftfile.formats.reading import TimeFormats
 from ftfile.log.directory import directory_url
-from ftfile.log.format.layout import directory_of
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.write.files.directory_settings import DirectorySettings
 from ftfile.write.files.naming import PathCheck, check_extension
 from ftfile.write.files.publishing import Publishing
+from ftfile.write.files.replacement import Replacement, replacement_from_options
 from ftfile.write.files.rolling_rules import RollingSettings, load_policy, rolling_settings
 from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     from ftfile.core.options import Settings
-    from ftfile.log.format.model import Add
     from ftfile.storage.api import Capabilities
 
 
@@ -56,8 +51,6 @@ _NOTHING_STAYS_OPEN = (
     "leave out rolling=policy and the options that imply it. maxBytesPerFile and maxRecordsPerFile split the files of "
     "a batch"
 )
-_OPTION = "replaceWhere"
-BY_ROWS = "partitions of the rows"  # value of `Body.replaces`; for other overwrites it is the text of a condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +89,7 @@ class SinkConfig(WriteConfig):
         parsed = parse_options(options, SinkOptions)
         parsed.required_path(_NO_PATH)
         return _checked(
-            (*options.items(),),
+            parsed,
             schema_json,
             overwrite=overwrite,
             stream=stream,
@@ -159,7 +152,7 @@ def forget_configs() -> None:
 
 @functools.lru_cache(CONFIGS_KEPT)
 def _checked(
-    options: Settings,
+    parsed: SinkOptions,
     schema_json: str,
     overwrite: bool,  # noqa: FBT001 - a key of the cache
     stream: bool,  # noqa: FBT001 - likewise
@@ -167,7 +160,6 @@ def _checked(
     clients: Settings,
 ) -> SinkConfig:
     """Return the checked settings. A pure function: keys and client settings, which can change, are arguments."""
-    parsed = parse_options(dict(options), SinkOptions)
     zone = parsed.time_zone
     asked_zone = zone if parsed.is_given("timeZone") else None
     file_format = _format(parsed, encryption, zone)
@@ -212,8 +204,7 @@ def _checked(
 
 
 def _format(parsed: SinkOptions, encryption: Encryption | None, time_zone: str) -> Format:
-    name = parsed.file_format
-    file_format = format_from_options(name, {"timeZone": time_zone, **_format_options(parsed, name)})
+    file_format = format_from_options(parsed.file_format, {"timeZone": time_zone, **parsed.format_options()})
     TimeFormats.from_options({"timeZone": time_zone})
     if encryption is None:
         return file_format
@@ -251,24 +242,6 @@ def _chain(parsed: SinkOptions, file_format: Format, encryption: Encryption | No
     return chain_from_options(parsed.compression, parsed.compression_level, parsed.filters, envelope)
 
 
-def _format_options(parsed: SinkOptions, name: str) -> dict[str, Any]:
-    """Return the options of the format, and the options of the user's encoder or format, if present."""
-    options, encoder_options, formats_own = (
-        parsed.for_format(name),
-        parsed.prefixed("encoder"),
-        parsed.prefixed("format"),
-    )
-    if formats_own and name in FORMATS:
-        raise ConfigError(f"format.{next(iter(formats_own))} is an option for your format, but fileFormat is {name}")
-    if encoder_options and "encoder" not in options:
-        raise ConfigError(
-            f"encoder.{next(iter(encoder_options))} is an option for your class, but the option encoder names no class"
-        )
-    if encoder_options:
-        return {**options, **formats_own, "encoder.": encoder_options}
-    return options | formats_own
-
-
 def _rolling(parsed: SinkOptions, schema: pa.Schema, directories: DirectorySettings) -> RollingSettings | None:
     settings, leaving = rolling_settings(parsed, directories.time_zone), directories.leaving
     if settings is None:
@@ -302,89 +275,3 @@ def _rolling(parsed: SinkOptions, schema: pa.Schema, directories: DirectorySetti
     if settings.policy is not None:
         load_policy(settings.policy)
     return structs.replace(settings, finalize_column=final, event_column=event)
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """The partitions that an overwrite replaces."""
-
-    schema: pa.Schema  # of the partition columns
-    time_zone: str  # of the written directories
-    where: str | None  # a condition on partition columns; None for the partitions of the written rows
-
-    @property
-    def recorded(self) -> str:
-        """Return the text for the log."""
-        if self.where is None:
-            return BY_ROWS
-        return self.where
-
-    def with_clock_values(self, planned_ms: int) -> Replacement:
-        """Return a copy whose condition has clock values for this planning time, in milliseconds since 1970 UTC.
-
-        Raises:
-            ConfigError: the condition is invalid, or uses a column that is not a partition column.
-        """
-        if self.where is None:
-            return self
-        from ftfile.rows.conditions import predicate  # noqa: PLC0415 - likewise
-        from ftfile.rows.moments import with_clock_values  # noqa: PLC0415 - few writes have a condition
-
-        where = with_clock_values(self.where, planned_ms, self.time_zone, _OPTION)
-        predicate(where, self.schema, columns="partition columns", argument=_OPTION)
-        return replace(self, where=where)
-
-    def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
-        """Return the live adds that are replaced. `definitions` contains their encodings.
-
-        Raises:
-            ConfigError: rows were written to a partition that does not match the condition.
-        """
-        from ftfile.formats.partition_paths import chosen_places, partitions_of  # noqa: PLC0415 - parses conditions
-
-        new = []
-        for add in written:
-            new.append((directory_of(add.directory_key), self.time_zone))
-        places = [(directory_of(add.directory_key), definitions[add.encoding]["timeZone"]) for add in live]
-        if self.where is None:
-            names = set(partitions_of(new, self.schema))
-            return [add for add, name in zip(live, partitions_of(places, self.schema), strict=True) if name in names]
-        matching = chosen_places(self.where, self.schema, [*new, *places], argument=_OPTION)
-        foreign = sorted({place[0] for place in new if place not in matching})
-        if foreign:
-            raise ConfigError(
-                f"{_OPTION}={self.where!r}: {len(foreign)} of the partitions with written rows do not match, such as "
-                f"{foreign[0]!r}. Nothing was committed or replaced: leave out these rows, or widen the condition"
-            )
-        return [add for add, place in zip(live, places, strict=True) if place in matching]
-
-
-def replacement_from_options(
-    parsed: SinkOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
-) -> tuple[Literal["static", "dynamic"] | None, Replacement | None]:
-    """Return the requested overwrite mode and the replaced partitions; None for all rows.
-
-    Raises:
-        ConfigError: the options contradict each other or the kind of write.
-    """
-    mode, where = parsed.partition_overwrite_mode, parsed.replace_where
-    if where is not None:
-        asked = _OPTION
-    elif mode == "dynamic":
-        asked = "partitionOverwriteMode=dynamic"
-    else:
-        asked = None
-    if asked is None:
-        return mode, None
-    if not overwrite:
-        raise ConfigError(f"{asked} is only for overwrites: write with mode('overwrite'), or leave it out")
-    if where is not None and mode == "dynamic":
-        raise ConfigError(
-            f"{asked} with partitionOverwriteMode=dynamic: each chooses which rows are replaced; leave out one"
-        )
-    if not (columns := directories.partition_by):
-        raise ConfigError(
-            f"{asked} replaces partitions, but this write has none: name the partition columns with the option "
-            "partitionBy, because Spark's own .partitionBy() never reaches a Python sink"
-        )
-    return mode, Replacement(partition_schema(schema, columns), directories.time_zone, where)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.storage.api import Capabilities
-    from ftfile.write.files.file_options import Replacement
+    from ftfile.write.files.replacement import Replacement
     from ftfile.write.files.rolling_plan import RollingPlanner
     from ftfile.write.messages import TaskCommit
 
