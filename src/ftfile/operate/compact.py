@@ -49,17 +49,17 @@ def compact(
 
     If there is nothing new to merge, no record is created. Safe while queries and readers run: the replaced parts are
     hidden at once, and readers of older versions can read them until a vacuum. The rows of a directory keep their order
-    if all of its parts are small. The call can be interrupted or killed at any point: recorded merges stay.
+    if all of its parts are small. The call can be interrupted or killed at any point: recorded compactions stay.
 
     Args:
         path: of the directory.
         where: a condition on partition columns that selects directories, as in `ftfile.drop`; by default all.
-        dry_run: return the merges that would run now, and write nothing.
+        dry_run: return the compactions that would run now, and write nothing.
         target_bytes: size of new parts; parts of at least three quarters of it on storage stay.
         commit_every: number of new parts after which a record is created; by default there is one record, at the end.
         threads: threads that merge, each with memory for some row groups; by default one for each core.
         **access: how the directory is opened, as in `ftfile.open`; `progress` is called in this thread with a
-            `Progress` after each merge. An error that it raises ends the compaction.
+            `Progress` after each group of parts. An error that it raises ends the compaction.
 
     Raises:
         ConfigError: the path is not an ftfile directory, or an argument is wrong.
@@ -92,7 +92,7 @@ class SmallFiles(RewriteChoice):
             )
 
     def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[RewritePiece]:
-        """Return the merges."""
+        """Return the groups of parts to merge."""
         snapshot = live()
         adds = list(snapshot.adds.values())
         if self.where is None:
@@ -103,24 +103,24 @@ class SmallFiles(RewriteChoice):
         for add in chosen:
             if add.id not in apart:
                 available.append(add)
-        return pieces_of(adds, plan_merges(available, self.target_bytes))
+        return pieces_of(adds, groups_to_merge(available, self.target_bytes))
 
 
-def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
+def groups_to_merge(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     """Return the groups of parts to merge: two or more consecutive small parts with about the target size each."""
-    merges: list[list[Add]] = []
+    groups: list[list[Add]] = []
     growing: dict[tuple[str, str], tuple[list[Add], int]] = {}
     for add in adds:
         if add.kind != "part" or add.length >= LARGE_ENOUGH * target_bytes:
             continue
         key = (add.directory_key, add.encoding)
-        merge, size_bytes = growing.get(key, ([], target_bytes))
+        group, size_bytes = growing.get(key, ([], target_bytes))
         if size_bytes + add.length > target_bytes:
-            merge, size_bytes = [], 0
-            merges.append(merge)
-        merge.append(add)
-        growing[key] = merge, size_bytes + add.length
-    return [merge for merge in merges if len(merge) > 1]
+            group, size_bytes = [], 0
+            groups.append(group)
+        group.append(add)
+        growing[key] = group, size_bytes + add.length
+    return [group for group in groups if len(group) > 1]
 
 
 def merge_ranges(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> int:

@@ -110,7 +110,7 @@ _FLUSH = Advice(
 )
 _COMPACT = Advice(
     Remedy("compact", dry_run=True),
-    " reports what a merge would do. To write larger files from the start, keep files open over batches: "
+    " reports what a compaction would do. To write larger files from the start, keep files open over batches: "
     "`maxBytesPerFile` with `rolloverInterval`",
 )
 _VACUUM = Advice(Remedy("vacuum", dry_run=True), " reports how much would be freed; a vacuum ends older versions")
@@ -221,7 +221,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "not-publishable": "Committed files cannot be published, or removed files cannot be hidden"
     },
     ("warning", "no", Advice(Remedy("kv.verify"), " finds damaged runs")): {
-        "merge-fails": "Merges of a store failed too often, and are skipped for a while"
+        "compaction-fails": "Compactions of a store failed too often, and are skipped for a while"
     },
     ("error", "no", "See docs/disaster-recovery.md"): {
         "checkpoint-contradicts": "A query's checkpoint and the directory are from different times"

@@ -79,8 +79,8 @@ class DirectoryStatus(DirectoryReport):
     horizon_ms: int  # time up to which a vacuum may have deleted unneeded files; 0 for never
     queries: tuple[QueryStatus, ...]  # by query id
     open: tuple[OpenFile, ...]  # by query and directory; empty for a store
-    due: int  # jobs that wait for the next batch, a flush or the listener; merges in a store
-    held: int  # due merges that failed too often and are skipped for a while; 0 for files
+    due: int  # jobs that wait for the next batch, a flush or the listener; compactions in a store
+    held: int  # due compactions that failed too often and are skipped for a while; 0 for files
     unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and not hidden
     # Staged files without a live row, of running tasks and of lost attempts, and used files. None if not requested.
     unneeded_files: int | None = None
@@ -98,7 +98,7 @@ class DirectoryStatus(DirectoryReport):
         if self.open:
             yield count_text(len(self.open), "open file")
         if self.kind == "store" and self.due:
-            yield f"{count_text(self.due, 'merge')} due"
+            yield f"{count_text(self.due, 'compaction')} due"
         if self.queries:
             yield count_text(len(self.queries), "query", "queries")
             if self._is_up_to_date():
@@ -126,9 +126,9 @@ class HeadFacts(NamedTuple):
     open_rows: int  # in them
     open_bytes: int  # in them
     oldest_open_s: float | None  # commit time of the oldest open rows, since 1970 UTC by the driver's clock
-    due: int  # due files, or due merges of a store
-    failing: int  # due files or merges with failed attempts
-    held: int  # due merges that failed too often and are skipped for a while; 0 for files
+    due: int  # due files, or due compactions of a store
+    failing: int  # due files or compactions with failed attempts
+    held: int  # due compactions that failed too often and are skipped for a while; 0 for files
 
 
 def facts_of(head: LogState) -> HeadFacts:
@@ -164,13 +164,13 @@ def _committed_ms(segment: Add) -> int:
 
 
 def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
-    """Yield the faults of queries, open files, merges, and unpublished files."""
+    """Yield the faults of queries, open files, compactions, and unpublished files."""
     for query in status.queries:
         yield from findings_of_checkpoint(query.query_id, query.checkpoint)
     yield from _open_file_findings(status)
     yield from _unpublished_findings(status)
     if status.held:
-        yield find("merge-fails", "", "merges that run when they are due", f"{status.held:,} skipped")
+        yield find("compaction-fails", "", "compactions that run when they are due", f"{status.held:,} skipped")
 
 
 def _open_file_findings(status: DirectoryStatus) -> Iterator[Finding]:

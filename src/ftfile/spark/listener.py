@@ -168,7 +168,7 @@ def _tend(place: WrittenPlace, *, due_only: bool) -> None:
             if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
                 _log.debug("nothing was ever committed to %s", path)
                 return
-            again = "runs could not be merged; ftfile.kv.compact" if place.sink == "ftkv" else _NOT_FINISHED
+            again = "a compaction failed; ftfile.kv.compact" if place.sink == "ftkv" else _NOT_FINISHED
             _log.error("%s(%r) tries again: %s", again, path, error)
 
 

@@ -177,7 +177,7 @@ def compact(  # noqa: PLR0913 - all by name
 ) -> RewriteReport | CompactReport:
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`, and return a report.
 
-    Spark tasks merge, and this process commits. If the call fails, committed merges remain, and vacuum deletes the
+    Spark tasks merge, and this process commits. If the call fails, committed compactions remain, and vacuum deletes the
     files of failed tasks. For a store, each round of jobs is a record, with up to two files for each task. Safe while
     writers and readers run.
 
@@ -190,8 +190,8 @@ def compact(  # noqa: PLR0913 - all by name
         full: merge each bucket into one sorted run; only for stores.
         merge: see `ftfile.kv.open`; only for stores.
         **access: how the directory is opened, as in `ftfile.open`. `tasks` run in parallel, by default
-            `spark.sparkContext.defaultParallelism`. `progress` is called with a `Progress` for each merge, after the
-            tasks of its record have ended.
+            `spark.sparkContext.defaultParallelism`. `progress` is called with a `Progress` for each compaction, after
+            the tasks of its record have ended.
 
     Raises:
         ConfigError: as `ftfile.compact`; or an argument does not apply to this kind of directory, or executors see

@@ -18,7 +18,7 @@ import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, NameCollision, NotPublished, OutOfSpace, Unavailable
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin
-from ftfile.operate.compact import plan_merges
+from ftfile.operate.compact import groups_to_merge
 from ftfile.operate.rewriting import RewriteReport
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -331,7 +331,7 @@ class TestNames:
     def test_of_very_many_parts_are_planned_at_once(self) -> None:
         add = Add("id", "part", "p", "f", 10, 10, "c", 1, "", "e", Origin("q", 0, 0))
         started_s = time.monotonic()
-        assert [len(merge) for merge in plan_merges([add] * 200_000, 1 << 30)] == [200_000]
+        assert [len(group) for group in groups_to_merge([add] * 200_000, 1 << 30)] == [200_000]
         assert time.monotonic() - started_s < 300
 
 

@@ -315,10 +315,10 @@ class TestVerdict:
             store.run(batch, [rows("a", n=batch)])
         status = ftfile.status(store.path)
         assert (status.kind, status.open, status.due, status.held) == ("store", (), 1, 0)
-        assert self.of(store.path) == "well: version 1, 3 s old, 1 merge due, 1 query"
+        assert self.of(store.path) == "well: version 1, 3 s old, 1 compaction due, 1 query"
         (finding,) = findings_of(replace(status, held=1))
         assert (finding.code, finding.actual, finding.command("/x")) == (
-            "merge-fails",
+            "compaction-fails",
             "1 skipped",
             "ftfile kv verify /x",
         )

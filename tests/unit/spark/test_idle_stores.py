@@ -29,4 +29,4 @@ def test_an_idle_stream_does_not_try_again_what_failed_too_often(caplog: pytest.
     listener._tend(place, due_only=True)  # noqa: SLF001
     assert "tries again" not in caplog.text
     listener._tend(place, due_only=False)  # noqa: SLF001
-    assert f"runs could not be merged; ftfile.kv.compact({PATH!r}) tries again" in caplog.text
+    assert f"a compaction failed; ftfile.kv.compact({PATH!r}) tries again" in caplog.text

@@ -357,7 +357,7 @@ def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     mean = bytes_text(files.size_bytes // max(len(files.sizes), 1))
     yield "Size on storage", bytes_text(files.size_bytes), f"{mean} each, on average"
     if is_store:
-        yield "Merges due", f"{len(contents.jobs):,}", "the next batches run them"
+        yield "Compactions due", f"{len(contents.jobs):,}", "the next batches run them"
         return
     due = sum(bool(file.reason) for file in status.open)
     yield "Open files", f"{len(status.open):,}", f"{due or 'none'} of them due"

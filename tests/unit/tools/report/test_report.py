@@ -91,7 +91,7 @@ def test_the_page_of_a_store(tmp_path: Path) -> None:
     assert "keyed store" in report.html
     assert "Rows per version" in report.html
     assert "Files per version" not in report.html
-    assert "Merges due" in report.html
+    assert "Compactions due" in report.html
 
 
 @pytest.mark.slow
