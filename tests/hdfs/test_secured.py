@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import re
 import shutil
 import threading
@@ -11,6 +12,7 @@ import time
 import traceback
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +31,6 @@ from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from ftfile.storage.api import FileSystem
 
@@ -205,6 +206,28 @@ def as_protobuf(secured: SecuredCluster, fetched: Path) -> Path:
     shutil.copy(fetched, path)
     secured.write_as_protobuf(path)
     return path
+
+
+def test_a_process_without_configuration_is_told_to_set_it(
+    url: str, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The NameNode closes the connection of a client that does not know that the cluster has Kerberos."""
+    del tokens
+    configuration = Path(os.environ["HADOOP_CONF_DIR"])
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    monkeypatch.chdir(tmp_path)
+    if url.startswith("hdfs:"):
+        began_s = time.monotonic()
+        with pytest.raises(ConfigError, match=r"no Hadoop configuration.*set HADOOP_CONF_DIR to the directory"):
+            open_filesystem(url, settings=PATIENT).make_directories("")
+        assert time.monotonic() - began_s < AT_ONCE_S
+    shutil.copytree(configuration, tmp_path / "__spark_conf__/__hadoop_conf__")
+    if url.startswith("hdfs:"):
+        with pytest.raises(ConfigError, match="set HADOOP_CONF_DIR"):
+            opened(url).make_directories("")
+    # The configuration that Spark sends to containers of YARN is only read in a container.
+    monkeypatch.setenv("CONTAINER_ID", "container_e01_1700000000000_0001_01_000001")
+    opened(url).make_directories("")
 
 
 def test_a_token_may_be_in_either_form(url: str, tokens: Path, as_protobuf: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.storage.hdfs import webhdfs
+from ftfile.storage.hdfs.configuration import configuration_directory
 from ftfile.storage.registry import settings_for_others
 from ftfile.testing.context import open_filesystem
 from ftfile.write.files.file_options import SinkConfig
@@ -173,3 +174,26 @@ def test_what_the_driver_did_not_make_is_refused(text: str) -> None:
 def test_other_stores_need_nothing(driver: Host) -> None:
     del driver
     assert settings_for_others("s3://bucket/out", {"region": "r"}) == {"region": "r"}
+
+
+@pytest.mark.parametrize("variable", [None, "CONTAINER_ID", "HADOOP_CONF_DIR", "HADOOP_HOME"])
+def test_a_container_of_yarn_has_the_configuration_of_the_submitter(
+    variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark sends it to the working directory of each container, and sets no variable."""
+    for name in (*VARIABLES, "CONTAINER_ID"):
+        monkeypatch.delenv(name, raising=False)
+    sent = tmp_path / "__spark_conf__/__hadoop_conf__"
+    sent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    if variable is not None:
+        monkeypatch.setenv(variable, "/named")
+    if variable in {"HADOOP_CONF_DIR", "HADOOP_HOME"}:
+        monkeypatch.setenv("CONTAINER_ID", "container_1")
+    directories = {
+        None: None,
+        "CONTAINER_ID": str(sent),
+        "HADOOP_CONF_DIR": "/named",
+        "HADOOP_HOME": "/named/etc/hadoop",
+    }
+    assert configuration_directory() == directories[variable]

@@ -14,7 +14,7 @@ from ftfile.storage import calls as deadline
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs import webhdfs_nodes
 from ftfile.storage.hdfs.configuration import NameService, find_service
-from ftfile.storage.hdfs.native_nodes import NameNodes, NoNameNodeError, SilentError
+from ftfile.storage.hdfs.native_nodes import NameNodes, NoConfigurationError, NoNameNodeError, SilentError
 from ftfile.storage.hdfs.webhdfs_nodes import SilentNodeError, WebNodes
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Servers:
         self.refusing: set[str] = set()
         self.over = threading.Event()
         self.made: list[list[str]] = []
+        self.hang_ups = 0  # connections that are closed without an answer
 
     def connect(self, names: Sequence[str]) -> Any:
         self.made.append([*names])
@@ -50,6 +51,9 @@ class Client:
         name = self._names[0]
         if name in self._servers.silent:
             assert self._servers.over.wait(LIMIT_S), f"{name} was asked, which is silent, and nobody gave up"
+        if self._servers.hang_ups:
+            self._servers.hang_ups -= 1
+            raise OSError("RPC listener disconnected")
         if name in self._servers.refusing:
             raise OSError("Connection refused (os error 111)")
         if name != self._servers.active and len(self._names) == 1:
@@ -144,6 +148,29 @@ class TestNative:
         monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda address: f"silent: {address} is away")
         with pytest.raises(SilentError, match=r"one:8020 is away.*two:8020 is away"):
             found.run(LIMIT_S, lambda: client.get_file_info("/"), client)
+
+    @pytest.mark.parametrize(
+        ("hang_ups", "is_configured", "has_answered", "error"),
+        [
+            (2, False, False, NoConfigurationError),
+            (1, False, False, OSError),  # the NameNode ended, and answers again
+            (2, False, True, OSError),
+            (2, True, False, OSError),
+        ],
+    )
+    def test_connections_that_are_closed_without_an_answer(
+        self, servers: Servers, hang_ups: int, is_configured: bool, has_answered: bool, error: type[OSError]
+    ) -> None:
+        """A cluster with Kerberos closes the connections of clients without configuration."""
+        single = NameNodes({"one:8020": "one:8020"}, servers.connect, is_configured=is_configured)
+        client = single.client()
+        servers.active = "one:8020"
+        if has_answered:
+            single.run(LIMIT_S, lambda: client.get_file_info("/"), client)
+        servers.hang_ups = hang_ups
+        with pytest.raises(OSError, match=r"RPC listener disconnected|no Hadoop configuration") as caught:
+            single.run(LIMIT_S, lambda: client.get_file_info("/"), client)
+        assert type(caught.value) is error
 
     def test_without_an_active_one_nothing_is_sent(self, servers: Servers) -> None:
         servers.active, servers.refusing = "nobody", {"nn1"}

@@ -22,6 +22,10 @@ _HTTP = "dfs.namenode.http-address"
 _HTTPS = "dfs.namenode.https-address"
 _MEMBERS = "dfs.ha.namenodes"
 _RESOLVED = "dfs.client.failover.resolve-needed"
+# The NodeManager of YARN sets this variable in each container.
+_CONTAINER = "CONTAINER_ID"
+# Spark copies the configuration of the submitter to this directory of each container, without setting a variable.
+_SENT_BY_SPARK = "__spark_conf__/__hadoop_conf__"
 
 
 def is_kerberos(configuration: Mapping[str, str]) -> bool:
@@ -39,10 +43,20 @@ def current_user() -> str | None:
         return None
 
 
+def configuration_directory() -> str | None:
+    """Return the directory of Hadoop's configuration on this host, or in this container of YARN; None without one."""
+    if directory := os.environ.get("HADOOP_CONF_DIR"):
+        return directory
+    if home := os.environ.get("HADOOP_HOME"):
+        return os.path.join(home, "etc/hadoop")
+    if os.environ.get(_CONTAINER) and os.path.isdir(_SENT_BY_SPARK):
+        return os.path.abspath(_SENT_BY_SPARK)
+    return None
+
+
 def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of core-site.xml and hdfs-site.xml here, overridden by properties that were sent."""
-    home = os.environ.get("HADOOP_HOME")
-    directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
+    directory = configuration_directory()
     properties: dict[str, str] = {}
     if directory:
         properties |= _read_properties(os.path.join(directory, "core-site.xml"))

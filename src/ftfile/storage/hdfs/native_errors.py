@@ -19,7 +19,7 @@ from ftfile.core.errors import (
 from ftfile.storage.api import READING
 from ftfile.storage.calls import NoThreadError
 from ftfile.storage.hdfs.java_errors import expired, no_ticket, remote_error
-from ftfile.storage.hdfs.native_nodes import NoNameNodeError, WebPortError
+from ftfile.storage.hdfs.native_nodes import NoConfigurationError, NoNameNodeError, WebPortError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 CODED = (
     "the directory is erasure-coded, and hdfs:// cannot write such files safely; write with webhdfs://, or to a "
     "replicated directory (hdfs ec -setPolicy -replicate -path …)"
+)
+
+_MEANINGS = (
+    ((FileNotFoundError, IsADirectoryError), NotFound, "it does not exist or is not a file"),
+    ((FileExistsError,), AlreadyExists, "it already exists"),
+    ((NotImplementedError,), Unsupported, "hdfs-native cannot do this"),
 )
 
 # Errors of the library without a class are the text of Rust's debug form.
@@ -56,14 +62,13 @@ def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
 def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
     text = str(error)
     line = text.partition("\n")[0]
-    if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
-        return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
-    if isinstance(error, FileNotFoundError | IsADirectoryError):
-        return NotFound(operation, path, f"it does not exist or is not a file: {line}")
-    if isinstance(error, FileExistsError):
-        return AlreadyExists(operation, path, f"it already exists: {line}")
-    if isinstance(error, NotImplementedError):
-        return Unsupported(operation, path, f"hdfs-native cannot do this: {line}")
+    if isinstance(error, WebPortError | NoConfigurationError):
+        return WrongConnection(operation, path, text)
+    if isinstance(error, NoThreadError | NoNameNodeError):
+        return Unavailable(operation, path, text)
+    for classes, error_class, meaning in _MEANINGS:
+        if isinstance(error, classes):
+            return error_class(operation, path, f"{meaning}: {line}")
     remote = _REMOTE.search(text)
     if remote is not None:
         return remote_error(operation, path, java_class=remote[1], message=remote[2])

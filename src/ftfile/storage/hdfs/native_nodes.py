@@ -20,7 +20,13 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.storage.calls import NoThreadError, run_within, start
-from ftfile.storage.hdfs.configuration import USER, current_user, find_service, read_configuration
+from ftfile.storage.hdfs.configuration import (
+    USER,
+    configuration_directory,
+    current_user,
+    find_service,
+    read_configuration,
+)
 from ftfile.storage.hdfs.java_errors import IPC_PORT
 from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token
 from ftfile.storage.per_process import PerProcess
@@ -50,7 +56,7 @@ _ANSWER_BYTES = 512
 STUCK_S = 12.0
 
 # The library reads these variables.
-_VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
+_VARIABLES = (USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
 
 # The driver waits and retries. The library would retry for minutes, beyond every timeout.
 _CONFIGURATION = {
@@ -77,6 +83,10 @@ class WebPortError(OSError):
     """The address is the address of a web server, which has changed nothing."""
 
 
+class NoConfigurationError(OSError):
+    """A server closed the connections of a process that has no configuration; no request was executed."""
+
+
 class NoNameNodeError(OSError):
     """No NameNode answers; no request was sent."""
 
@@ -85,12 +95,21 @@ class NameNodes:
     """The NameNodes of one name service, or one NameNode, and the client of this process.
 
     Addresses are `host:port` by name. If there are no addresses, only the library knows them. `connect` creates a
-    client that tries the named NameNodes in this order, and sends no request yet.
+    client that tries the named NameNodes in this order, and sends no request yet. `is_configured` is False for a
+    process without Hadoop's configuration.
     """
 
-    def __init__(self, addresses: Mapping[str, str], connect: Callable[[Sequence[str]], hdfs_native.Client]) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        connect: Callable[[Sequence[str]], hdfs_native.Client],
+        *,
+        is_configured: bool = True,
+    ) -> None:
         self._addresses = dict(addresses)
         self._connect = connect
+        self._is_configured = is_configured
+        self._has_answered = False
         self._client: hdfs_native.Client | None = None
         self._begin()
         os.register_at_fork(after_in_child=self._begin_in_fork)
@@ -133,6 +152,7 @@ class NameNodes:
             SilentError: the NameNode does not answer and another one is active, or no NameNode can be reached.
             TimeoutError: the call took longer than `limit_s`.
             WebPortError: the address is the address of a web server.
+            NoConfigurationError: the NameNode accepts no connection of a process without configuration.
         """
         if client is not self._client:
             raise SilentError(self._verdict)
@@ -145,18 +165,40 @@ class NameNodes:
                 raise SilentError(f"no response within {waited_s:.0f} s, although the NameNode responds to other calls")
 
         try:
-            return run_within(limit_s, call, look=look)
+            result = run_within(limit_s, call, look=look)
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
         except OSError as error:
-            web = None
-            if _HUNG_UP.search(str(error)):
-                web = next(filter(_is_web_server, self._addresses.values()), None)
-            if web is None:
+            if not _HUNG_UP.search(str(error)):
                 raise
-            raise WebPortError(
-                f"{web} is the address of a web server; use hdfs://host:8020 (dfs.namenode.rpc-address), or webhdfs://"
-            ) from error
+            web = next(filter(_is_web_server, self._addresses.values()), None)
+            if web is not None:
+                raise WebPortError(
+                    f"{web} is the address of a web server; use hdfs://host:8020 (dfs.namenode.rpc-address), or "
+                    "webhdfs://"
+                ) from error
+            if self._needs_configuration():
+                raise NoConfigurationError(
+                    "the NameNode closed the connection before its first response, and this process has no Hadoop "
+                    "configuration. A cluster with Kerberos accepts no client without it: set HADOOP_CONF_DIR to the "
+                    "directory of core-site.xml and hdfs-site.xml"
+                ) from error
+            raise
+        self._has_answered = True
+        return result
+
+    def _needs_configuration(self) -> bool:
+        """Return True if a second connection, like the first one, is closed without an answer."""
+        if self._is_configured or self._has_answered:
+            return False
+        try:
+            self._connect([*self._addresses]).get_file_info("/")
+        except OSError as error:
+            return _HUNG_UP.search(str(error)) is not None
+        except BaseException:
+            # All other errors are answers.
+            return False
+        return False
 
     def check_answers(self, client: hdfs_native.Client) -> None:
         """Raise `SilentError` like `run`, unless the NameNode of `client` answers, or can still answer in time."""
@@ -300,12 +342,12 @@ def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
         raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; omit storage.user")
     if settings.handed_user is not None and settings.handed_user != current_user():
         os.environ[USER] = settings.handed_user  # the library has no other way to name a user
-    environment = tuple(os.environ.get(name) for name in _VARIABLES)
+    environment = (configuration_directory(), *(os.environ.get(name) for name in _VARIABLES))
     return _nodes.of((url, tuple(sorted(settings.handed.items())), environment))
 
 
 def _open_nodes(key: _Key) -> NameNodes:
-    url, handed, _ = key
+    url, handed, (directory, *_) = key
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
     # The library compares services as texts: it uses a token only for the address in the token.
@@ -323,13 +365,13 @@ def _open_nodes(key: _Key) -> NameNodes:
             order = {service.members_property: ",".join(names)}
         else:
             order = {}
-        return _connect(address, {**dict(handed), **order, **_CONFIGURATION})
+        return _connect(address, {**dict(handed), **order, **_CONFIGURATION}, directory)
 
     connect([*addresses])  # raises errors of the configuration
-    return NameNodes(addresses, connect)
+    return NameNodes(addresses, connect, is_configured=bool(directory or handed))
 
 
-def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
+def _connect(url: str, configuration: dict[str, str], directory: str | None) -> hdfs_native.Client:
     try:
         import hdfs_native  # noqa: PLC0415 - optional
     except ImportError as error:
@@ -338,7 +380,7 @@ def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
             "which needs no package"
         ) from error
     try:
-        return hdfs_native.Client(url or None, configuration)
+        return hdfs_native.Client(url or None, configuration, directory)
     except (RuntimeError, OSError) as error:
         raise ConfigError(
             f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or set "
