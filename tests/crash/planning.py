@@ -87,13 +87,13 @@ class Planning:
         options = {"fileFormat": "text", "stateLocation": f"{driver}://fs/state", **self.options}
         run = NotedRun(f"memory://{DATA}", {"value": "string"}, options, pause_s=2)
         for note in notes:
-            told = json.loads(note)
-            if "offset" in told:
-                run.offsets.append(told["offset"])
-            elif "rows" in told:
-                run.batches[told["batch"]] = told["rows"]
+            entry = json.loads(note)
+            if "offset" in entry:
+                run.offsets.append(entry["offset"])
+            elif "rows" in entry:
+                run.batches[entry["batch"]] = entry["rows"]
             else:
-                run.commits = told["commits"]
+                run.commits = entry["commits"]
         return run
 
     def play(self, fs: FileSystem, run: int, notes: Sequence[str], record: Callable[[str], None]) -> NotedRun:

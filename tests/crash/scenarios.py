@@ -107,7 +107,7 @@ ROLLING = Scenario(
     options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
-# Each of two queries assembles its own parts.
+# Each of two queries assembles separate parts.
 TWO_ROLLING = Scenario(
     "two-rolling",
     (Batch("ab"), Batch("c", query="b"), Batch("d", batch_id=1), Batch("", query="b", batch_id=1)),

@@ -2,8 +2,8 @@
 
 A scenario runs once on a file system that keeps a journal. For every moment of the run, every disk that a power cut may
 leave is checked. Then Spark restarts on it and continues to the end, and the directory is checked again. The same is
-done for a process that is killed at every moment. Then power is cut at every moment of these recoveries: of a share of
-them in the suite, of all in `make long`. Of similar disks, the suite tries a few: see `alike`.
+done for a process that is killed at every moment. Then power is cut at every moment of these recoveries. The suite
+tries a share of the recoveries, and `make long` all of them. Of similar disks, the suite tries a few.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Exploration:
         self.seed = seed
         self.limit = limit
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
-        self.alike = Alike(seed, every=THOROUGH or scenario.vacuum)
+        self.selection = Alike(seed, every=THOROUGH or scenario.vacuum)
         self._finished: set[bytes] = set()
         self._passed = Passed()
 
@@ -130,13 +130,13 @@ class Exploration:
         for state in states:
             if isinstance(state, KillState) and id(state) not in chosen:
                 continue  # a power cut can leave the same disk, and a recovery that is not crashed behaves the same
-            if isinstance(state, CrashState) and not self.alike.is_tried(state) and id(state) not in chosen:
+            if isinstance(state, CrashState) and not self.selection.is_tried(state) and id(state) not in chosen:
                 continue
             recovered = self.recover(state, run=2, to_the_end=id(state) in chosen)
             if id(state) not in chosen:
                 continue
             crashed = crash_states(recovered, seen=self.seen, limit_per_point=self.limit and 1)
-            for again in filter(self.alike.is_tried, itertools.islice(crashed, self.limit)):
+            for again in filter(self.selection.is_tried, itertools.islice(crashed, self.limit)):
                 self.recover(again, run=3, before=f"{state}; then, in the recovery, ")
 
     def recover(
@@ -171,9 +171,11 @@ def explore(
         exploration.explore(store)
     states, seconds = len(exploration.seen), round(time.process_time() - began_s, 1)
     record("crash_states", states)
-    record("tried_states", exploration.alike.tried)
+    record("tried_states", exploration.selection.tried)
     record("processor_seconds", seconds)
-    print(f"{scenario.name}: {states} different states, {exploration.alike.tried} tried, in {seconds} s of one core")
+    print(
+        f"{scenario.name}: {states} different states, {exploration.selection.tried} tried, in {seconds} s of one core"
+    )
     return states
 
 

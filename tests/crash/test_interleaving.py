@@ -1,4 +1,4 @@
-"""Two drivers on one directory, stopped and resumed at every pair of steps: a zombie and its successor, and others."""
+"""Two drivers on one directory, stopped and resumed at every pair of steps, such as a zombie and its successor."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Ring:
 
     def __init__(self, race: Race, store: Store = "disk", seed: int = 0) -> None:
         self.race = race
-        self.alike = Alike(seed)
+        self.selection = Alike(seed)
         self.scenario = race.scenario()
         self._start = self.scenario.start(store)
         self._checked: set[bytes] = set()
@@ -222,7 +222,7 @@ class Ring:
     def crash(self, seen: set[tuple[bytes, tuple[str, ...]]], *schedule: tuple[str, int]) -> dict[str, int]:
         """Run under a schedule, cut the power at every moment of it, and recover."""
         fs, calls = self.race_once(*schedule)
-        for state in filter(self.alike.is_tried, crash_states(fs, seen=seen)):
+        for state in filter(self.selection.is_tried, crash_states(fs, seen=seen)):
             with told(f"{self.race.name}, {schedule}, {state}"):
                 survived = state.filesystem()
                 self.scenario.check(survived, state.notes)
@@ -285,5 +285,5 @@ def test_power_is_cut_while_both_run(race: Race, seed: int) -> None:
     steps = range(calls["first"] + 1)
     for step in some(steps, seed, min(SHARE, CUTS_MAX / len(steps))):
         ring.crash(seen, ("first", step), ("second", TO_THE_END))
-    print(f"{race.name}: {len(seen)} different states of {ring.runs} races, {ring.alike.tried} tried")
+    print(f"{race.name}: {len(seen)} different states of {ring.runs} races, {ring.selection.tried} tried")
     assert len(seen) > (200 if THOROUGH else 10)

@@ -1,4 +1,4 @@
-"""A migration from Spark's sink and its undo, crashed at every step: no row is lost or duplicated, no step is stuck."""
+"""A migration from Spark's sink and its undo, crashed at every step: each row is read once, and no step blocks."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
 def test_a_call_that_failed_is_repeated(fault: str, seed: int) -> None:
     """The same process continues after a fault: each call is repeated until it succeeds."""
     if fault.endswith("from then on"):
-        pytest.skip("it never ends")
+        pytest.skip("the fault never ends")
     step = 1 if THOROUGH else 24
 
     def again(call: Callable[[], Any]) -> Any:

@@ -70,7 +70,7 @@ class Exploration:
         self.planning = planning
         self.seed = seed
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
-        self.alike = Alike(seed)
+        self.selection = Alike(seed)
 
     def explore(self, store: Store) -> None:
         whole = CrashingFileSystem(clock=CLOCK, store=store)
@@ -81,13 +81,13 @@ class Exploration:
         states: list[CrashState | KillState] = [*kill_states(whole), *crashed]
         chosen = {id(state) for state in some(states, self.seed)}
         for state in states:
-            is_tried = isinstance(state, CrashState) and self.alike.is_tried(state)
+            is_tried = isinstance(state, CrashState) and self.selection.is_tried(state)
             if not is_tried and id(state) not in chosen:
                 continue
             recovered = self.recover(state, run=2)
             if id(state) in chosen:
                 crashed = itertools.islice(crash_states(recovered, seen=self.seen), None if THOROUGH else 8)
-                for again in filter(self.alike.is_tried, crashed):
+                for again in filter(self.selection.is_tried, crashed):
                     self.recover(again, run=3, before=f"{state}; then, in the recovery, ")
 
     def recover(self, state: CrashState | KillState, run: int, before: str = "") -> CrashingFileSystem:
@@ -109,10 +109,10 @@ def test_every_crash(planning: Planning, store: Any, record_property: Callable[[
     states, seconds = len(exploration.seen), round(time.process_time() - began_s, 1)
     record_property("crash_states", states)
     record_property("processor_seconds", seconds)
-    tried = exploration.alike.tried
+    tried = exploration.selection.tried
     print(f"{planning.name} on {store}: {states} different states, {tried} tried, in {seconds} s of one core")
     assert states >= PORTION * STATES_MIN[store][planning.name]
-    assert exploration.trimmed or planning is FIRST, "nothing was trimmed"
+    assert exploration.trimmed or planning is FIRST, "no plan was trimmed"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -168,11 +168,11 @@ def test_no_offset_is_ahead_of_what_survives_the_power() -> None:
         PlanLog(Dying(fs), begin.log_id, "run").add(first, Plan(low=2))
     found = PlanLog(fs, begin.log_id, "other run").after(first)
     assert found is not None
-    fs.note("told")
+    fs.note("returned")
     lost = 0
     for state in crash_states(fs):
         is_there = state.filesystem().exists(layout.record_path(1))
-        assert is_there or "told" not in state.notes
+        assert is_there or "returned" not in state.notes
         lost += not is_there
     assert lost
 
@@ -221,7 +221,7 @@ class Drivers:
 
     def check(self, fs: CrashingFileSystem, queries: dict[str, NotedRun], errors: dict[str, Any]) -> None:
         assert all(error is None or isinstance(error, StateLost) for error in errors.values())
-        assert any(error is None for error in errors.values()), "both are lost"
+        assert any(error is None for error in errors.values()), "both drivers fail with StateLost"
         first, second = queries["first"], queries["second"]
         both = min(len(first.offsets), len(second.offsets))
         assert first.offsets[:both] == second.offsets[:both], "two plans for one batch"

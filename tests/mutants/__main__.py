@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [WORD…]`: make each mistake whose name has one of the words; exit 1 if one is not caught."""
+"""`python -m tests.mutants [WORD…]`: try the mistakes named by one of the words. Exit 1 if one is not caught."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def try_all(chosen: Sequence[Mutant]) -> bool:
-    """Make one mistake after the other, printing how each ended; return True if all are caught.
+    """Try each mistake, and print its outcome. Return True if all are caught.
 
-    The same tests must pass without any mistake: a test that fails anyway catches nothing.
+    The same tests must pass without a mistake, because a test that always fails catches nothing.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ftfile-mutants-") as scratch, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -43,7 +43,7 @@ def try_all(chosen: Sequence[Mutant]) -> bool:
         folders = [Path(scratch) / str(number) for number in range(len(chosen))]
         caught = 0
         for outcome in pool.map(try_mutant, chosen, [code] * len(chosen), folders):
-            print(f"{outcome.verdict:8} {outcome.seconds:5.1f} s  {outcome.name}: {outcome.told}", flush=True)
+            print(f"{outcome.verdict:8} {outcome.seconds:5.1f} s  {outcome.name}: {outcome.detail}", flush=True)
             caught += outcome.verdict == "caught"
         sound = unchanged.result()
     print(f"{caught} of {len(chosen)} mistakes caught in {time.monotonic() - began:.0f} s")

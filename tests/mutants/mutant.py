@@ -1,16 +1,16 @@
-"""What a mistake is: an expression or statements of one function, replaced. Found by structure, in whatever layout.
+"""A mistake: an expression or statements of one function, found by structure and replaced.
 
-The files `*.txt` hold them, each as lines:
+The files `*.txt` contain mistakes, each in these lines:
 
     name | function
         - right
         + wrong
         test
 
-`function` is a qualified name, such as `CommitLog.create`, with `module:` before it where several modules have such
-code; `module:` alone is what stands outside all functions and classes. Several lines are several lines of code;
-`...` as an expression, as all arguments, or as a body matches anything. Without wrong code the right one is left out.
-Tests are below `tests`; one of them must fail.
+`function` is a qualified name, such as `CommitLog.create`. If several modules have this code, `module:` precedes it.
+`module:` without a name is the code outside all functions and classes. Several lines are several lines of code.
+`...` as an expression, as all arguments, or as a body matches any code. Without wrong code, the right code is removed.
+Tests are below `tests`. One of them must fail.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Mutant:
 
 
 class NotMadeError(Exception):
-    """The code to change is not in its function, or not once."""
+    """The function does not contain the code to change, or contains it more than once."""
 
 
 def mutants() -> list[Mutant]:
@@ -59,10 +59,10 @@ def mutants() -> list[Mutant]:
 
 
 def change(mutant: Mutant) -> tuple[Path, str]:
-    """Return the file with the code of a mistake, below the sources, and its text with the mistake in it.
+    """Return the file with the code of a mistake, relative to the sources, and its text with the mistake.
 
     Raises:
-        NotMadeError: see there.
+        NotMadeError: the code of the mistake was not found exactly once.
     """
     module, _, name = mutant.function.rpartition(":")
     scopes = [(file, node) for file, node in _definitions().get(name, []) if not module or file.stem == module]
@@ -78,7 +78,7 @@ def change(mutant: Mutant) -> tuple[Path, str]:
 
 @functools.cache
 def _definitions() -> dict[str, list[tuple[Path, ast.AST]]]:
-    """Return all functions and classes of the sources by qualified name; modules have the empty one."""
+    """Return all functions and classes of the sources by qualified name. The name of a module is empty."""
     found: dict[str, list[tuple[Path, ast.AST]]] = {}
     for path in sorted(SOURCES.rglob("*.py")):
         waiting: list[tuple[str, ast.AST]] = [("", ast.parse(path.read_text()))]
@@ -93,7 +93,7 @@ def _definitions() -> dict[str, list[tuple[Path, ast.AST]]]:
 
 
 def _places(file: Path, scope: ast.AST, code: str) -> Iterator[tuple[int, int]]:
-    """Yield where code is: the offsets, in bytes of the file, of its first byte and of the one after its last."""
+    """Yield the places of the code in a file: the byte offsets of its start and its end."""
     lines = (SOURCES / file).read_bytes().splitlines(keepends=True)
     wanted = _parsed(code)
     shapes = [_pattern(node) for node in wanted]
@@ -119,7 +119,7 @@ def _parsed(code: str) -> list[ast.expr] | list[ast.stmt]:
 
 
 def _pattern(node: ast.AST) -> re.Pattern[str]:
-    """Return what matches the shape of code."""
+    """Return a pattern for the shape of code."""
     shape, anything = _shape(node), "Constant(value=Ellipsis)"
     for each in (f"args=[{anything}], keywords=[]", f"Expr(value={anything})", anything):
         shape = shape.replace(each, "\0")
@@ -127,5 +127,5 @@ def _pattern(node: ast.AST) -> re.Pattern[str]:
 
 
 def _shape(node: ast.AST) -> str:
-    """Return what two pieces of code have in common that differ in layout alone."""
+    """Return the shape of code, which does not depend on its layout."""
     return re.sub(r"ctx=(Store|Del)\(\)", "ctx=Load()", ast.dump(node))

@@ -1,4 +1,4 @@
-"""That a mistake called caught was made, and was caught; `python -m tests.mutants` tries them all."""
+"""A mistake that counts as caught was made and was caught. `python -m tests.mutants` tries all mistakes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUTANTS = mutants()
 
 
 def test_every_mistake_can_be_made(tmp_path: Path) -> None:
-    """With names that there are: any test would catch the others."""
+    """The wrong code uses only existing names. Otherwise every test would catch the mistake."""
     not_made = []
     for number, mutant in enumerate(MUTANTS):
         try:
@@ -40,7 +40,7 @@ def test_every_mistake_can_be_made(tmp_path: Path) -> None:
 def test_every_mistake_has_a_name_and_tests_that_there_are() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) > 200
     tests = {test for mutant in MUTANTS for test in mutant.tests}
-    files = sorted({test.partition("::")[0] for test in tests})  # pytest overlooks a test whose class is named, too
+    files = sorted({test.partition("::")[0] for test in tests})  # pytest ignores a test if its class is listed, too
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
     environment = os.environ | {"FTFILE_THOROUGH": "1"}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -50,7 +50,7 @@ def test_every_mistake_has_a_name_and_tests_that_there_are() -> None:
 
 
 def _names_of(collected: str) -> list[str]:
-    """Return all by which a test may be named: its file, its class, itself, and one of its parameters."""
+    """Return all names of a test: its file, its class, the test, and the test with one of its parameters."""
     ends = [match.start() for match in re.finditer(r"::|\[", collected)]
     return [collected, *(collected[:end] for end in ends)]
 
@@ -74,7 +74,7 @@ def test_layout_does_not_matter_and_dots_are_anything() -> None:
     file, text = change(mutant)
     assert change(replace(mutant, old=f"(\n{mutant.old}\n)")) == (file, text)
     with pytest.raises(NotMadeError, match="0 times"):
-        change(replace(mutant, old="nobody.has(this)"))
+        change(replace(mutant, old="missing.code(here)"))
     with pytest.raises(NotMadeError, match=r"\d times"):
         change(replace(mutant, old="..."))
 

@@ -1,7 +1,7 @@
-"""One mistake on trial: a copy of the code with it, and its tests run against the copy.
+"""The trial of a mistake: a copy of the code with the mistake, and a run of its tests against the copy.
 
-To start Python and pytest and to import pyarrow takes longer than most tests that catch a mistake: a process that has
-imported all of it, but for the code under test, forks for each run.
+Starting Python and pytest and importing pyarrow takes longer than most tests that catch a mistake. Therefore a process
+that has imported everything except the code under test forks for each run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 900
 FORKS = multiprocessing.get_context("forkserver")
-# What is missing here is imported by the tests that need it.
+# Tests import all other modules that they need.
 FORKS.set_forkserver_preload(
     [
         *("_pytest.config", "_pytest.python", "pytest", "xdist", "hypothesis", "unittest.mock"),
@@ -41,38 +41,38 @@ FORKS.set_forkserver_preload(
 
 
 class Outcome(NamedTuple):
-    """How a trial ended.
+    """The outcome of a trial.
 
     Attributes:
-        verdict: `broken` when the mistake could not be made, or the tests could not be run.
-        told: the test that caught it, how their process ended, or what went wrong.
+        verdict: `broken` if the mistake could not be made, or the tests could not be run.
+        detail: the test that caught the mistake, how the process of the tests ended, or the error.
     """
 
     name: str
     verdict: Literal["caught", "survived", "broken"]
-    told: str
+    detail: str
     seconds: float
 
 
 class Run(NamedTuple):
-    """How a run of tests ended: the exit code of pytest, None where it took too long, and what was printed."""
+    """The outcome of a run of tests: pytest's exit code, None after a timeout, and the printed output."""
 
     exit_code: int | None
     output: str
 
 
 def try_mutant(mutant: Mutant, code: Path, folder: Path) -> Outcome:
-    """Make the mistake in a copy of the code and run its tests until one fails.
+    """Make the mistake in a copy of the code, and run its tests until the first failure.
 
     Args:
         mutant: the mistake.
-        code: a copy without it, as `compiled_copy` makes one.
-        folder: where its own copy goes; must not exist.
+        code: a copy without the mistake, from `compiled_copy`.
+        folder: the directory of the copy with the mistake; it must not exist.
     """
     began = time.monotonic()
 
-    def outcome(verdict: Literal["caught", "survived", "broken"], told: str) -> Outcome:
-        return Outcome(mutant.name, verdict, told, time.monotonic() - began)
+    def outcome(verdict: Literal["caught", "survived", "broken"], detail: str) -> Outcome:
+        return Outcome(mutant.name, verdict, detail, time.monotonic() - began)
 
     try:
         file, text = change(mutant)
@@ -81,7 +81,7 @@ def try_mutant(mutant: Mutant, code: Path, folder: Path) -> Outcome:
     shutil.copytree(code / "src", folder / "src", copy_function=os.link)
     changed = folder / "src" / file
     for old in (changed, Path(importlib.util.cache_from_source(changed))):
-        old.unlink()  # not the file of all copies
+        old.unlink()  # the copies share the file by a hard link
     changed.write_text(text)
     run = run_tests(mutant.tests, folder)
     caught = re.search(r"^FAILED (.*?)(?: - .*)?$", run.output, re.MULTILINE)
@@ -95,8 +95,9 @@ def try_mutant(mutant: Mutant, code: Path, folder: Path) -> Outcome:
 
 
 def compiled_copy(folder: Path) -> Path:
-    """Copy the code to `folder/src`, compile what was not yet, and return `folder`."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc.*"))  # which come and go
+    """Copy the code to `folder/src`, compile the modules that are not compiled yet, and return `folder`."""
+    # temporary files of other compilers
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc.*"))
     compileall.compile_dir(folder / "src", quiet=1)
     return folder
 
@@ -114,7 +115,7 @@ def run_tests(tests: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) 
 
 
 def _run_here(tests: list[str], folder: Path) -> None:
-    """Run pytest in this process and end it."""
+    """Run pytest in this process, and end the process."""
     with (folder / "output").open("w") as output:
         for number in (1, 2):
             os.dup2(output.fileno(), number)
@@ -122,7 +123,7 @@ def _run_here(tests: list[str], folder: Path) -> None:
     try:
         os.chdir(ROOT)
         os.environ["PYTHONPATH"] = str(folder / "src")
-        os.environ["FTFILE_THOROUGH"] = "1"  # a mistake is caught under any seed
+        os.environ["FTFILE_THOROUGH"] = "1"  # a mistake must be caught with every seed
         sys.path.insert(0, str(folder / "src"))
         assert "ftfile" not in sys.modules
         found = importlib.util.find_spec("ftfile")
@@ -130,8 +131,8 @@ def _run_here(tests: list[str], folder: Path) -> None:
         assert Path(str(found.origin)).is_relative_to(folder), f"{found.origin} would be tested"
         import pytest
 
-        # Modules that are imported already cannot be rewritten. A directory of its own for each run: runs side by side
-        # would fail at clearing away each other's old ones.
+        # Imported modules cannot be rewritten for assertions. Each run has a separate directory, because parallel runs
+        # would fail when they delete old directories of each other.
         how = ["-x", "-q", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}"]
         code = pytest.main([*how, *tests])
     except BaseException:

@@ -86,7 +86,7 @@ class SourceLag:
     files_behind: int | None = None  # of files with unread content; None if not known
     bytes_behind: int | None = None  # in these files
     oldest_unread_ms: int | None = None  # modification time of the oldest unread file, since 1970 UTC; None for none
-    parked: int | None = None  # damaged files
+    parked: int | None = None  # files that are skipped until they change, such as damaged files
     refused: int | None = None  # files of the newest plan that could not be opened
     late: int | None = None  # files that arrived too late and will never be read
     unknown: str = ""  # why the backlog is not known, and where to find it; empty if it is known

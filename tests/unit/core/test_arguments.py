@@ -1,4 +1,4 @@
-"""What functions for users take: types, and paths that are not absolute."""
+"""Arguments of public functions: their types, and relative paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.kit.parameters import parametrize
 if TYPE_CHECKING:
     import os
 
-ANY: Any = ftfile  # so that it can be given arguments of any type
+ANY: Any = ftfile  # accepts arguments of any type
 
 
 @pytest.fixture(scope="module")

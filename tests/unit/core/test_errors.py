@@ -1,4 +1,4 @@
-"""The error tree: texts, pickling, and the errors that a retry can resolve."""
+"""The hierarchy of errors: texts, pickling, and the errors that a retry can resolve."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
     with log_context(batch=3):
         log.warning("of a batch")
     with log_context():
-        log.warning("of nobody known")
+        log.warning("without a context")
     log.warning("outside")
     assert [record.getMessage() for record in caplog.records] == [
         "[query q1 batch 7] inside 1",
         "[job j] a job",
         "[batch 3] of a batch",
-        "of nobody known",
+        "without a context",
         "outside",
     ]
 
@@ -39,7 +39,7 @@ if sys.argv[1] == "root":
     logging.basicConfig(format="root: %(message)s")
 elif sys.argv[1] == "own":
     logging.getLogger("ftfile").addHandler(logging.StreamHandler())
-log.info("nobody asked")
+log.info("not shown")
 log.warning("hear %d", 1)
 """
 

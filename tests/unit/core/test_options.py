@@ -1,4 +1,4 @@
-"""The option table: spelling, errors, documentation."""
+"""The table of options: spelling, errors, documentation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KINDS: dict[Use, type[Options]] = {
         StoreFollowOptions,
     )
 }
-# The types of values by kind. Kinds of named values have literals.
+# The types of values, by kind. The type of named values is a `Literal`.
 TYPES = {
     str: (kinds.TEXT, kinds.CHARACTER, kinds.FORMAT, kinds.NOTE, kinds.PATTERN),
     bool: (kinds.BOOLEAN,),
@@ -62,7 +62,7 @@ TYPES = {
 
 
 def type_of(option: Option) -> Any:
-    """Return the type of the values of an option, as its attribute must have it."""
+    """Return the type of an option's values, which the attribute of the option must have."""
     if option.name == "compression" and "write" in option.used_by:
         value: Any = str  # other packages may add codecs
     elif (

@@ -1,4 +1,4 @@
-"""Remedies: Python and commands of the same calls, and texts that contain them."""
+"""Remedies: the same call in Python and as a command, and the texts that contain remedies."""
 
 import ast
 import copy
@@ -18,7 +18,7 @@ from ftfile.read.directory import Directory
 from ftfile.tools.cli.app import app
 
 SOURCE = Path(ftfile.__file__).parent
-# `Wording` contains both texts of a remedy that is not exactly a call.
+# `Wording` contains both texts of a remedy that is not exactly one call.
 CALL = re.compile(r"ftfile\.(?!spark\b)[\w.]+\(path[,)]")
 
 
@@ -126,7 +126,7 @@ def test_errors_and_commands_have_no_credentials() -> None:
 
 
 def remedies_in_source() -> Iterator[tuple[str, Remedy]]:
-    """Yield the remedies whose arguments are constants, with their places; other arguments become Ellipses."""
+    """Yield the remedies with constant arguments, and their places. Other arguments become `...`."""
     for path in sorted(set(SOURCE.rglob("*.py")) - {SOURCE / "core" / "remedies.py"}):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Remedy":
@@ -163,7 +163,7 @@ def test_every_remedy_can_be_called_and_run() -> None:
 
 
 def test_calls_in_texts_are_remedies() -> None:
-    """A text with a call in Python would reach users of the command as it is; no command shows texts of Spark."""
+    """A text with a Python call would reach users of the command unchanged. Commands show no texts of ftfile.spark."""
     wrong = []
     for path in sorted(SOURCE.rglob("*.py")):
         if path.relative_to(SOURCE).parts[:2] in {("core", "remedies.py"), ("core", "options")}:
@@ -173,7 +173,9 @@ def test_calls_in_texts_are_remedies() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
                 wrong += [f"{path}:{node.lineno}: {call}" for call in CALL.findall(node.value)]
-    assert [place for place in wrong if "/ftfile/spark/" not in place] == [], "write them as a Remedy or a Wording"
+    assert [place for place in wrong if "/ftfile/spark/" not in place] == [], (
+        "write these calls as a Remedy or a Wording"
+    )
 
 
 def _docstring_or_wording(node: ast.AST) -> list[ast.expr]:

@@ -23,7 +23,7 @@ FILTERS = {
 
 @pytest.fixture
 def users_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package with filters, some of them broken."""
+    """Install a package with filters, including broken filters."""
     lines = [f"[{ENTRY_POINT_GROUP}]", *(f"{name} = {place}" for name, place in FILTERS.items())]
     install(tmp_path / "packages", "filters_of_users", "\n".join(lines) + "\n")
     monkeypatch.syspath_prepend(tmp_path / "packages")

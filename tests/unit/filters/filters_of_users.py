@@ -1,4 +1,4 @@
-"""Filters as users bring them, by entry points."""
+"""Filters of users, registered as entry points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTED: list[int] = []
 
 @dataclass(frozen=True, slots=True)
 class ByteCounter(Filter):
-    """Passes bytes on and counts them; joins, as the codecs do."""
+    """Passes bytes unchanged and counts them. Its frames can be joined, like the frames of codecs."""
 
     name: ClassVar[str] = "counter"
     joins: ClassVar[bool] = True
@@ -47,12 +47,12 @@ class _Counting:
 
 
 class NoFilter:
-    """A class that is none."""
+    """A class that is not a filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cipher(Filter):
-    """AES-GCM in chunks, each bound to its number and to its place, the last one marked; with a key that all know."""
+    """AES-GCM in chunks with a public key. Each chunk is bound to its number and its place, and the last is marked."""
 
     name: ClassVar[str] = "cipher"
     extension: ClassVar[str] = ".aes"

@@ -1,4 +1,4 @@
-"""docs/internals/encrypted-files.md, read by somebody who knows nothing else: no line of ftfile is used here."""
+"""A decoder written only from docs/internals/encrypted-files.md, without any code of ftfile."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ def decode(data: bytes, identity: str, keys: Keys) -> bytes:
 
 
 def record(content: bytes, path: str, directory_id: str, find: Callable[[str, str], bytes]) -> bytes:
-    """The content of a file of the log, without its MAC."""
+    """Return the content of a file of the log, without its MAC."""
     body, _, last = content[:-1].rpartition(b"\n")
     algorithm, key_id, wrapped, mac = last.decode("ascii").split(" ")
     assert algorithm == "hmac-sha256"
     assert content[-1:] == b"\n"
     key = derive(find(key_id, wrapped), b"ftfile 1 authentication of records")
     prefix = f"{algorithm} {key_id} {wrapped}"
-    told = b"ftfile record 1\0" + b"".join(text.encode() + b"\0" for text in (directory_id, path, prefix)) + body
-    assert hmac.compare_digest(bytes.fromhex(mac), hmac.new(key, told, hashlib.sha256).digest())
+    authenticated = (
+        b"ftfile record 1\0" + b"".join(text.encode() + b"\0" for text in (directory_id, path, prefix)) + body
+    )
+    assert hmac.compare_digest(bytes.fromhex(mac), hmac.new(key, authenticated, hashlib.sha256).digest())
     return body

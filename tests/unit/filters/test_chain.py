@@ -1,4 +1,4 @@
-"""Filters one after the other, and files behind them."""
+"""Chains of filters, and files written through a chain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def filtered(chain: Chain, pieces: Iterable[bytes], identity: str = "a@0") -> by
 
 @functools.cache
 def file_of(names: tuple[str, ...]) -> bytes:
-    """Return all lines behind a chain: made once for all tests."""
+    """Return all lines encoded by a chain. The result is cached for all tests."""
     return filtered(chain_of(names), LINES)
 
 
@@ -87,7 +87,7 @@ def test_decoded_files_can_be_sought_in(names: tuple[str, ...]) -> None:
 @pytest.mark.packages
 @pytest.mark.parametrize("names", CHAINS)
 def test_every_truncation_of_a_file_is_detected(names: tuple[str, ...]) -> None:
-    """Also at the end of a frame, where the filters see nothing."""
+    """This includes truncations at the end of a frame, which filters cannot detect."""
     chain, plain = chain_of(names), b"".join(LINES[:30])
     target = Target()
     file = FilteredFile(target, chain, "a@0")
@@ -133,7 +133,7 @@ def test_an_envelope_is_bound_to_its_place() -> None:
 
 
 def test_frames_move_from_file_to_file() -> None:
-    """Frames go as they are into an envelope of another place."""
+    """Frames are copied unchanged into the envelope of another place."""
     chain = chain_of(["gzip", "cipher"])
     pieces = [filtered(chain, [line], f"a@{n}") for n, line in enumerate(LINES[:5])]
     target = Target()
@@ -158,7 +158,7 @@ class TestSizes:
             if number % 10_000 == 9_999:
                 file.flush()
                 assert not file.buffered_bytes
-                # What is in an envelope has not come out of it.
+                # The content of an unfinished envelope is not written yet.
                 assert abs(file.size_bytes - target.position) <= 200 * ("cipher" in names)
         file.finish()
         assert file.position == len(ALL)
@@ -181,7 +181,7 @@ class TestSizes:
     @pytest.mark.slow
     @pytest.mark.parametrize("names", [names for names in CHAINS if "cipher" not in names])
     def test_what_a_file_is_at_most(self, names: tuple[str, ...]) -> None:
-        """Also of noise, which no codec makes smaller."""
+        """This includes random bytes, which no codec compresses."""
         target, noise = Target(), random.Random(4).randbytes(1_200_000)
         file = FilteredFile(target, chain_of(names), "a@0")
         for size in (1, 100, 10_000, 1_200_000):
@@ -211,7 +211,7 @@ def test_filters_are_used_in_their_order() -> None:
     chain = Chain((*chain_from_options("gzip", None, ["counter", "cipher"]).filters,))
     written = filtered(chain, [ALL[:50_000]])
     assert chain.names == ("gzip", "counter", "cipher")
-    assert sum(filters_of_users.COUNTED) < 25_000, "the counter is behind the codec"
+    assert sum(filters_of_users.COUNTED) < 25_000, "the counter is after the codec"
     assert len(written) > sum(filters_of_users.COUNTED), "and before the cipher"
     assert chain.extension == ".gz.aes"
 

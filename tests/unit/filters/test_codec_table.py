@@ -1,4 +1,4 @@
-"""The table of line codecs, and the failures that name each place from which a codec is missing."""
+"""The table of line codecs. A failure names each place that lacks a codec."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def lacking(name: str) -> list[str]:
         f"docs/compression.md, the table: {line} …": line in text("docs/compression.md"),
         "docs/compression.md, *Damage*: if its files carry checksums": (f"`{name}`" in checksums) == row.has_checksum,
         "docs/options.md: run `make docs`": f"`{name}`" in written,
-        "benchmarks/compression.py, _LIBRARIES: its library alone": f'"{name}": ' in libraries,
-        "tests/unit/write/files/test_filters.py, DECODERS: one that is not ours": f'"{row.ending}": ' in decoders,
+        "benchmarks/compression.py, _LIBRARIES: only its library": f'"{name}": ' in libraries,
+        "tests/unit/write/files/test_filters.py, DECODERS: an independent decoder": f'"{row.ending}": ' in decoders,
     }
     return [place for place, is_there in (has | has_package(name, row.package)).items() if not is_there]
 
 
 def has_package(name: str, package: str) -> dict[str, bool]:
-    """Return for each place that must name the package of a codec if it does."""
+    """Return the places that must name the package of a codec, and whether they do."""
     if not package:
         return {}
     project, line = text("pyproject.toml"), f"| `{package}` | `{name}` |"

@@ -1,4 +1,4 @@
-"""Every codec in isolation: its output, the streams that it decodes, and the streams that it refuses."""
+"""Every codec without a chain: its output, the streams that it decodes, and the streams that it refuses."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_what_follows_the_last_frame_is_detected(name: str) -> None:
 
 @parametrize("name", CODECS, quick=1, packages=True)
 def test_a_flipped_bit_is_an_error_or_the_log_must_see_it(name: str) -> None:
-    """`BadStream` is the only error, and codecs with checksums never return other text than was written."""
+    """`BadStream` is the only error. Codecs with checksums never return text that differs from the written text."""
     settled = codec(name)
     written = encoded(settled, TEXT)
     for at in range(len(written) * 8):
@@ -190,7 +190,7 @@ def test_levels(name: str) -> None:
         written = encoded(codec(name, level), data)
         assert decoded(codec(name), written) == data
         sizes.append(len(written))
-    # bzip2's level is the length of a block, and one is enough here.
+    # The level of bzip2 is the length of a block, and this text needs only one block.
     assert sizes[1] < sizes[0] or name == "bzip2"
     for level in (low - 1, high + 1):
         with pytest.raises(ConfigError, match=f"compressionLevel={level}: for {name} it must be {low} to {high}"):
@@ -215,7 +215,7 @@ def test_blocks_fit_the_buffers_of_hadoop(name: str) -> None:
 
 
 def test_blocks_of_several_chunks() -> None:
-    """Hadoop's own writers make them of what does not fit one buffer."""
+    """Hadoop's writers split data into several chunks if it exceeds one buffer."""
     decoder = BlockDecoder("test", lambda chunk, _: chunk)
     data = b"\0\0\0\5" + b"\0\0\0\2ab" + b"\0\0\0\3cde" + b"\0\0\0\1\0\0\0\1f"
     assert b"".join(decoder.feed(data[at : at + 1]) for at in range(len(data))) + decoder.finish() == b"abcdef"

@@ -1,4 +1,4 @@
-"""Every built-in filter keeps the contract of filters."""
+"""Every built-in filter fulfils the contract of filters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TestCodecs(FilterContract):
 
 
 class TestHadoopCodecs(FilterContract):
-    encodes_nothing = False  # a file without a block is none: that is how a file cut off to nothing is noticed
+    encodes_nothing = False  # a valid file has at least one block, so a file truncated to no bytes is detected
 
     @pytest.fixture(params=sorted(name for name, row in CODECS.items() if not row.has_checksum))
     def byte_filter(self, request: pytest.FixtureRequest) -> Filter:

@@ -140,7 +140,7 @@ def chunks_of(data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def test_chunks_that_changed_places_or_come_twice_are_detected() -> None:
-    plain = bytes(SMALL) * 4  # of one content
+    plain = bytes(SMALL) * 4  # with the same content
     header, chunks = chunks_of(sealed(plain))
     assert opened(header + b"".join(chunks)) == plain
     for other in itertools.product(range(4), repeat=4):
@@ -163,7 +163,7 @@ def test_another_file_does_not_take_its_place() -> None:
         opened(header + chunks[0] + others_chunks[1] + chunks[2])
     with pytest.raises(BadStream):
         opened(others_header + b"".join(chunks))
-    again = chunks_of(sealed(plain, "a@0"))  # written again with the same identity: another key
+    again = chunks_of(sealed(plain, "a@0"))  # written again with the same identity, but with another key
     with pytest.raises(BadStream):
         opened(header + chunks[0] + again[1][1] + chunks[2])
 
@@ -171,7 +171,7 @@ def test_another_file_does_not_take_its_place() -> None:
 def test_each_file_has_a_key_of_its_own() -> None:
     first, second = sealed(b"the same"), sealed(b"the same")
     size = aes_gcm.header_bytes(first)
-    assert first[:11] == second[:11]  # what kind it is, and the id of the key
+    assert first[:11] == second[:11]  # the kind of the file, and the id of the key
     assert first[11:51] != second[11:51]
     assert first[size:] != second[size:]
 

@@ -1,6 +1,6 @@
-"""Accidents to a directory: programs of a shell, `ftfile`, and a job for a Spark, as `accidents.txt` names them.
+"""Accidents to a directory: the programs of a shell, `ftfile`, and a Spark job, as named in `accidents.txt`.
 
-`python -m tests.unit.operate.accidents` plays them all, and prints docs/internals/accidents.md.
+`python -m tests.unit.operate.accidents` plays all accidents and prints docs/internals/accidents.md.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ __all__ = (
 
 COLUMNS = {"id": "long", "month": "string"}
 BATCHES = 3
-# Positions of other queries begin here.
+# The first position of other queries.
 OTHERS = 1000
 DAY_MS = 86_400_000
 GOES_ON = {"onNewQuery": "continue"}
 QUERY = "00000000-0000-0000-0000-{:012d}"
-# Where a log is long enough for a vacuum that deletes records.
+# Accidents that need a log so long that a vacuum deletes records.
 LONG = {"All log checkpoints are lost, and old records are gone"}
-# The programs with which the page may damage or repair a directory.
+# The programs that the page may use to damage or repair a directory.
 PROGRAMS = frozenset({"chmod", "cp", "find", "mkdir", "mv", "rm", "rmdir", "touch"})
 CHANGING = (
     (" +$", ""),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
     (r"\d+(\.\d)? (s|min|h|d) ago", "3 s ago"),
-    (r"in \d+(\.\d)? (s|min|h|d)\b", "3 s ago"),  # of a clock that jumped back
+    (r"in \d+(\.\d)? (s|min|h|d)\b", "3 s ago"),  # if the clock jumped back
     (r"\b\d{7,} s\b", "3 s"),
     (r"\b\d+\.\d s old\b", "3 s old"),
     (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
@@ -70,7 +70,7 @@ CHANGING = (
     (r"^(durability +)\w+$", r"\g<1>none"),
     (r"^(seconds +)\d+\.\d+$", r"\g<1>0.123"),
     (r"^(writer +)\S+@\S+ *$", r"\g<1>spark@node-1"),
-    (r"\s+", " "),  # lines of a page are folded
+    (r"\s+", " "),  # the page wraps its lines
 )
 
 
@@ -88,7 +88,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
             yield command, output
 
 
-# The commands of each accident, by its title.
+# The commands of each accident, by the title of the accident.
 SCENES = {
     title: re.findall(r"^\$ (.*)$", text, flags=re.MULTILINE)
     for title, text in sections(Path(__file__).with_suffix(".txt").read_text()).items()
@@ -97,18 +97,18 @@ PAGE = Path(__file__).parents[3] / "docs/internals/accidents.md"
 HEAD = """\
 # Accidents
 
-Commands that do each accident to a directory and mend it, with their output.
-[Disaster recovery](../disaster-recovery.md) says what to do. `make docs` writes this page: it plays the commands of
-`tests/unit/operate/accidents.txt`. `unit/operate/test_accidents.py` plays them, too, compares their output with this
-page, and repeats them in directories without hints, with several queries, with open files, and encrypted ones.
+This page shows the commands that damage and repair a directory in each accident, and their output.
+[Disaster recovery](../disaster-recovery.md) explains the repairs. `make docs` writes this page: it runs the commands of
+`tests/unit/operate/accidents.txt`. `unit/operate/test_accidents.py` also runs them and compares their output with this
+page. It repeats them without hints, with several queries, with open files, and in encrypted directories.
 
-`/data/out` has been written by a query with three batches, 0 to 2; its checkpoint is `/data/checkpoint`, and `/backup`
-has a copy from before batch 2. `spark-submit job.py` stands for a run of the query that does its next batch;
-`onGap=accept` behind it is an option of the sink, and `startingOffset=3` stands for where its source starts.
-`spark-submit full.py` is such a run on a full disk. `python counts.py` prints the window of its store behind
-which it goes on, and ends one more. `...` stands for lines that are left out.
+A query has written three batches, 0 to 2, to `/data/out`. Its checkpoint is `/data/checkpoint`, and `/backup` has a
+copy from before batch 2. `spark-submit job.py` runs the next batch of the query. After it, `onGap=accept` is an option
+of the sink, and `startingOffset=3` is the offset at which its source starts. `spark-submit full.py` runs the batch on
+a full disk. `python counts.py` prints the window after which its store resumes, and ends another window. `...` replaces
+omitted lines.
 """
-# Modules that ask for themselves where they print.
+# Modules that call `is_terminal`.
 PRINTING = ("terminal", "output", "look_commands", "row_formats")
 
 
@@ -129,14 +129,14 @@ def settled(text: str) -> str:
 
 
 def is_as_shown(output: str, shown: str) -> bool:
-    """Return True if an output is that of the page, on which a line of three dots stands for some lines."""
+    """Return True if an output is equal to the output on the page, where a line of three dots replaces some lines."""
     pieces = [settled(piece) for piece in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
     return re.fullmatch(r".*?".join(map(re.escape, pieces)).replace(r"\ ", " "), settled(output)) is not None
 
 
 @contextlib.contextmanager
 def on_terminal() -> Iterator[None]:
-    """Let programs print to a terminal of 100 columns."""
+    """Set the terminal of programs to a width of 100 columns."""
     with contextlib.ExitStack() as stack:
         for module in PRINTING:
             stack.enter_context(mock.patch(f"ftfile.tools.cli.{module}.is_terminal", return_value=True))
@@ -146,7 +146,7 @@ def on_terminal() -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_after_long(title: str) -> Iterator[None]:
-    """Let each commit write a log checkpoint and a range, as one in 64 does, where an accident needs them."""
+    """For accidents that need it, write a log checkpoint and a range at each commit, instead of one in 64 commits."""
     with contextlib.ExitStack() as stack:
         if title in LONG:
             stack.enter_context(mock.patch("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0))
@@ -155,10 +155,10 @@ def as_after_long(title: str) -> Iterator[None]:
 
 
 class Scene:
-    """A directory at `/data/out` that a query has written, as the pages name it, with a copy without its last batch.
+    """A directory at `/data/out`, which a query has written, and a copy of it without the last batch.
 
-    The source of the query has a row at each position for two months; batch N of the first query reads position N.
-    Accidents that name them also have a store of words, written by a query, and one of counts, written by windows.
+    The source of the query has a row at each position for two months. Batch N of the first query reads position N. For
+    accidents that need them, a query also writes a store of words, and windows write a store of counts.
     """
 
     def __init__(self, root: Path, title: str, options: Mapping[str, str] | None = None, *, queries: int = 1) -> None:
@@ -181,11 +181,11 @@ class Scene:
             _told(self._count)
 
     def at(self, path: str) -> Path:
-        """Return where a path of the page is."""
+        """Return the path on this machine for a path on the page."""
         return self.root / path.lstrip("/")
 
     def do(self, command: str) -> str:
-        """Run a command of the page; return its output, with its exit code where that is not 0."""
+        """Run a command of the page. Return its output, with the exit code unless it is 0."""
         words = shlex.split(command)
         settings = dict(word.split("=", 1) for word in words[2:] if re.match(r"\w+=", word))
         if words[0] in {"spark-submit", "python"}:
@@ -207,13 +207,13 @@ class Scene:
         return self._shown(done.stdout + done.stderr)
 
     def read(self) -> Counter[int]:
-        """Return how often a reader of ftfile finds each position of the first query's source."""
+        """Return how often ftfile's reader returns each position of the first query's source."""
         forget_caches()
         found = ftfile.open(str(self.at("/data/out"))).to_arrow()["id"].to_pylist()
         return Counter(position for position in found if position < OTHERS)
 
     def seen(self) -> Counter[int]:
-        """Return how often a program that lists the directory finds each position."""
+        """Return how often a program that lists the directory returns each position."""
         out = self.at("/data/out")
         files = [
             path for path in out.rglob("*.json") if not any(part[0] in "_." for part in path.relative_to(out).parts)
@@ -261,7 +261,7 @@ class Scene:
         return StoreBatch(str(self.at("/data/words")), {"word": "string", "n": "long"}, options)
 
     def _count(self, *, committed: int | None = None, restore: str | None = None) -> None:
-        """End another window, in a new process, and record those up to one."""
+        """End another window in a new process, and record the windows up to a number."""
         forget_caches()
         settings: dict[str, Any] = {
             "keys": {"word": "string"},
@@ -285,13 +285,13 @@ class Scene:
 
 
 def rows(position: int) -> list[list[dict[str, Any]]]:
-    """Return the rows at a position of the source, of two tasks."""
+    """Return the rows at a position of the source, for two tasks."""
     months = ("7", "8") if position < BATCHES or position >= OTHERS else ("8", "9")
     return [[{"id": position, "month": month}] for month in months]
 
 
 def _told(run: Callable[[], object]) -> str:
-    """Return the output of a program, including the error that ends it."""
+    """Return the output of a program, including the error with which it ends."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
             run()
@@ -302,7 +302,7 @@ def _told(run: Callable[[], object]) -> str:
 
 @contextlib.contextmanager
 def _ahead(ahead_ms: int) -> Iterator[None]:
-    """Let the store's clock be ahead."""
+    """Set the store's clock ahead."""
     now_ms = round(time.time() * 1000) + ahead_ms
     with mock.patch("ftfile.log.vacuum.store_now_ms", return_value=now_ms):
         yield
@@ -314,7 +314,7 @@ def shown_outputs() -> dict[str, list[tuple[str, str]]]:
 
 
 def main() -> None:
-    """Print the page with new outputs; outputs that are still correct stay, with the lines that they omit."""
+    """Print the page with new outputs. Outputs that are still correct stay, with their omitted lines."""
     page = shown_outputs()
     scenes: dict[str, list[tuple[str, str]]] = {}
     for title, script in SCENES.items():

@@ -45,11 +45,11 @@ _KEYS = {"FTFILE_EVERY_KEYS": f"every {base64.b64encode(bytes(range(32))).decode
 _ENCRYPTED = {"encryption": "aes-gcm", "keyProvider": "env:FTFILE_EVERY_KEYS"}
 _MIGRATED = f"{layout.MIGRATED}/_delta_log/_00000000000000000000.json.migrated"
 _QUERY = "00000000-0000-0000-0000-000000000001"
-_NUMBERS = count(1_000)  # of as many digits
+_NUMBERS = count(1_000)  # with the same number of digits
 
 
 class Kind(NamedTuple):
-    """A kind of file: the names of its place in `layout`, and which file of a directory is harmed."""
+    """A kind of file: the names of its place in `layout`, and a function that finds the file to damage."""
 
     places: tuple[str, ...]
     find: Find
@@ -57,7 +57,7 @@ class Kind(NamedTuple):
 
 
 def _first(directory: str, ending: str = "") -> Find:
-    """Return a function that finds the first file of an ending below a directory."""
+    """Return a function that finds the first file with this ending below a directory."""
     return lambda fs: min(path for path in _files(fs, directory) if path.endswith(ending))
 
 
@@ -71,7 +71,7 @@ def _used_segment(fs: FileSystem) -> str:
 
 
 def _staged_part(fs: FileSystem) -> str:
-    """Return where a part that is committed waits, as where its committer died before it was published."""
+    """Return the staged path of a committed part, as if its committer had died before the part was published."""
     add = next(add for add in take_snapshot(CommitLog(fs)).adds.values() if add.kind == "part")
     assert add.final_path is not None
     fs.make_directories(layout.parent(add.path))
@@ -173,7 +173,7 @@ def _make_store(path: str, options: Mapping[str, str]) -> None:
 
 @cache
 def _contents(*, in_store: bool, encrypted: bool, number: int) -> dict[str, bytes]:
-    """Return the files of a directory; each number is another directory."""
+    """Return the files of a directory. Each number is another directory."""
     assert number >= 0
     make: Maker = _make_store if in_store else _make_files
     with tempfile.TemporaryDirectory() as directory:
@@ -185,7 +185,7 @@ def _contents(*, in_store: bool, encrypted: bool, number: int) -> dict[str, byte
 
 
 def write_directory(path: Path, *, in_store: bool = False) -> None:
-    """Write files of every kind, none of them harmed, and not encrypted."""
+    """Write undamaged and unencrypted files of every kind."""
     for name, content in _contents(in_store=in_store, encrypted=False, number=0).items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """The findings of verify for each damaged file, and their repair: the table of docs/internals/format.md (`make docs`).
 
-A cell has the severity and the code of the worst finding, and the repair: `mended` by a repair, by a repair on
-`request`, or only by a `copy`. It is empty if there is no finding, and `not opened` if the error at opening names the
-remedy.
+A cell has the severity and the code of the worst finding, and the repair. `mended` is a repair without arguments,
+`request` a repair with an argument, and `copy` a copy of the file. The cell is empty if there is no finding. It is `not
+opened` if the error at opening names the remedy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OLD = ("info damaged-old-file copy",) * 4
 _SEGMENT = ("error missing-segment request", *[_DAMAGED_SEGMENT] * 3)
 _PART = ("error missing-part request", *[_DAMAGED_PART] * 3)
 
-# By kind of file, a cell for each harm.
+# A cell for each harm, by the kind of the file.
 MATRIX = {
     "`directory/_format`": ("error missing-format mended", *["error bad-format mended"] * 2, ""),
     "`directory/_marker`": ("", *["warning bad-marker mended"] * 2, ""),
@@ -46,7 +46,7 @@ MATRIX = {
     "windows of a store": (_WINDOWS,) * 4,
     "newest windows of a store": ("", *[_WINDOWS] * 3),
 }
-# Of encrypted directories, where it is something else.
+# The cells of encrypted directories that differ.
 ENCRYPTED = {
     "`directory/_format`": (*["error not opened copy"] * 3, "error bad-format copy"),
     "record": (_MISSING_RECORD,) * 4,

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.slow
 ADVICE = (Path(__file__).parents[3] / "docs/disaster-recovery.md").read_text()
 SHOWN = shown_outputs()
 
-# How often readers of ftfile find each position of the source at the end; each has rows for two months.
+# The number of times that ftfile's reader returns each position of the source at the end. Each position has two rows.
 AT_FIRST = dict.fromkeys(range(BATCHES), 2)
 ONE_MORE = {**AT_FIRST, BATCHES: 2}
 FOUND: dict[str, dict[int, int]] = dict.fromkeys(SCENES, ONE_MORE) | {
@@ -58,11 +58,11 @@ FOUND: dict[str, dict[int, int]] = dict.fromkeys(SCENES, ONE_MORE) | {
     "The log of a store is lost": AT_FIRST,
     "Windows of a store are lost": AT_FIRST,
 }
-# Where plain readers find more: files that are not in the new log.
+# The positions for plain readers, if they see files that are not in the new log.
 SEEN = {"The log is lost": ONE_MORE}
-# Where a migration makes the new log, which it cannot where no file is finished, or none is in the clear.
+# Accidents after which a migration creates the new log. Without finished and unencrypted files it cannot create one.
 MIGRATED = {"The directory of the log, and all beside it, is lost"}
-# Accidents that cannot be done where all files are open, or where all of the log is sealed.
+# Accidents that are impossible if all files are open, or if the whole log is encrypted.
 NOT_OPEN = {
     "A foreign file is in the way",
     "Before an accident",
@@ -75,7 +75,7 @@ VARIANTS = ("no hints", "several queries", "open", "encrypted")
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """As short as on every machine: outputs break lines at a width."""
+    """Return a path of the same length on every machine, because outputs wrap their lines."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         yield Path(directory)
 
@@ -107,7 +107,7 @@ def variant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("title", [title for title in SCENES if " of a store " not in title])
 def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
-    """The same commands repair the directory, and no more is lost."""
+    """The same commands repair the directory, and no other rows are lost."""
     if variant == "open" and title in NOT_OPEN:
         pytest.skip("it harms finished files")
     options = {
@@ -133,7 +133,7 @@ def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
 
 
 def check(scene: Scene) -> None:
-    """Check the invariants of the repaired directory; `verify` finds remarks at most."""
+    """Check the invariants of the repaired directory. `verify` has at most findings of severity `info`."""
     directory = ftfile.open(str(scene.at("/data/out")))
     report = directory.verify(full=True)
     assert report.ok
@@ -151,8 +151,8 @@ def check_sealed(scene: Scene) -> None:
     """No command recreates the format file of an encrypted directory, and a copy of it repairs the directory."""
     scene.do("rm /data/out/_ftfile/directory/_format")
     for command in ("ftfile status /data/out", "ftfile repair /data/out", "spark-submit job.py"):
-        told = scene.do(command)
-        assert "Restore it from a copy" in told, told
+        output = scene.do(command)
+        assert "Restore it from a copy" in output, output
     assert not scene.at("/data/out/_ftfile/directory/_format").exists()
     scene.do("cp /backup/out/_ftfile/directory/_format /data/out/_ftfile/directory/_format")
     assert scene.do("spark-submit job.py") == ""
@@ -179,7 +179,7 @@ def test_every_accident_of_the_table_has_its_section() -> None:
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    """The page shows the error text that follows from the operating system's error."""
+    """The page shows the error text for the error of the operating system."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]

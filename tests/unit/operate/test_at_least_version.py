@@ -42,7 +42,7 @@ def query(out: str, options: dict[str, str]) -> MicroBatch:
 
 
 def put_back(out: str, options: dict[str, str]) -> None:
-    """Write three versions, and put the directory back to a copy that has two of them."""
+    """Write three versions, and restore the directory from a copy with two versions."""
     for batch in range(3):
         query(out, options).run(batch, [[{"word": f"word {batch}"}]])
         if batch == 1:

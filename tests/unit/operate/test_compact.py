@@ -249,7 +249,7 @@ class TestParts:
 
 
 class TestNames:
-    """If names may repeat, the new part's name is longer than that of its first part; too long names are cut."""
+    """If names may repeat, the new part's name is longer than its first part's name. Too long names are cut."""
 
     LONG = "tests.unit.write.files.user_code:long_numbered"
 
@@ -392,7 +392,7 @@ class TestRaces:
 
 
 class TestDamage:
-    """A part that cannot be merged holds nothing else up, and is named."""
+    """A part that cannot be merged is named, and the other parts are merged."""
 
     def damage(self, path: Path) -> None:
         path.write_bytes(path.read_bytes().replace(b"w", b"v"))
@@ -454,7 +454,7 @@ class TestDamage:
 
 
 class TestFailures:
-    # pyarrow does not care who wrote a Parquet file: its readers would notice nothing.
+    # pyarrow ignores the name of the writer in a Parquet file, so readers would not detect this change.
     @pytest.mark.parametrize(
         ("file_format", "found", "put"), [("json", b"w2", b"w9"), ("parquet", b"-arrow", b"-Arrow")]
     )
@@ -471,7 +471,7 @@ class TestFailures:
         assert ftfile.open(out).version() == 2
 
     def test_rows_that_do_not_come_back_are_an_error(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whatever an encoder may get wrong is noticed before the parts that have it right are replaced."""
+        """An error of an encoder is detected before the compaction replaces the correct parts."""
         honest = OpenPart.write
 
         def wrong(part: OpenPart, batch: pa.RecordBatch, limit: int | None) -> int:
@@ -503,7 +503,7 @@ class TestFailures:
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)
-        # The job's name is given first. The parts that the job has read are hidden before its part is moved.
+        # The operation draws its id first. The parts that it has read are hidden before its new part is moved.
         stage = layout.staged_directory(SeededIds().unique(), 0)
         stuck = Fault(Unavailable, operations=frozenset({"rename"}), path=f"{stage}/*", times=10**9)
         with repeatable(), mounted(FaultyFileSystem(inner, [stuck])) as url, pytest.raises(NotPublished):

@@ -1,4 +1,4 @@
-"""Rows removed by a condition: exactly the rows that a read with the same condition returns."""
+"""A delete removes exactly the rows that a read with the same condition returns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = ("ring",)
 
 COLUMNS = {"id": "long", "word": "string", "day": "string"}
 FORMATS = ["parquet", "json", "csv", "orc", "arrow", "avro"]
-# Each with its value for a row; a condition that is unknown for a null is not true.
+# Each condition with its value for a row. A condition that is unknown for a null is not true.
 CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "id = 3": lambda row: row["id"] == 3,
     "word = 'w1' AND day = 'a'": lambda row: row["word"] == "w1" and row["day"] == "a",
@@ -85,7 +85,7 @@ def rows_of(out: str, where: Any = None, **more: Any) -> Counter[str]:
 
 
 def check(out: str, where: Any, **more: Any) -> RewriteReport:
-    """Delete, and compare with the result of a read with the condition before; a second delete removes nothing."""
+    """Delete, and compare the remaining rows with a read before. A second delete removes no rows."""
     before, matches = rows_of(out, **more), rows_of(out, where, **more)
     plan = ftfile.delete(out, where, dry_run=True, **more)
     assert (plan.rows_removed, plan.dry_run, plan.version) == (matches.total(), True, None)
@@ -101,7 +101,7 @@ def check(out: str, where: Any, **more: Any) -> RewriteReport:
 
 
 def read_by_others(out: str, file_format: str) -> list[dict[str, Any]]:
-    """Return the rows of the visible files, as readers that know nothing of ftfile read them."""
+    """Return the rows of the visible files, as plain readers read them."""
     rows: list[dict[str, Any]] = []
     for path in sorted(Path(out).rglob("part-*")):
         if "_ftfile" in path.parts:
@@ -189,7 +189,7 @@ class TestFiles:
 
     @pytest.mark.slow
     def test_the_condition_of_each_directory_is_its_own(self, out: str) -> None:
-        """For one directory, the rest of the condition is about other columns. For another, it is always false."""
+        """In one directory, the rest of the condition refers to other columns. In another, it is always false."""
         written(out, partitionBy="day")
         check(out, "(day = 'a' AND id = 3) OR (day = 'b' AND id = 4)")
         check(out, "(day = 'a' AND id = 1) OR day = 'b'")
@@ -350,7 +350,7 @@ class TestOpenFiles:
 
     @pytest.mark.slow
     def test_files_of_a_flush_that_are_recorded_are_not_deleted(self) -> None:
-        """They are staged still when the delete fails."""
+        """The files are still staged when the delete fails."""
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             query = written(url, rolling="policy")
@@ -453,7 +453,7 @@ class TestRaces:
 
     @pytest.mark.slow
     def test_rows_that_are_opened_meanwhile_stay(self) -> None:
-        """They are later rows: a segment is never rewritten."""
+        """The rows are later than the delete, which never rewrites a segment."""
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)
@@ -501,7 +501,7 @@ class TestRaces:
 
     @pytest.mark.slow
     def test_files_that_move_while_they_are_read(self) -> None:
-        """They are vacuumed by then."""
+        """A vacuum deletes the moved files before the delete reads them."""
         inner = CrashingFileSystem()
         with mounted(inner) as url:
             written(url)

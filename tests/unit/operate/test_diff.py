@@ -1,4 +1,4 @@
-"""Comparison of two versions: the added and removed rows are those of the published files, as pyarrow reads them."""
+"""Comparison of two versions: the added and removed rows are equal to pyarrow's comparison of the published files."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ STEPS: list[Callable[[MicroBatch], object]] = [
 
 
 def published(out: str) -> dict[str, set[int]]:
-    """The rows of each visible file."""
+    """Return the rows of each visible file."""
     files = Path(out).glob("*.json")
     return {file.name: {*pyarrow.json.read_json(file)["id"].to_pylist()} for file in files}
 
 
 def stem(name: str) -> str:
-    """Return a name without its ending, and without the suffix that a later restore adds."""
+    """Return a name without its extension, and without the suffix that a later restore adds."""
     return name.partition(".")[0]
 
 

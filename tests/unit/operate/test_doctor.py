@@ -1,4 +1,4 @@
-"""`ftfile.doctor`: each fault of a machine or a directory is named, with its remedy."""
+"""The function `ftfile.doctor` names each fault of a machine or a directory and its remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start no other program unless a test checks that."""
+    """Start no other program, except in tests that check other programs."""
     monkeypatch.setattr(looking, "check_start", lambda *_: [])
     monkeypatch.setattr(looking, "_output", lambda command: "" if "-c" in command else 'openjdk version "17.0.9"')
 
@@ -121,7 +121,7 @@ def test_spark_needs_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The programs of an environment with this Python, behind a path with a space; it is not activated."""
+    """The programs of an environment with this Python. Its path contains a space, and it is not activated."""
     folder = tmp_path / "my env/bin"
     program(folder / "python3", "")
     program(folder / "ftfile-python", "")
@@ -189,9 +189,9 @@ def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", "echo 2.7"))
     assert "Python 2.7" in the("workers").actual
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    for version, told in (("", "ftfile none"), ("0.0.1", "ftfile 0.0.1")):
+    for version, version_text in (("", "ftfile none"), ("0.0.1", "ftfile 0.0.1")):
         program(tmp_path / "other", f"echo {here}; echo {version}")
-        assert told in the("workers").actual
+        assert version_text in the("workers").actual
     program(tmp_path / "other", f"echo {here}; echo {ftfile.__version__}")
     assert the("workers").severity == "ok"
 

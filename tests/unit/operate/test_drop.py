@@ -1,4 +1,4 @@
-"""Dropping directories."""
+"""Drops of directories."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_condition_drops_the_directories_that_match(query: MicroBatch, where: 
 class TestDirectoryPattern:
     @pytest.fixture
     def hours(self, tmp_path: Path) -> str:
-        """A directory with a row in each of four hours, and one in a directory without a time."""
+        """A directory with one row in each of four hours, and one row in a directory without a time."""
         out, columns = str(tmp_path / "hours"), {"id": "long", "kind": "string", "ts": "timestamp_ntz"}
         begin = datetime.datetime(2024, 6, 30, 22, 30)  # noqa: DTZ001 - a clock
         rows = [{"id": n, "kind": "ab"[n % 2], "ts": begin + datetime.timedelta(hours=n)} for n in range(4)]
@@ -157,7 +157,7 @@ def test_no_ftfile_directory(tmp_path: Path) -> None:
 
 
 def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
-    """Another driver commits a batch into the directory just before, and one just after."""
+    """Another driver commits a batch into the directory just before the drop, and a batch just after it."""
 
     class Rival(WrapperFileSystem):
         armed = False
@@ -182,7 +182,7 @@ def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
 
 @pytest.mark.slow
 def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None:
-    """A part that cannot be published yet would come back after it was dropped."""
+    """An unpublished part would reappear after its drop, so the drop waits until the part can be published."""
     messages = query.write(1, [MONTHS])
     staged = next(part for part in messages[0].parts if part.directory_key == "month=7")
     blocked = tmp_path / f"out/month=7/part-0000000001-00000-{staged.id[:12]}.json"
@@ -212,6 +212,6 @@ def test_batches_after_a_directory_was_deleted(query: MicroBatch, *, overwrite: 
     query = replace(query, overwrite=overwrite)
     for batch in range(1, 3):
         query.run(batch, [MONTHS])
-    hint = read_published(open_filesystem(query.path))  # all is published
+    hint = read_published(open_filesystem(query.path))  # all files are published
     assert hint is not None
     assert hint.version == 2

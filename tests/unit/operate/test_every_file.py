@@ -1,4 +1,4 @@
-"""Every file below `_ftfile`, damaged in each way: the findings of verify, and the result of a repair."""
+"""Every file below `_ftfile` is damaged in each way: the findings of verify, and the result of a repair."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None
         before = verified(url)
         if harm in {"deleted", "emptied"} and name != "dead letters":
             quick = verify(open_log(url, Access(), repairs=True).fs)
-            assert quick.findings == before.findings, "it shows without the content"
+            assert quick.findings == before.findings, "a check without the content finds the same"
         repaired = ftfile.repair(url, dry_run=False, full=True)
         assert cell_of(before, repaired) == cell
         codes = {finding.code for finding in before.findings if finding.severity != "info"}
-        assert len(codes) == ("error" in cell or "warning" in cell), "one harm is one finding"
+        assert len(codes) == ("error" in cell or "warning" in cell), "one damage causes one finding"
         if "request" in cell:
             lost = [found.path for found in repaired.findings if any(act.kind == "give-up" for act in found.actions)]
             repaired = ftfile.repair(url, dry_run=False, full=True, give_up=lost, accept_lost_records=True)
@@ -81,7 +81,7 @@ def test_what_is_found_and_mended(name: str, harm: str, encrypted: bool) -> None
 def test_nothing_is_found_before(name: str, encrypted: bool) -> None:
     with harmed(KINDS[name], None, encrypted=encrypted) as url:
         findings = verified(url).findings
-        # It waits as a part does whose committer died.
+        # The part is staged, as if its committer had died.
         waits = name == "committed part, not published"
         assert [found.code for found in findings] == ["not-published"] * waits
 
@@ -114,7 +114,7 @@ def test_the_page_has_this_table() -> None:
 
 @pytest.mark.parametrize("in_store", [False, True])
 def test_no_reader_takes_one_for_data(tmp_path: Path, in_store: bool) -> None:
-    """Spark passes over names that begin with an underscore; DuckDB goes by the depth of files, and by their ending."""
+    """Spark ignores names that begin with an underscore. DuckDB selects files by their depth and extension."""
     write_directory(tmp_path, in_store=in_store)
     own = [path.relative_to(tmp_path / layout.META) for path in (tmp_path / layout.META).rglob("*") if path.is_file()]
     assert len({path.parts[0] for path in own}) >= (5 if in_store else 9)

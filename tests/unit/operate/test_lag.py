@@ -122,7 +122,7 @@ def test_what_is_no_topic_is_of_another_source(sink: Sink, offset: object) -> No
 
 
 def test_files_that_are_left_to_read(sink: Sink) -> None:
-    """As `source_status` counts them, by the options in the state."""
+    """The counts are equal to `source_status` with the options in the state."""
     place = sink.place / "in"
     place.mkdir()
     (place / "a.log").write_text("one\n")
@@ -148,7 +148,7 @@ def test_files_that_are_left_to_read(sink: Sink) -> None:
 
 @pytest.mark.slow
 def test_versions_that_are_left_to_read(sink: Sink, tmp_path: Path) -> None:
-    """Of a directory that is followed, which is one of several given directories."""
+    """The query follows one of several given directories."""
     followed, other = (MicroBatch(str(tmp_path / name), {"id": "long"}, {"fileFormat": "json"}) for name in "ab")
     for query in (followed, other):
         query.run(0, [[{"id": 1}]])
@@ -244,7 +244,7 @@ def test_checkpoints_with_a_problem(sink: Sink, change: Callable[[Path], None], 
 
 
 def test_a_batch_that_ends_meanwhile_is_no_problem(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one that is done after the log was read, nor one that is planned and done after the checkpoint was."""
+    """A batch may end after the log was read, or it may start and end after the checkpoint was read."""
     sink.run(0)
     for moment in ("before", "after"):
         batch, real = {"before": 1, "after": 2}[moment], read_progress
@@ -260,7 +260,7 @@ def test_a_batch_that_ends_meanwhile_is_no_problem(sink: Sink, monkeypatch: pyte
 
 
 class Silent(WrapperFileSystem):
-    """Does not answer until its event is set."""
+    """Blocks until its event is set."""
 
     answers = threading.Event()
 
@@ -272,7 +272,7 @@ class Silent(WrapperFileSystem):
 
 @pytest.mark.slow
 def test_a_checkpoint_that_does_not_answer_holds_nothing_up(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of other queries are looked at all the same."""
+    """The checkpoints of other queries are read."""
     monkeypatch.setattr(lag, "LOOK_S", 0.2)
     sink.run(0)
     other = MicroBatch(sink.out, {"id": "long"}, {"fileFormat": "json", "onNewQuery": "continue"}, query_id="other")
@@ -317,7 +317,7 @@ def test_places_that_are_given_hold_it_up_no_longer(sink: Sink, monkeypatch: pyt
 
 
 def test_many_queries(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checkpoints of the queries that wrote last are read."""
+    """Only the checkpoints of the queries that wrote last are read."""
     monkeypatch.setattr(lag, "CHECKPOINTS_MAX", 1)
     for number in range(2):
         query = sink.query(query_id=str(number), checkpoint=str(sink.place / str(number)))
@@ -367,7 +367,7 @@ def test_nobody_looks_unless_asked(sink: Sink) -> None:
 
 
 def test_the_place_is_recorded_once(sink: Sink) -> None:
-    """And again when it changes. A checkpoint contains the place after the records are deleted."""
+    """It is recorded again if it changes. A log checkpoint contains the place after the records are deleted."""
     sink.run(0, 1)
     log = open_log(sink.out, Access())
 
@@ -385,7 +385,7 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
 
 @pytest.mark.slow
 def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
-    """Its place is recorded once, and its unread input is counted, as for a directory."""
+    """The place of the checkpoint is recorded once, and the unread input is counted, as for a directory."""
     followed = MicroBatch(str(tmp_path / "in"), {"id": "long"}, {"fileFormat": "json"})
     followed.run(0, [[{"id": 1}]])
     source = SourceRun(followed.path, {"id": "long"})

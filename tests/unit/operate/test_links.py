@@ -1,4 +1,4 @@
-"""Links below `_ftfile`: who puts one there has nothing outside deleted, moved or written; and all that runs ends."""
+"""Links below `_ftfile`: no operation deletes, moves or writes a file outside, and every operation ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def outside(tmp_path: Path) -> Path:
 
 
 def put_link(fs: LocalFileSystem, path: str, target: Path) -> None:
-    """Put a link, as old as the files that it leads to, in the place of a directory or of nothing."""
+    """Replace a directory by a link, or create a link. The link is as old as its target files."""
     link = Path(fs.root, path)
     if link.is_dir():
         link.rename(f"{fs.root}-moved")

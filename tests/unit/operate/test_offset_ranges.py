@@ -26,7 +26,7 @@ def test_partitions_of_kafka() -> None:
 
 
 def test_several_sources() -> None:
-    """A source without an offset is left out, and one may have none before."""
+    """A source without an offset is omitted. The previous batch may have no offset for a source."""
     assert ranges_between([{"logOffset": 3}, "-", "-"], [{"logOffset": 4}, 12, "-"]) == (
         OffsetRange(0, None, {"logOffset": 3}, {"logOffset": 4}),
         OffsetRange(1, None, None, 12),
@@ -46,7 +46,7 @@ def test_a_source_that_has_become_another() -> None:
 
 @pytest.mark.slow
 def test_no_ranges_where_an_end_is_not_known(tmp_path: Path) -> None:
-    """The batch before was written without `checkpointLocation`, or this one was."""
+    """This batch or the previous batch was written without `checkpointLocation`."""
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
     query.run(0, [[{"id": 0}]])
     query.checkpoint = str(tmp_path / "checkpoint")

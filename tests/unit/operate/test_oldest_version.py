@@ -1,4 +1,4 @@
-"""The oldest version that can be read: behind the newest removal that a vacuum may have acted on."""
+"""The oldest version that can be read: after the newest removal whose files a vacuum may have deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY_S = 86_400
 
 
 def told_by_records(log: CommitLog) -> int:
-    """Return the newest version, up to the horizon, that removed something; the oldest kept one if none did."""
+    """Return the newest version up to the horizon that removed files, or the oldest kept version if none did."""
     head = log.refresh()
     removals = [record.version for record in read_records(log) if record.removes]
     return max([head.log_start, *(each for each in removals if (created_ms(log, each) or 0) <= head.horizon_ms)])
@@ -37,7 +37,7 @@ def told_by_records(log: CommitLog) -> int:
 def test_it_is_what_the_records_tell(
     every: int, removals: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For all ranges: they remove files of the same range and of older ranges."""
+    """Ranges of any size: their removals remove files of the same range and of older ranges."""
     monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", every)
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "m": "long"}, {"fileFormat": "json", "partitionBy": "m"})
     for batch in range(12):
@@ -52,7 +52,7 @@ def test_it_is_what_the_records_tell(
     lost = Path(query.path, layout.STAGED, "lost")
     for days in (newest, 9, 5, 2):
         lost.touch()
-        os.utime(lost, (0, 0))  # without anything to delete, nothing is recorded
+        os.utime(lost, (0, 0))  # if there are no files to delete, no version is recorded
         ftfile.vacuum(query.path, retention=f"{days * 24 + 12}h", dry_run=False)
         head = log.refresh()
         assert head.horizon_ms > 0

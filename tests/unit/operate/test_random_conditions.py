@@ -1,4 +1,4 @@
-"""Random conditions on random rows in files: a read, a count and a delete choose the rows that DuckDB chooses."""
+"""Random conditions on random rows in files: a read, a count and a delete select the same rows as DuckDB."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from ftfile.operate.open_directory import OpenedDirectory
 
-# Mistakes are caught under any seed.
+# The planted mistakes fail with every seed.
 CONDITIONS = int(os.environ.get("FTFILE_CONDITIONS", "1000" if os.environ.get("FTFILE_THOROUGH") else "80"))
 FORMATS = ["parquet", "json", "csv", "avro", "orc", "arrow"]
 SHAPES = [(name, layout) for name in FORMATS for layout in ("flat", "partitioned")]
 SHAPES += [("json", "open"), ("parquet", "widened"), ("orc", "widened"), ("json", "widened")]
 OF_A_TABLE = 25
-ROWS = 25  # of each task
+ROWS = 25  # in each task
 DELETES = 2
 
 
 class Table:
-    """Rows in a directory of ftfile and in a table of DuckDB."""
+    """The same rows in an ftfile directory and in a DuckDB table."""
 
     def __init__(self, out: str, file_format: str, layout: str, dice: random.Random) -> None:
         names = [name for name in COLUMNS if file_format != "csv" or name not in {*NESTED, "raw"}]
@@ -58,7 +58,7 @@ class Table:
         self.out = out
 
     def _drawn(self, first: int, options: dict[str, str]) -> list[dict[str, Any]]:
-        """Return the rows of a task; an empty text of a partition column is refused, so it is null."""
+        """Return the rows of a task. An empty text of a partition column is refused, so it is null."""
         rows = self.draw.rows(first, ROWS)
         if options.get("partitionBy") == "City":
             return [row | {"City": row["City"] or None} for row in rows]
@@ -72,7 +72,7 @@ class Table:
         with duckdb.connect() as database:
             database.execute("SET TimeZone = 'UTC'; SET threads = 1")
             database.register("given", self.rows)
-            # Copy the table: DuckDB passes conditions on Arrow's tables to Arrow, which orders NaN below all numbers.
+            # Copy the table: DuckDB passes conditions on Arrow tables to Arrow, which orders NaN below all numbers.
             database.execute("CREATE TABLE rows AS SELECT * FROM given")
             yield database
 
@@ -86,7 +86,7 @@ def by_id(table: pa.Table) -> list[str]:
 
 
 def check(table: Table, condition: Condition, expected: list[int]) -> None:
-    """Compare each call that takes a condition with the numbers of the rows for which it is true."""
+    """Compare each call that takes a condition with the numbers of the rows for which the condition is true."""
     directory, where, said = table.opened(), condition.where, f"{condition} of {table.description}"
     assert sorted(directory.to_arrow(columns=["id"], where=where)["id"].to_pylist()) == expected, said
     assert directory.count(where=where) == len(expected), said
@@ -94,7 +94,7 @@ def check(table: Table, condition: Condition, expected: list[int]) -> None:
 
 
 def delete(table: Table, database: duckdb.DuckDBPyConnection, condition: Condition) -> None:
-    """Delete rows; those for which the condition is false or null stay, value by value."""
+    """Delete rows. The rows for which the condition is false or null stay, with the same values."""
     said = f"{condition} of {table.description}"
     rest = pa.array(ids_of(database, f"({condition.sql}) IS NOT TRUE"), pa.int64())
     database.execute(f"DELETE FROM rows WHERE {condition.sql}")

@@ -1,4 +1,4 @@
-"""Code of users that a log names: status, verify and reports name it, and nothing imports it because of the log."""
+"""User code that a log names: status, verify and reports name the code, and no call imports it because of the log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FILES = {"onPublish": "told", "partFileName": "named", "rollingPolicy": "Policy"
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of installed packages, with the module of a user."""
+    """A directory of installed packages, with the module of a user."""
     folder = tmp_path / "packages"
     folder.mkdir()
     (folder / f"{MODULE}.py").write_text(CODE)
@@ -68,7 +68,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    """As a new process would start."""
+    """Clear the imported modules, as in a new process."""
     sys.modules.pop(MODULE, None)
     merge_function.cache_clear()
     forget_extensions()
@@ -175,7 +175,7 @@ def forge_key_provider(path: Path, name: str) -> None:
     forget()
 
 
-# What a record may name, each with the group of its entry points.
+# Names that a record may contain, each with the group of its entry points.
 FORGERIES: dict[str, tuple[Callable[[Path, str], None], str]] = {
     "a format": (forge_format, "ftfile.formats"),
     "a filter": (forge_filter, "ftfile.filters"),

@@ -1,4 +1,4 @@
-"""Repair of a directory after older versions, other programs and lost files; no file is deleted."""
+"""Repairs of states that older versions, other programs and lost files cause; no repair deletes a file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = ("_often", "out", "ring", "world")
 
 
 def mend(world: World, **asked: Any) -> RepairReport:
-    """Repair; a dry run before it changes nothing, nothing is deleted, and a second repair finds nothing to do."""
+    """Repair. A dry run changes no file, the repair deletes no file, and a second repair does nothing."""
     before = world.content()
     planned = ftfile.repair(world.url, **asked)
     assert world.content() == before
@@ -65,25 +65,25 @@ def mend(world: World, **asked: Any) -> RepairReport:
 
 
 def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
-    """Check that every file's bytes still exist somewhere, except files that are rewritten."""
+    """Check that the content of every file still exists somewhere, except for rewritten files."""
     derived = (layout.COMPACTED, layout.CHECKPOINTS, layout.HINTS)
     kept = Counter(content for path, content in before.items() if not path.startswith(derived))
     assert not kept - Counter(after.values())
 
 
 def rows(world: World) -> list[bytes]:
-    """Return the rows that readers of the newest version read."""
+    """Return the rows that ftfile's readers return for the newest version."""
     snapshot = ftfile.open(world.url).snapshot()
     return sorted(line for add in snapshot.adds.values() for line in open_add(add, world.fs.read).splitlines())
 
 
 def visible(world: World) -> list[bytes]:
-    """Return the rows that plain readers read."""
+    """Return the rows that plain readers return."""
     return sorted(line for path in world.driver.visible() for line in world.fs.read(path).splitlines())
 
 
 def quarantined(world: World) -> list[str]:
-    """Return where the quarantined files were."""
+    """Return the original paths of the quarantined files."""
     notes = [path for path in walk(world.fs, layout.QUARANTINE) if path.endswith(".origin")]
     return sorted(json.loads(world.fs.read(path))["path"] for path in notes)
 
@@ -143,7 +143,7 @@ class TestParts:
         assert renamed.endswith(name[-7:] if name.endswith(".gz") else ".txt")
 
     def test_the_record_of_another_name_can_be_published_by_anybody(self, world: World) -> None:
-        """No file can exist at a name that is too long, so no file must be hidden there."""
+        """A name that is too long cannot exist, so no file must be hidden at this name."""
         record(world, 0, part(world, 0, f"{'long' * 70}.txt"))
         report = mend(world)
         log = CommitLog(world.fs)
@@ -152,7 +152,7 @@ class TestParts:
         assert publish(log, Unpublished(report.version, None, repaired.adds, repaired.removes), 0) is None
 
     def test_a_compaction_to_a_name_that_cannot_exist(self, world: World) -> None:
-        """Its inputs are hidden: plain readers see nothing."""
+        """The inputs of the compaction are hidden, so plain readers see no rows."""
         old = [part(world, batch) for batch in range(2)]
         for batch, add in enumerate(old):
             world.driver.commit(batch, add)
@@ -186,7 +186,7 @@ class TestParts:
         assert (rows(world), visible(world), quarantined(world)) == ([], [], [add.final_path])
 
     def test_a_live_part_that_was_retired(self, world: World) -> None:
-        """A removal that was rolled forward late took the newer file of that name."""
+        """A late completion of an old removal hid the newer file with the same name."""
         world.driver.commit(0, add := part(world, 0))
         world.move(add.final_path, layout.retired_path("another"))
         assert mend(world).ok
@@ -220,7 +220,7 @@ class TestParts:
         world.compact(0, old)
         world.move(layout.retired_path(old.id), old.path)
         assert mend(world).ok
-        assert world.fs.exists(layout.retired_path(old.id)), "older versions have it"
+        assert world.fs.exists(layout.retired_path(old.id)), "older versions have the file"
 
     def test_foreign_files_stay_unless_they_are_named(self, world: World) -> None:
         world.driver.commit(0, old := part(world, 0))
@@ -251,10 +251,10 @@ class TestParts:
 
 
 class TestLeftBehind:
-    """States that an older version left, and went on from or not."""
+    """States that older versions left behind, with and without later commits."""
 
     def test_a_removed_part_whose_directory_is_gone(self, world: World) -> None:
-        """Its removal was never published, and neither was anything later."""
+        """The removal was never published, and no later version either."""
         world.driver.commit(0, old := part(world, 0, "month=7/old.txt"))
         record(world, 1, new := part(world, 1), removes=(Remove.of(old),))
         world.fs.delete("month=7/old.txt")
@@ -310,7 +310,7 @@ class TestLeftBehind:
 
 
 class TestOneNameTwice:
-    """`ifExists=fail`, and a consumer took the first file away."""
+    """Two files of the same name: with `ifExists=fail`, a consumer moved the first file away."""
 
     def two(self, world: World) -> list[Add]:
         adds = [part(world, batch, "latest.txt") for batch in range(2)]
@@ -367,7 +367,7 @@ class TestLog:
         assert not ftfile.repair(world.url, dry_run=False).ok
         assert mend(world, accept_lost_records=True).ok
         assert rows(world) == self.expected(0, 1, 2, 3)
-        # The file of the lost record is unknown: no record names it, so its origin cannot be determined.
+        # The lost file is unknown: its record is lost, so its origin cannot be determined.
         assert ftfile.open(world.url).verify().findings[0].code == "unknown-files"
         mend(world, quarantine=[lost.path])
         assert visible(world) == self.expected(0, 1, 2, 3)
@@ -495,7 +495,7 @@ class TestDerived:
         assert ftfile.open(world.url).oldest_version() > 0
 
     def test_a_hole_behind_a_checkpoint_that_no_range_stands_for(self, world: World) -> None:
-        """Letting the log begin after it would make what comes before the hole unreadable as well, for ever."""
+        """If the log began after the missing record, the versions before it would be lost permanently, too."""
         version = min(list_checkpoints(world.fs)).version - 1
         world.lose(version)
         for name in list_compacted(world.fs):
@@ -566,7 +566,7 @@ def test_a_missing_segment_is_given_up(tmp_path: Path) -> None:
 
 @parametrize("file_format", ["text", "parquet"], quick=1)
 def test_an_encrypted_part_gets_another_name(ring: Path, out: str, file_format: str) -> None:
-    """Its content is bound to its place, and readable under the new one."""
+    """The content is bound to its path, and readable at the new path."""
     stream(out, ring, fileFormat=file_format).run(0, [rows_of("secret")])
     directory = ftfile.open(out)
     log = CommitLog(directory.file_system)
@@ -584,7 +584,7 @@ def test_an_encrypted_part_gets_another_name(ring: Path, out: str, file_format: 
 
 
 def harm(world: World) -> None:
-    """Leave one of each behind: hidden, returned, taken, impossible and repeated; rows 0 to 6 stay live."""
+    """Leave a hidden, a returned, a taken, an impossible and a repeated file behind. Rows 0 to 6 stay live."""
     adds = [part(world, batch) for batch in range(4)]
     for batch, add in enumerate(adds):
         world.driver.commit(batch, add)
@@ -613,7 +613,7 @@ def test_on_stores_of_each_kind(store: Store) -> None:
 
 
 class _Dies(WrapperFileSystem):
-    """Lets its process die at one of the calls that change something: before it, or when it is done."""
+    """Kills its process at a call that changes files, before or after the call has its effect."""
 
     def __init__(self, inner: FileSystem, at: int, *, after: bool) -> None:
         super().__init__(inner)
@@ -692,7 +692,7 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [-1, 0])
 def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) -> None:
-    """Each takes the version that the repair is about to create."""
+    """Each record takes the version that the repair is about to create."""
     add, busy = world.driver.commit_new(0), mending.TRIES + more
 
     class Faster(WrapperFileSystem):

@@ -1,4 +1,4 @@
-"""Restoring older versions."""
+"""Restores of older versions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPTIONS = {"fileFormat": "json", "partitionBy": "month"}
 
 @pytest.fixture
 def query(tmp_path: Path) -> MicroBatch:
-    """A directory with a row in each of three partitions. Version 1 drops one of them."""
+    """A directory with a row in each of three partitions. Version 1 drops one partition."""
     found = MicroBatch(str(tmp_path / "out"), {"id": "long", "month": "string"}, OPTIONS)
     found.run(0, [MONTHS])
     ftfile.drop(found.path, {"month": "7"})
@@ -230,7 +230,7 @@ def test_names_that_differ_only_in_what_restores_added_are_numbered() -> None:
 
 
 class Busy(WrapperFileSystem):
-    """Another writer commits each time that removed parts are listed, and the listing does not contain them."""
+    """Lets another writer commit at each listing of removed parts. The listing does not contain the new parts."""
 
     def __init__(self, inner: Any, other: MicroBatch) -> None:
         super().__init__(inner)
@@ -299,7 +299,7 @@ def test_what_a_vacuum_deleted_is_named_before_anything_is_changed() -> None:
         assert [path.split("/")[0] for path in report.missing] == ["month=7"]
         ftfile.restore(query.path, 1, context=current())
         assert sorted(ftfile.open(query.path, context=current()).to_arrow()["id"].to_pylist()) == [6, 8]
-        # What came back is needed from now on, wherever it lay before.
+        # The newest version needs the restored files, wherever they were before the restore.
         clock.advance(8 * 86_400)
         query.run(2, [[{"id": 10, "month": "9"}]])
         ftfile.vacuum(query.path, dry_run=False, context=current())
@@ -398,7 +398,7 @@ def test_versions_to_which_rows_were_only_added_stay() -> None:
 
 
 class Keeping(WrapperFileSystem):
-    """Deletes no removed part."""
+    """Fails all deletes of removed parts."""
 
     def delete(self, path: str) -> None:
         if path.endswith(".retired"):

@@ -47,7 +47,7 @@ def test_queries(world: World) -> None:
 
 
 def test_damage_before_the_newest_checkpoint(world: World) -> None:
-    """A status reads the newest checkpoint and the records after it; `verify` finds damage in older ones."""
+    """A status reads the newest checkpoint and the records after it. `verify` finds damage in older records."""
     for batch in range(220):
         world.driver.commit_new(batch)
     world.write(layout.record_path(20), b"{broken")
@@ -142,7 +142,7 @@ def test_open_files(tmp_path: Path) -> None:
     quick=3,
 )
 def test_why_a_file_is_open(tmp_path: Path, options: dict[str, str], shown: str) -> None:
-    """The soonest rule by time, and the fullest by amount; `rules` has all of them in this order."""
+    """The rule with the earliest deadline, and the rule with the largest amount. `rules` is sorted in this order."""
     run(tmp_path / "out", 3, **options)
     (first, _) = ftfile.status(str(tmp_path / "out")).open
     assert shown in first.waiting.replace(time_text(first.deadline_ms), "T").split(", or ")
@@ -170,7 +170,7 @@ def test_due_files(tmp_path: Path) -> None:
 
 
 class Policy:
-    """A rule that asks for what only its driver has."""
+    """A rule that needs data which only its driver has."""
 
     def reason_to_end(self, group: object, now_ms: int) -> None:
         del group, now_ms
@@ -219,7 +219,7 @@ def test_nothing_is_listed_but_the_log_and_what_is_derived_of_it(world: World, m
 
 
 class TestVerdict:
-    """The sentence that a status begins with."""
+    """The first sentence of a status."""
 
     @staticmethod
     def of(path: object, **arguments: Any) -> str:
@@ -324,7 +324,7 @@ class TestVerdict:
         )
 
     def test_the_worst_goes_before_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The due file is found before the stuck file, and is less severe."""
+        """The due file comes before the stuck file, but is less severe."""
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
         stuck = UnpublishedFile(1, None, "part.json", "its file is missing")
         monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])

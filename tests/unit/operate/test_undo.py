@@ -1,4 +1,4 @@
-"""Undo: the version before the last write is the newest again, and no write is removed that the caller has not seen."""
+"""Undo restores the version before the last write. It never removes a write that the caller has not seen."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_open_files_are_open_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", ["first", "second"])
 def test_a_write_that_comes_meanwhile_stays(query: MicroBatch, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    """Before the head is read that the record is to follow, or between that and the record."""
+    """The write is committed before the head is read for the record, or between that read and the record."""
     honest, calls = restore._last_write, []  # noqa: SLF001
 
     def last_write(*arguments: Any) -> int | None:

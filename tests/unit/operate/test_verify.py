@@ -1,4 +1,4 @@
-"""The findings of verify: each case is a state that somebody, or an older version, left behind."""
+"""The findings of verify: each case is a state that another program, or an older version, left behind."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class World:
         return {path: self.fs.read(path) for path in kept}
 
     def write(self, path: str, content: bytes) -> None:
-        """Let somebody write a file."""
+        """Write a file as another program."""
         if self.fs.exists(path):
             self.fs.delete(path)
         self.fs.make_directories(layout.parent(path))
@@ -89,7 +89,7 @@ class World:
         self.fs.rename(source, target)
 
     def compact(self, batch: int, *inputs: Add) -> Add:
-        """Replace parts by one with the same rows."""
+        """Replace parts by one part with the same rows."""
         content = b"".join(self.fs.read(add.final_path or "") for add in inputs)
         new = self.driver.stage(batch, content)
         author = MaintenanceAuthor("compact", f"compact-{batch}")
@@ -101,7 +101,7 @@ class World:
         self.fs.delete(layout.record_path(version))
 
     def hint(self, **fields: Any) -> None:
-        """Overwrite the hint with a right checksum."""
+        """Overwrite the hint, with a correct checksum."""
         self.fs.put(layout.PUBLISHED_HINT, to_checked_text([json.dumps(fields).encode()]))
 
 
@@ -114,7 +114,7 @@ def walk(fs: FileSystem, directory: str) -> Iterator[str]:
 
 
 class _Slow(WrapperFileSystem):
-    """A store whose calls take so long that it pays to ask for many files at once."""
+    """A store whose calls are slow enough to run many of them at once."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
@@ -140,7 +140,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints at every second record or so, ranges too."""
+    """Write checkpoints and ranges at about every second version."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
 
@@ -258,7 +258,7 @@ class TestBounds:
     def test_vacuums_at_more_looks_than_are_made(
         self, world: World, monkeypatch: pytest.MonkeyPatch, vacuums: int, looks: int
     ) -> None:
-        """A vacuum may have deleted the missing file; it is reported after several listings."""
+        """A vacuum may have deleted the missing file. The file is reported after several listings."""
         add, made = world.driver.commit_new(0), 0
         world.fs.delete(add.final_path or "")
 
@@ -338,7 +338,7 @@ class TestParts:
         assert (found.path, found.severity, found.repair) == (adds[0].final_path, "error", "yes")
 
     def test_a_removed_part_is_still_there(self, world: World) -> None:
-        """Its removal is not published yet: the next commit continues it."""
+        """The removal is not published yet. The next commit publishes it."""
         add = world.driver.commit_new(0)
         world.driver.create_record(author=MaintenanceAuthor("drop", "x"), removes=(Remove.of(add),))
         found = world.the("not-hidden")
@@ -359,7 +359,7 @@ class TestParts:
         assert world.the("removed-part-staged").path == adds[0].path
 
     def test_what_a_vacuum_under_a_wrong_clock_deleted_is_not_missed(self, world: World) -> None:
-        """The horizon was set back since then; the vacuum's record contains the horizon that it used."""
+        """The horizon was lowered since then. The record of the vacuum contains the horizon that it used."""
         adds = [world.driver.commit_new(batch) for batch in range(2)]
         world.compact(1, *adds)
         for add in adds:
@@ -371,7 +371,7 @@ class TestParts:
         assert world.codes() == []
 
     def test_a_live_part_is_hidden(self, world: World) -> None:
-        """An old removal of the same name was rolled forward late."""
+        """A late completion of an old removal hid the file with the same name."""
         old, live = world.driver.commit_new(0), world.driver.stage(1, b"only here\n")
         world.driver.commit(1, live)
         world.move(live.final_path, layout.retired_path(f"{old.id}x"))
@@ -379,7 +379,7 @@ class TestParts:
         assert found.repair == "yes"
 
     def test_one_name_twice(self, world: World) -> None:
-        """A consumer took the first file away, and the name was used again."""
+        """A consumer moved the first file away, and a writer used the name again."""
         adds = [world.driver.stage(batch, f"row {batch}\n".encode(), "latest.txt") for batch in range(2)]
         for batch, add in enumerate(adds):
             world.driver.create_record(author=world.driver.author(batch), adds=(add,))
@@ -491,7 +491,7 @@ class TestDerived:
 
     @pytest.mark.parametrize("kind", ["part", "segment"])
     def test_ranges_that_bring_removed_adds_back(self, world: World, kind: str) -> None:
-        """Without the older records, only the state of the log knows that they were removed."""
+        """Without the older records, only the state of the log shows that the adds were removed."""
         driver = world.driver
         first = driver.stage(9)
         if kind == "segment":
@@ -557,7 +557,7 @@ class TestDerived:
         assert world.codes() == ["bad-checkpoint"]
 
     def test_a_hole_behind_a_checkpoint(self, world: World) -> None:
-        """Nothing of the newest version is lost, but not all that is kept can be read."""
+        """No file of the newest version is lost, but some kept versions cannot be read."""
         oldest = min(list_checkpoints(world.fs)).version
         world.lose(oldest - 1)
         report = world.verify()

@@ -1,4 +1,4 @@
-"""Which directories a filter names."""
+"""The directories that a filter selects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
 
 
 def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
-    """Write a row for each value, with the value in the directory's name."""
+    """Write a row for each value. The names of the directories contain the values."""
     out = str(path / "out")
     query = MicroBatch(out, {"id": "long", "key": kind}, {"fileFormat": "json", "partitionBy": "key"} | options)
     query.run(0, [[{"id": number, "key": value} for number, value in enumerate(values)]])
@@ -34,7 +34,7 @@ def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
 
 
 def found(out: str, where: Any) -> list[str]:
-    """Return the values after `key=` in the names of the directories that the filter names."""
+    """Return the values after `key=` in the names of the directories that the filter selects."""
     log = CommitLog(open_filesystem(out))
     return sorted(add.directory_key.partition("=")[2] for add in select(log.refresh(), take_snapshot(log), where))
 
@@ -152,7 +152,7 @@ def test_rows_written_when_the_column_had_another_type_are_found_by_that(tmp_pat
 
 @pytest.mark.slow
 def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers remember the last ones, and readers all."""
+    """Writers keep the newest definitions, and readers keep all of them."""
     monkeypatch.setattr("ftfile.log.apply.DEFINITIONS_KEPT", 1)
     out = str(tmp_path / "out")
     for batch in range(6):

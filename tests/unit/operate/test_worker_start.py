@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODULE = "pyspark/sql/worker/python_streaming_sink_runner"
-# Stands for the compiler.
+# Replaces the compiler.
 SLOW = "import time\nbegan = time.process_time()\nwhile time.process_time() < began + 0.5:\n    pass\n"
 
 

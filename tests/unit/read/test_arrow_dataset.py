@@ -1,4 +1,4 @@
-"""A version as a dataset of pyarrow: the rows that ftfile reads, of any engine."""
+"""A version as a dataset of pyarrow: every engine reads the same rows as ftfile."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ PART = Decimal("0.299")
 def test_decimals_that_became_floating_point_numbers_are_not_rounded(
     tmp_path: Path, wrap: Callable[[str], Any], value: Any
 ) -> None:
-    """Arrow's own cast errs in the last digit."""
+    """Arrow's cast has a wrong last digit."""
     query = MicroBatch(str(tmp_path), {"v": wrap("decimal(6,3)"), "w": "decimal(6,0)"}, {"onSchemaChange": "any"})
     query.run(0, [[{"v": value, "w": Decimal(1)}]])
     query.columns = {"v": wrap("decimal(7,3)"), "w": "double"}
@@ -188,7 +188,7 @@ def test_a_version_without_files_is_an_empty_dataset(tmp_path: Path) -> None:
     directory = written(str(tmp_path))
     ftfile.drop(str(tmp_path), "all")
     assert directory.dataset().to_table() == directory.to_arrow()
-    assert directory.dataset(1).count_rows() == 8, "retired files are read where they lie"
+    assert directory.dataset(1).count_rows() == 8, "retired files are read at their paths"
 
 
 def test_retired_files_are_not_taken_for_others_of_their_name_and_length(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_duckdb_and_files_that_python_opens_do_not_wait_for_each_other(
     subprocess.run([sys.executable, "-c", SCANS, out, str(scans)], check=True, timeout=120)
 
 
-# Of a store that takes a while; its threads come back to Python again and again.
+# A slow store, whose threads often need Python's lock.
 SLOW = """
 from ftfile.storage import api
 
@@ -293,7 +293,7 @@ api._Input = Slow
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["disk", "memory"])
 def test_a_process_ends_amid_a_scan_that_was_given_up(tmp_path: Path, store: str) -> None:
-    """Arrow goes on with some files of which nobody wants the rows: Python opens those of a disk, and reads others."""
+    """Arrow continues to open files of an abandoned scan: Python code opens local files, and reads all other files."""
     url = str(tmp_path) if store == "disk" else "memory://host/out"
     code = f"""
 import time

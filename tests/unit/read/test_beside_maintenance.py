@@ -1,4 +1,4 @@
-"""A read that began before a compaction, a delete, a drop or a vacuum has the rows of its version, each once."""
+"""A read that began before a compaction, a delete, a drop or a vacuum returns each row of its version once."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def written(out: str, file_format: str = "parquet") -> OpenedDirectory:
 
 
 def rewritten_twice(out: str) -> None:
-    """What a reader began with is replaced by files that are replaced, too."""
+    """Replace the files that a reader has begun to read, and replace the new files again."""
     ftfile.delete(out, "id = 3")
     ftfile.compact(out)
 
 
 def vacuumed(out: str) -> None:
-    """A vacuum keeps files that were replaced within the retention."""
+    """Run a vacuum, which keeps files that were replaced within the retention."""
     ftfile.compact(out)
     ftfile.vacuum(out, retention="7d", dry_run=False)
 
@@ -66,7 +66,7 @@ MAINTENANCE: dict[str, Callable[[str], object]] = {
 
 
 class _Between(WrapperFileSystem):
-    """Does maintenance before the second file of rows is opened."""
+    """Calls a maintenance function before the second file of rows is opened."""
 
     def __init__(self, inner: CrashingFileSystem) -> None:
         super().__init__(inner)
@@ -120,7 +120,7 @@ def test_a_read_has_the_rows_of_its_version(read: str, maintenance: str) -> None
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "arrow"])
 @pytest.mark.parametrize("maintenance", MAINTENANCE)
 def test_a_dataset_on_a_disk_has_the_rows_of_its_version(tmp_path: Path, maintenance: str, file_format: str) -> None:
-    """For every engine, when a read resumes and when it begins."""
+    """Every engine reads the rows, both in a resumed read and in a new read."""
     out = str(tmp_path)
     directory = written(out, file_format)
     dataset, rows = directory.dataset(), directory.to_batches()

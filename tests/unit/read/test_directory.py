@@ -1,4 +1,4 @@
-"""Reading a committed file that differs from the log."""
+"""Reads of a committed file that differs from the log."""
 
 from __future__ import annotations
 

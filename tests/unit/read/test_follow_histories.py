@@ -1,4 +1,4 @@
-"""Random histories of a directory and of streams that follow it: no new row is read twice, and none is left out."""
+"""Random histories of a directory and of streams that follow it: each new row is read once."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Directory:
 
 
 class Follower:
-    """A stream that is run now and then, killed, and started again."""
+    """A stream that is run at times, killed, and started again."""
 
     def __init__(self, directory: Directory, rng: random.Random) -> None:
         self.directory, self.rng = directory, rng
@@ -170,7 +170,7 @@ class Follower:
             self._check(self.directory.version())
 
     def _attempt(self, run: Callable[[], int]) -> bool:
-        """Return True if it ran to its end; what changed rows have ended passes over them from then on."""
+        """Return True if the run ended without an error. After `ChangedRows`, skip commits that change rows."""
         try:
             run()
         except ChangedRows:
@@ -213,7 +213,7 @@ class Follower:
 
 @pytest.fixture
 def _found_once() -> Iterator[None]:
-    """Records are decoded once, and settings checked once: half of a history would be that."""
+    """Cache decoded records and checked settings, which take half of the time of a history."""
     with decoded_once(), settled_once():
         yield
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from ftfile.read.log_positions import Position
 
-# `make long` has a million parts.
+# `make long` uses a million parts.
 PARTS = 1_000_000 if THOROUGH else 100_000
 RECORDS = BATCHES = 1_000
 
 
 def write(path: Path) -> None:
-    """Write a log of many parts, without their files."""
+    """Write a log of many parts, without the files of the parts."""
     fs = open_filesystem(str(path))
     CommitLog(fs).prepare_directory()
     previous = ""
@@ -81,7 +81,7 @@ def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
     ids=["snapshot", "log"],
 )
 def test_offsets_of_the_largest_numbers(position: Position) -> None:
-    """Names of records have 20 digits, names of one use 32 characters."""
+    """Names of records have 20 digits, and names of single-use files have 32 characters."""
     text = json.dumps(position.to_offset())
     assert len(text.encode()) <= OFFSET_BYTES_MAX
     assert position_of(json.loads(text)) == position

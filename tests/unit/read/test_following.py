@@ -1,4 +1,4 @@
-"""Following a directory: new rows are read once, also if the directory is maintained or the query restarts."""
+"""Following a directory: each new row is read once, even if the directory is maintained or the query restarts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def protocol(request: pytest.FixtureRequest) -> Any:
 
 
 def write(out: str, batches: range, options: dict[str, str] = JSON, **more: Any) -> MicroBatch:
-    """Write batch n with the rows 10 n and 10 n + 1, in a task each."""
+    """Write batch n with the rows 10 n and 10 n + 1, each in a separate task."""
     query = MicroBatch(out, COLUMNS, options, **more)
     for batch in batches:
         query.run(batch, [[{"id": 10 * batch}], [{"id": 10 * batch + 1}]])
@@ -288,7 +288,7 @@ def test_an_idle_stream_plans_nothing(out: str, protocol: Any) -> None:
 
 
 def test_an_idle_stream_decodes_no_record_twice(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark asks every 10 ms, and the newest record may have thousands of files."""
+    """Spark calls the source every 10 ms, and the newest record may have thousands of files."""
     write(out, range(2))
     run = SourceRun(out, COLUMNS)
     run.run()
@@ -367,7 +367,7 @@ def test_an_overwrite_is_an_error_before_anything_of_it_is_planned(out: str, pro
     write(out, range(3, 4))
     run.run()
     assert ids(run) == rows_of(range(4))
-    # What was planned may be asked for again by a query that would not plan it any more.
+    # A query with other options must still read the ranges of an earlier plan.
     run.commits -= 1
     run.options = {}
     run.restart()
@@ -428,8 +428,8 @@ def test_a_column_that_is_new_ends_the_query_with_all_rows_before_it(out: str, p
     MicroBatch(out, wide, {**JSON, "onSchemaChange": "widen"}).run(3, [[{"id": 30, "name": "x"}]])
     run.run_batch()
     assert ids(run) == rows_of(range(3))
-    told = "from version 3 on, the directory has other columns .*: id int64, name string"
-    with pytest.raises(SchemaError, match=told):
+    message = "from version 3 on, the directory has other columns .*: id int64, name string"
+    with pytest.raises(SchemaError, match=message):
         run.run_batch()
     run.columns = wide
     run.restart()
@@ -508,7 +508,7 @@ def test_offsets_stay_small(out: str) -> None:
 
 
 def test_a_batch_with_other_rows_than_before_is_noticed(out: str) -> None:
-    """The checker of the tests here."""
+    """The test kit detects this."""
     write(out, range(1))
     run = SourceRun(out, COLUMNS)
     run.run()
@@ -537,7 +537,7 @@ def test_vacuum_passes_a_reader_that_stands_still(out: str) -> None:
 
 @parametrize("moment", ["planned", "read"], quick=1)
 def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies at a version that is not kept may be a dead record, also of one that was just read."""
+    """If a version was deleted, its record may be an uncommitted record of a dead writer, even if it was just read."""
     write(out, range(3))
     run = SourceRun(out, COLUMNS)
     run.run_batch()

@@ -59,7 +59,7 @@ def test_an_encrypted_directory_is_followed_with_its_keys(tmp_path: Path, ring: 
 
 @pytest.mark.parametrize("store", ["disk", "hdfs"])
 def test_no_offset_is_ahead_of_what_survives_the_power(store: Store) -> None:
-    """A writer died between the creation of its record and the moment in which the record's name is durable."""
+    """A writer died after it created its record and before the name of the record was durable."""
     clock = ManualClock()
     with repeatable(clock, SeededIds()):
         memory = MemoryFileSystem("follow-durable", clock=clock)
@@ -98,7 +98,7 @@ def test_definitions_that_the_head_has_forgotten(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     with small_limits():
         for number in range(8):
-            # The second write passes no definition.
+            # The second write contains no definition.
             options = {"fileFormat": "csv", "nullValue": "-", "sep": "aacdefgh"[number], "onNewQuery": "continue"}
             MicroBatch(out, COLUMNS, options).run_job(str(number), [[{"word": str(number)}]])
         run = SourceRun(out, COLUMNS, {"startingVersion": "1", "maxFilesPerTrigger": "1"})
@@ -128,7 +128,7 @@ def test_the_first_snapshot_has_one_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_position_long_ago_is_compared_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The head has the nonces of only its last versions."""
+    """The head contains only the nonces of its newest versions."""
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 8)
     out = str(tmp_path / "out")
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})

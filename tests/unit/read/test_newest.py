@@ -1,4 +1,4 @@
-"""Only the newest files and versions: the end of the full answer, at less cost."""
+"""Reads of only the newest files and versions return the end of the full result, with fewer calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCHES = 12
 
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A directory with documents of four adds in its range, records behind it, and files that were removed."""
+    """A directory with documents of four adds in its range, later records, and removed files."""
     monkeypatch.setattr("ftfile.log.read.add_table.DOCUMENT_ADDS", 4)
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "p": "integer"}, {"partitionBy": "p"})
     for batch in range(BATCHES):

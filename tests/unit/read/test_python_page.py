@@ -1,4 +1,4 @@
-"""The examples of docs/python.md, run as a user would paste them."""
+"""The examples of docs/python.md run as a user would paste them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns and rows that a read asks for, against all rows filtered by pyarrow."""
+"""Selected columns and rows of a read are equal to all rows filtered by pyarrow."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CONDITIONS: list[Any] = [
 
 
 def written(out: str, **options: str) -> str:
-    """Write three directories of a partition column, in two batches."""
+    """Write three directories of a partition column in two batches."""
     query = MicroBatch(out, TYPES, {"partitionBy": "day"} | options)
     for batch in range(2):
         query.run(batch, [ROWS[batch::2]])
@@ -153,7 +153,7 @@ def test_a_field_comes_with_its_column(tmp_path: Path) -> None:
 class TestFilesThatAreNotOpened:
     @pytest.fixture
     def calls(self) -> Iterator[FaultyFileSystem]:
-        """Ten parts in five directories, and the calls from now on."""
+        """Write ten parts in five directories, and return the store, which records the later calls."""
         fs = FaultyFileSystem(CrashingFileSystem())
         with mounted(fs) as url:
             query = MicroBatch(url, {"id": "long", "month": "integer"}, {"fileFormat": "json", "partitionBy": "month"})
@@ -220,7 +220,7 @@ class TestColumnsThatAreNotRead:
                 assert directory.to_arrow(columns=columns, where=where).num_rows == len(rows)
                 sizes[str((columns, where))] = fs.counters.bytes_read - before
         every, one, same, two = sizes.values()
-        assert max(one, same) < 0.4 * every  # one of six, the footer, and the read-ahead
+        assert max(one, same) < 0.4 * every  # one of six groups, the footer, and the read-ahead
         assert two < 0.6 * every
 
 
@@ -228,7 +228,7 @@ class TestRowGroups:
     SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("word", pa.string())])
 
     def file(self, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
-        """Return ten row groups of ten rows; `x` is 3 or NaN."""
+        """Return a file of ten row groups of ten rows each; `x` is 3 or NaN."""
         monkeypatch.setattr("ftfile.formats.columnar.CollectingEncoder.group_rows_max", 10)
         rows = {"id": range(100), "x": [3.0, float("nan")] * 50, "word": [f"w{number // 10}" for number in range(100)]}
         out = _Target()
@@ -357,13 +357,13 @@ except ftfile.errors.ConfigError as error:
 
 @pytest.mark.slow
 @pytest.mark.packages
-@pytest.mark.parametrize(("terms", "told"), [(1_900, "1"), (100_000, "where: an expression of more than 4000 ")])
-def test_a_deep_expression_is_an_error_and_ends_no_process(tmp_path: Path, terms: int, told: str) -> None:
+@pytest.mark.parametrize(("terms", "output"), [(1_900, "1"), (100_000, "where: an expression of more than 4000 ")])
+def test_a_deep_expression_is_an_error_and_ends_no_process(tmp_path: Path, terms: int, output: str) -> None:
     MicroBatch(str(tmp_path), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
     ran = subprocess.run(
         [sys.executable, "-c", DEEP, str(tmp_path), str(terms)], capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, ran.stdout[: len(told)]) == (0, told), ran.stderr
+    assert (ran.returncode, ran.stdout[: len(output)]) == (0, output), ran.stderr
 
 
 @pytest.mark.slow
@@ -392,7 +392,7 @@ def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Pa
     ):
         assert (directory.count(where=where), directory.to_arrow(where=where).num_rows) == (1, 1)
     assert directory.count(where="at = '2024-07-01 12:00:00'") == 0
-    # A path goes by its own clocks, as a drop has it; a column of instants is compared with one instant.
+    # As in a drop, a path is compared by the time zone of its files, and a timestamp column as one instant.
     options |= {"timeZone": "UTC", "onFormatChange": "accept"}
     MicroBatch(out, columns, options, "2").run_job("job", [[{"id": 2, "at": NOON.replace(hour=14)}]])
     found = directory.to_arrow(where="at = '2024-07-01 14:00:00'")["id"].to_pylist()

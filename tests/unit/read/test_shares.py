@@ -1,4 +1,4 @@
-"""What a task reads: small files together, and the row groups of large ones shared among tasks."""
+"""The shares of tasks: small files are read together, and the row groups of large files are divided."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 __all__ = ("ring",)
 
 ROWS = 95
-GROUPS = 10  # of the file
+GROUPS = 10  # in each file
 COLUMNS = {"id": "long", "word": "string"}
 
 
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The place of directories whose files have ten groups of rows."""
+    """Return the path of a directory whose files have ten row groups."""
     monkeypatch.setattr("ftfile.formats.columnar.CollectingEncoder.group_rows_max", GROUPS)
     return str(tmp_path / "out")
 
 
 def written(out: str, **options: str) -> Snapshot:
-    """Write one file; skip the test where this pyarrow cannot."""
+    """Write one file. Skip the test if this pyarrow cannot write it."""
     if options.get("encryption") == "parquet":
         try:
             check_library()
@@ -53,7 +53,7 @@ def written(out: str, **options: str) -> Snapshot:
 
 
 def shared(snapshot: Snapshot, tasks: int) -> list[Share]:
-    """Return the shares of about as many tasks."""
+    """Return shares for about this number of tasks."""
     (add,) = snapshot.adds.values()
     return pack([add], snapshot.definitions, -(-add.length // tasks))
 
@@ -90,7 +90,7 @@ def test_groups_of_a_large_file_are_shared_among_tasks(
     provider = f"file:{ring}" if "encryption" in options else None
     snapshot = written(out, **options, **({"keyProvider": provider} if provider else {}))
     found = [ids(out, share, provider) for share in pickle.loads(pickle.dumps(shared(snapshot, tasks)))]
-    assert len(found) in {tasks - 1, tasks}  # a rounded length
+    assert len(found) in {tasks - 1, tasks}  # the length of a share is rounded
     assert [*chain(*found)] == [*range(ROWS)]
     assert max(map(len, found)) < ROWS
 

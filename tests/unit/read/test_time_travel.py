@@ -26,7 +26,7 @@ START = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
 
 @pytest.fixture
 def out(tmp_path: Path) -> str:
-    """Three versions, created a minute after one another."""
+    """Three versions, created at intervals of a minute."""
     out = str(tmp_path / "out")
     query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"})
     for version in range(3):
@@ -92,7 +92,7 @@ def test_the_history_tells_the_same_times(out: str) -> None:
 
 @pytest.mark.slow
 def test_what_vacuum_keeps(out: str) -> None:
-    """The newest version that is older than the retention, for who reads at that time, and all that came after it."""
+    """A vacuum keeps the newest version older than the retention, for reads at that time, and all later versions."""
     log = CommitLog(open_filesystem(out))
     for _ in range(2):
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
@@ -127,7 +127,7 @@ class TestReplacedParts:
         query.run(1, [[{"id": 1}]])
         (new,) = ftfile.open(out).files()
         assert new.size_bytes == old.size_bytes
-        shutil.copy(f"{out}/{new.path}", f"{out}/{old.path}")  # somebody restores what he takes for it
+        shutil.copy(f"{out}/{new.path}", f"{out}/{old.path}")  # a user restores the wrong file
         assert (ids(out, 0), ids(out, 2)) == ([0], [1])
 
     def test_that_are_vacuumed_are_an_error_that_says_so(self, out: str) -> None:

@@ -1,4 +1,4 @@
-"""A session without a JVM that runs the tasks of maintenance one after the other; some die."""
+"""A session without a JVM that runs maintenance tasks one after the other. Some tasks die."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """What maintenance uses of a session; a task that dies is run again."""
+    """The part of a session that maintenance uses. A task that dies is run again."""
 
-    deaths: list[int] = field(default_factory=list)  # numbers of tasks, over all rounds, that die when they are done
-    fails_in: int | None = None  # a round
-    rounds: list[int] = field(default_factory=list)  # tasks of each
-    shipped: list[bytes] = field(default_factory=list)  # to the tasks of each round
-    results: list[bytes] = field(default_factory=list)  # of all tasks
+    deaths: list[int] = field(default_factory=list)  # numbers of tasks in all rounds; these tasks die after their work
+    fails_in: int | None = None  # the number of a round
+    rounds: list[int] = field(default_factory=list)  # the number of tasks in each round
+    shipped: list[bytes] = field(default_factory=list)  # the data shipped to the tasks of each round
+    results: list[bytes] = field(default_factory=list)  # the results of all tasks
     after_tasks: Callable[[], object] = lambda: None
 
     def range(self, start: int, end: int, step: int, partitions: int) -> Session:

@@ -1,4 +1,4 @@
-"""One step of a first batch, or its read, as one of Spark's Python processes does it; prints all imported modules."""
+"""One step of a first batch or read, run as Spark's Python processes run it. Prints all imported modules."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.unit.spark.pickled import pickled
 
 
 def run(step: str, directory: Path) -> None:
-    """Do a step, `plan`, `write`, `commit` or `read`; the one before it has left its result in the directory."""
+    """Run a step: `plan`, `write`, `commit` or `read`. The step before it has stored its result in the directory."""
     planned, message = directory / "planned", directory / "message"
     if step == "write":
         from ftfile.spark.writers import TaskMessage
         from ftfile.write.batch import write_task
 
         writer = pickle.loads(planned.read_bytes())
-        # As a Spark worker gets them: pyarrow imports pandas, where it is installed, to convert a Python value.
+        # A Spark worker receives Arrow batches. To convert a Python value, pyarrow imports pandas if it is installed.
         rows = pa.record_batch([from_texts(["a", "b"], pa.string()), numbers_from(np.arange(2))], names=["word", "n"])
         task = TaskIdentity(StreamIdentity("query", "run", 0), 0, 0)
         written = write_task(writer._plan, task, iter([rows]), SYSTEM)  # noqa: SLF001 - `write` asks Spark for the task

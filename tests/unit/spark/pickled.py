@@ -1,4 +1,4 @@
-"""Pickles as Spark makes them."""
+"""Pickles in the form that Spark creates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ("pickled",)
 
 
 def pickled(thing: object) -> bytes:
-    """Pickle as Spark does, by value where pickle goes by reference."""
+    """Pickle as Spark does: by value where the module pickle uses references."""
     content: bytes = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call] # it has no types
     return content

@@ -1,4 +1,4 @@
-"""Where Spark only commits or aborts the batches of a stream, the writer that it builds plans nothing."""
+"""If Spark only commits or aborts the batches of a stream, the writer that it creates does not plan."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ def run_as(monkeypatch: pytest.MonkeyPatch, program: str, arguments: list[str]) 
 
 @pytest.fixture
 def committing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the worker of Spark that commits."""
+    """Run as the worker in which Spark commits."""
     run_as(monkeypatch, "pyspark.daemon", [COMMITTER])
 
 
 @pytest.mark.parametrize(
     ("program", "arguments", "expected"),
     [
-        ("pyspark.daemon", [COMMITTER], True),  # forked, and used again
+        ("pyspark.daemon", [COMMITTER], True),  # forked and reused
         (COMMITTER, [], True),  # started for this batch
         ("pyspark.daemon", [PLANNER], False),
         ("pyspark.daemon", ["pyspark.worker"], False),  # runs tasks
         (PLANNER, [], False),
-        ("", [COMMITTER], False),  # the user's program, for any arguments
+        ("", [COMMITTER], False),  # the user's program, with any arguments
     ],
 )
 def test_which_processes_only_commit(
     monkeypatch: pytest.MonkeyPatch, program: str, arguments: list[str], expected: bool
 ) -> None:
-    """A daemon may have imported all programs before it forks any."""
+    """A daemon may have imported all programs before it forks."""
     importlib.import_module(COMMITTER)
     run_as(monkeypatch, program, arguments)
     assert worker.only_commits() is expected
@@ -85,7 +85,7 @@ def test_it_has_no_plan_and_commits(tmp_path: Path, kind: str) -> None:
     for batch in range(2):
         messages = messages_of(query, batch)
         writer = writer_of(kind, tmp_path)
-        assert writer._plan is None  # noqa: SLF001 - nobody else can tell
+        assert writer._plan is None  # noqa: SLF001 - no public attribute shows it
         writer.commit(messages, batch)
     assert query.run(1, [ROWS]).replayed
 
@@ -109,7 +109,7 @@ def test_a_batch_write_has_the_plan_that_was_shipped(tmp_path: Path) -> None:
 def test_an_abort_says_nothing_of_a_directory_that_became_another(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A plan would refuse it, and hide the error for which Spark aborts."""
+    """A plan would refuse the directory, and its error would hide the error for which Spark aborts."""
     out = tmp_path / "out"
     messages = messages_of(query_of(kind, tmp_path / "elsewhere"), 0)
     another = query_of("files" if kind == "store" else "store", out)
@@ -127,7 +127,7 @@ def test_what_a_new_directory_surprises_with_is_logged_once(
 ) -> None:
     (tmp_path / "another.json").write_text("{}")
     with caplog.at_level(logging.WARNING, "ftfile"):
-        messages = messages_of(query_of("files", tmp_path), 0)  # planned, in the kit
+        messages = messages_of(query_of("files", tmp_path), 0)  # the test kit plans here
         monkeypatch.setattr("ftfile.spark.writers.only_commits", lambda: True)
         writer_of("files", tmp_path).commit(messages, 0)
     assert caplog.text.count("is not empty") == 1

@@ -65,7 +65,7 @@ def rows_of(reader: DataSourceReader, partitions: Any) -> list[dict[str, Any]]:
     ids=["schema", "read", "batch", "stream"],
 )
 def test_what_other_processes_cannot_see_is_refused(use: Callable[[FtFileDataSource], object]) -> None:
-    # The files may well be there, in this process.
+    # In this process, the store may contain the files.
     MicroBatch("memory://store/out", {"id": "long", "word": "string"}).run(0, [[{"id": 1, "word": "a"}]])
     with pytest.raises(ConfigError, match=r"memory://store/out.*inside one process"):
         use(FtFileDataSource({"path": "memory://store/out"}))
@@ -244,7 +244,7 @@ def test_what_a_task_gets_first_acknowledges_at_once(monkeypatch: pytest.MonkeyP
 
 def test_attach_is_not_for_clients_of_spark_connect() -> None:
     class Session:
-        """Has no JVM, as the sessions of Connect."""
+        """A session without a JVM, like a Spark Connect session."""
 
         range = None
 
@@ -273,7 +273,7 @@ def test_a_stream_whose_checkpoint_is_not_known_is_warned_before_its_first_commi
 
 
 def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Path) -> None:
-    """By a property of their thread, which could be that of another query."""
+    """Tasks read it from a property of their thread, which may belong to another query."""
     out = str(tmp_path / "out")
     query = MicroBatch(out, {"id": "long"})
     for batch, query_id, recorded in ((0, str(query.identity(0).query_id), True), (1, "another", False)):

@@ -53,7 +53,7 @@ def ids(out: str, key_provider: str | None = None) -> list[int]:
 
 
 IDS = sorted(number for number in range(3) for _ in LETTERS)
-# Operations that renew exports, the options of the writer before, and their arguments.
+# Operations that renew exports: the options of the writer, and the arguments of the operation.
 EXPORTED = [(flush, {"rolling": "policy"}, {}), (compact, {}, {}), (delete, {}, {"where": "id = 1"})]
 
 
@@ -75,10 +75,10 @@ class TestRounds:
         session, other = Session(), str(tmp_path / "other")
         written(out)
         written(other)
-        report, alone = run(compact, session, out), ftfile.compact(other)
+        report, single = run(compact, session, out), ftfile.compact(other)
         assert session.rounds == [3]
         assert isinstance(report, RewriteReport)
-        assert report == alone
+        assert report == single
         assert ids(out) == IDS
         found = [ftfile.open(path).snapshot().adds.values() for path in (out, other)]
         assert len({tuple((add.directory_key, add.rows, add.length) for add in adds) for adds in found}) == 1
@@ -88,11 +88,11 @@ class TestRounds:
 
     @pytest.mark.slow
     def test_records_on_the_way(self, out: str) -> None:
-        session, told = Session(), list[Progress]()
+        session, reports = Session(), list[Progress]()
         written(out)
-        report = run(compact, session, out, commit_every=4, progress=told.append)
+        report = run(compact, session, out, commit_every=4, progress=reports.append)
         assert (session.rounds, report.records, report.version) == ([3, 2], 2, 4)
-        assert [each.done for each in told] == [3, 6, 9, 12, 15, 18]
+        assert [each.done for each in reports] == [3, 6, 9, 12, 15, 18]
         assert ids(out) == IDS
         check_directory(open_filesystem(out))
 
@@ -140,7 +140,7 @@ class TestRounds:
         damaged.write_bytes(damaged.read_bytes().replace(b"1", b"7"))
         report = run(verify, session, out)
         assert [finding.path for finding in report.findings] == [str(damaged.relative_to(out))]
-        # Without the full check, or if it is repeated during a vacuum, no task has any work.
+        # Without `full`, or if the check is repeated during a vacuum, it starts no tasks.
         rounds = len(session.rounds)
         assert run(verify, session, out, full=False).ok
         assert len(session.rounds) == rounds
@@ -244,9 +244,9 @@ class TestDeletes:
                 query.run(batch, [[{"id": n, "bucket": letter} for n in range(4) for letter in "abc"]])
         plan = run(delete, session, out, where=where, dry_run=True)
         assert ftfile.open(out).version() == 2
-        report, alone = run(delete, session, out, where=where), ftfile.delete(other, where)
+        report, single = run(delete, session, out, where=where), ftfile.delete(other, where)
         assert session.rounds == [3, 3]
-        assert report == alone
+        assert report == single
         assert plan.rows_removed == report.rows_removed == (3 if "bucket" in str(where) else 9)
         assert ids(out) == ids(other)
         assert ftfile.open(out).count(where=where) == 0
@@ -257,7 +257,7 @@ class TestDeletes:
         session = Session()
         written(out, rolling="policy")
         assert run(delete, session, out, where="id = 1").rows_removed == 6
-        assert len(session.rounds) == 3, "tasks look for rows, finish files, and write them anew"
+        assert len(session.rounds) == 3, "tasks search rows, finish files, and rewrite files"
         assert ids(out) == [number for number in IDS if number != 1]
         check_directory(open_filesystem(out))
 
@@ -306,7 +306,7 @@ class TestWhatTravels:
     def test_nothing_of_an_encrypted_directory_in_the_clear(
         self, out: str, ring: Path, call: Callable[..., Any]
     ) -> None:
-        """Not even names of directories, which the log has."""
+        """Tasks receive no names of directories, either; the log contains them."""
         provider = f"file:{ring}"
         rolling = {"rolling": "policy"} if call is flush else {}
         written(out, encryption="aes-gcm", keyProvider=provider, **rolling)

@@ -1,4 +1,4 @@
-"""The listener of `attach(spark)`, without a JVM: compactions of a store while its stream is idle, and when it ends."""
+"""The listener of `attach(spark)`, without a JVM: it compacts a store while its stream is idle, and when it ends."""
 
 from __future__ import annotations
 

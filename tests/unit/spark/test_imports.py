@@ -1,4 +1,4 @@
-"""What the processes of a first batch, or read, need not import: pandas, or the work of others, takes long."""
+"""Processes of a first batch or read do not import pandas or modules of other processes, because imports take long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNUSED = {
     "commit": {"ftfile.write.bad_records", "ftfile.write.stage", "ftfile.write.files.task"},
     "read": {"ftfile.write.files.file_options", "ftfile.spark.pushdown"},
 }
-# A task of a lookup reads a store, and no files.
+# A task of a lookup reads a store, but no files.
 UNUSED_IN_LOOKUPS = {"ftfile.formats.api", "ftfile.formats.parts", "ftfile.spark.pushdown", "pyarrow.compute"}
 
 

@@ -75,7 +75,7 @@ STORES: dict[str, Call] = {
     "store: ftfile.vacuum": FILES["ftfile.vacuum"],
     "store: ftfile.verify": ftfile.verify,
 }
-# Functions that open no directory for the caller: they look at a machine, at foreign files, or at what there may be.
+# Functions that do not open a directory of the caller: they check a machine, foreign files, or a missing directory.
 OPEN_NONE = {"ftfile.doctor", "ftfile.migrate", "ftfile.monitor", "ftfile.source_status", "ftfile.undo_migration"}
 
 FILE_COMMANDS = {
@@ -95,7 +95,7 @@ STORE_COMMANDS = {
 
 
 def put_back(path: str, write: Callable[[int], object]) -> None:
-    """Write three times, and put the directory back to a copy that has two of these."""
+    """Write three times, and restore the directory from a copy with two of these versions."""
     for batch in range(3):
         write(batch)
         if batch == 1:
@@ -122,7 +122,7 @@ def store(tmp_path: Path) -> str:
 
 
 def content_of(path: str) -> dict[Path, bytes | None]:
-    """Return all that is below a path."""
+    """Return all files and directories below a path."""
     return {file: file.read_bytes() if file.is_file() else None for file in sorted(Path(path).rglob("*"))}
 
 

@@ -27,7 +27,7 @@ ADD = Add("a", "part", "_ftfile/staged/a", "a.json", 1, 1, "crc32:0", 1, "", "e"
 
 
 def frames(call: Callable[[], Any]) -> tuple[FtfileError, list[str]]:
-    """The error of a call, and the frames that its traceback shows below this one."""
+    """Return the error of a call, and the frames of its traceback below this frame."""
     with pytest.raises(FtfileError) as caught:
         call()
     shown = "".join(traceback.format_exception(caught.value))
@@ -62,7 +62,7 @@ def test_those_of_tasks(path: str) -> None:
 
 
 def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no worker here: the frames belong to this process."""
+    """Without a worker, the frames belong to this process."""
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     source = FtFileDataSource({"path": f"{path}-none"})
     frames(lambda: [source.schema()])
@@ -70,7 +70,7 @@ def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
     frames(lambda: [source.schema()])
     assert os.environ.get("SPARK_HIDE_TRACEBACK") == "1"
-    # One that is not there Spark could not stop.
+    # If the constructor raised the error, Spark would have no reader to stop.
     reader: Any = FtFileDataSource({"path": path, "startingVersion": "x"}).streamReader(SCHEMA)
     asked: dict[str, tuple[Any, ...]] = {
         "initialOffset": (),
@@ -85,7 +85,7 @@ def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def failing(_: object) -> None:
-    """A hook with a mistake."""
+    """A hook that raises an error."""
     try:
         int("of the user")
     except ValueError as error:

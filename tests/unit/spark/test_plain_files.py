@@ -1,4 +1,4 @@
-"""Which parts Spark's own sources may read, without a JVM."""
+"""The parts that Spark's own sources may read, without a JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
 
 
 @parametrize(
-    ("columns", "options", "told"),
+    ("columns", "options", "reason"),
     [
         ({"_col1": "long", "_col2": "long"}, {"fileFormat": "orc"}, "all columns of orc begin with _col"),
         ({"_col1": "long", "id": "long"}, {"fileFormat": "orc"}, None),
@@ -53,17 +53,17 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     quick=4,
 )
 def test_what_spark_would_read_differently(
-    tmp_path: Path, columns: dict[str, Any], options: dict[str, str], told: str | None
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, str], reason: str | None
 ) -> None:
     out = str(tmp_path / "out")
     MicroBatch(out, columns, options).run(0, [[{name: "x" if columns[name] == "string" else None for name in columns}]])
     ways = ways_of(out)
-    assert (len(ways.groups), len(ways.rest)) == ((1, 0) if told is None else (0, 1))
-    assert told is None or next(iter(ways.reasons)).startswith(told)
+    assert (len(ways.groups), len(ways.rest)) == ((1, 0) if reason is None else (0, 1))
+    assert reason is None or next(iter(ways.reasons)).startswith(reason)
 
 
 def test_decimals_in_paths_that_spark_would_take_for_others(tmp_path: Path) -> None:
-    """It takes the digits of a text for those of the type, whatever is behind the point: 1 would be 0.1."""
+    """Spark reads the digits of the text as an unscaled value of the type, so it would read 1 as 0.1."""
     null = "__HIVE_DEFAULT_PARTITION__"
     for number, directory in enumerate(("d e=1/n=1.25", "d e=1/n=1.250", "d e=1.0/n=1.250", f"d e={null}/n={null}")):
         parquet(tmp_path / directory / f"part-{number}-{UUID}.parquet", [number])
@@ -83,7 +83,7 @@ def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
-    """Of those that a version has, others may have the names later; a foreign length is another file's."""
+    """Other files may take the names of a version's parts later. A different length shows another file."""
     out = str(tmp_path / "out")
     query = MicroBatch(out, {"id": "long"})
     for batch in range(3):
@@ -98,7 +98,7 @@ def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
 
 
 def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an earlier ftfile admitted them: Spark's reader may find no column, or the wrong one."""
+    """An earlier ftfile admitted these names. Spark's reader may find no column, or the wrong column."""
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
     monkeypatch.setattr("ftfile.write.files.prepared_files.check_schema_change", lambda *_: None)
@@ -123,7 +123,7 @@ def test_urls_and_the_list(tmp_path: Path) -> None:
 
 
 def test_orc_is_read_in_the_order_of_its_columns_where_timestamps_would_change_places(tmp_path: Path) -> None:
-    """Spark compares the timestamps of a file with those that are read by their places, also those of other columns."""
+    """Spark compares the timestamp types of the file and of the read columns by position, not by name."""
     out, options = str(tmp_path / "out"), {"fileFormat": "orc", "onSchemaChange": "any"}
     first = {"gone": "long", "at": "timestamp", "local": "timestamp_ntz"}
     for batch, columns in enumerate([first, {"at": "timestamp", "local": "timestamp_ntz"}]):

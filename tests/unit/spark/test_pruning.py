@@ -1,4 +1,4 @@
-"""Files that `ftfile.spark.load` leaves out before anything is listed."""
+"""The files that `ftfile.spark.load` omits before it lists any directory."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def left(out: str, where: Any) -> int:
         ("N IN (0, 2) AND id > 3", 4),
         ("day < DATE '2024-07-02'", 3),
         ("day BETWEEN '2024-07-02' AND '2024-07-31' AND NOT city = 'a' AND name <> 'y'", 2),
-        ("n = 7", 1),  # for the columns that Spark has of a file
+        ("n = 7", 1),  # for the columns that Spark reads from a file
         ({"n": 7}, 1),
         ("n = 1 OR id = 3", 6),
         ({"n": 1}, 2),
         ({"n": [0, None], "city": "b", "id": 3}, 1),
         ({"day": DAYS[0]}, 3),
-        # What Spark may understand otherwise, or alone.
+        # Conditions that Spark may interpret differently, or that only Spark supports.
         ("n % 2 = 1", 6),
         ("n = 1.0", 6),
         ('city = "a"', 6),
@@ -92,7 +92,7 @@ def test_numbers_with_a_fraction_and_times_are_for_spark(tmp_path: Path) -> None
 @parametrize(
     ("partition_by", "where", "by_value", "as_texts"),
     [
-        ("n", "n NOT IN ('01')", 2, 3),  # which is true for 1
+        ("n", "n NOT IN ('01')", 2, 3),  # true for 1
         ("day,city", "day > '2024-07-01'", 2, 4),
         ("n", "n > 0 AND id = 2", 2, 2),
         ("n", {"n": ["1"]}, 1, 1),

@@ -1,4 +1,4 @@
-"""Functions for users: they are listed, checked, and pickled by their names."""
+"""Public functions are listed, check their arguments, and are pickled by name."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def test_every_argument_of_every_function_is_checked(package: Any) -> None:
 def test_every_argument_of_every_method_is_checked(kind: type) -> None:
     methods = [each for each in (getattr(kind, name) for name in dir(kind) if name[0] != "_") if callable(each)]
     if kind is KeyValueStore:
-        methods.append(kind.__init__)  # others are made by functions
+        methods.append(kind.__init__)  # functions create the other objects
     assert len(methods) >= 9
     for method in methods:
         for parameter in [*inspect.signature(method).parameters.values()][1:]:
-            told = f"{method}: {parameter}"
+            shown = f"{method}: {parameter}"
             if kind_of(parameter.annotation):
-                assert hasattr(method, "__wrapped__"), f"{told} is not @checked"
+                assert hasattr(method, "__wrapped__"), f"{shown} is not @checked"
             elif parameter.annotation != "Any":
-                assert parameter.name in CHECKED_ELSEWHERE | CHECKED_IN_METHODS, told
+                assert parameter.name in CHECKED_ELSEWHERE | CHECKED_IN_METHODS, shown
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
@@ -75,7 +75,7 @@ def test_an_argument_that_there_is_not_is_named_and_nothing_is_opened(package: A
     for function in [*functions, *kinds]:
         parameters = inspect.signature(function).parameters.values()
         if function is ftfile.source_status:
-            continue  # it takes options of sources, and names one that there is not
+            continue  # the function accepts the options of sources, and names an unknown option
         assert not [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD], function
         needed = [each.name for each in parameters if each.default is inspect.Parameter.empty]
         arguments = {name: values.get(name) for name in needed}
@@ -94,7 +94,7 @@ def test_shared_arguments_are_shown_with_their_types() -> None:
 
 
 def test_a_function_itself_takes_no_other_argument() -> None:
-    """Also where the package has not wrapped it, as other modules of it call it."""
+    """The check also works if the package has not wrapped the function, because other modules call it directly."""
     with pytest.raises(TypeError, match="unexpected keyword argument 'key_providr'"):
         Access.of(cast("Any", {"progress": None, "tasks": 2, "key_providr": "file:/keys"}))
 

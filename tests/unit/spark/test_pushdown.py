@@ -1,4 +1,4 @@
-"""Partitions that filters leave, without a JVM."""
+"""The partitions and rows that remain after filters, without a JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 if not hasattr(ds, "Not"):
-    pytest.skip("Spark 4.0 gives no filters", allow_module_level=True)
+    pytest.skip("Spark 4.0 passes no filters to a reader", allow_module_level=True)
 
 COLUMNS = {
     "n": pa.array([1, 2, None]),
@@ -39,7 +39,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("condition", "kept"),
     [
         (ds.EqualTo(("n",), 1), [0]),
         (ds.EqualTo(("N",), 1), [0]),
@@ -48,7 +48,7 @@ COLUMNS = {
         (ds.EqualNullSafe(("n",), None), [2]),
         (ds.Not(ds.EqualNullSafe(("n",), 1)), [1, 2]),
         (ds.In(("n",), (2, 3, None)), [1]),
-        (ds.Not(ds.In(("n",), (1,))), [1, 2]),  # a null too many
+        (ds.Not(ds.In(("n",), (1,))), [1, 2]),  # a null more than necessary
         (ds.GreaterThan(("n",), 1), [1]),
         (ds.GreaterThanOrEqual(("n",), 1), [0, 1]),
         (ds.LessThan(("n",), 2), [0]),
@@ -63,14 +63,15 @@ COLUMNS = {
         (ds.GreaterThanOrEqual(("day",), dt.date(2024, 7, 2)), [1]),
         (ds.LessThan(("price",), Decimal(2)), [0]),
         (ds.EqualTo(("yes",), True), [0]),
-        (ds.EqualTo(("n",), 1.5), None),  # Arrow would make 1 of it
+        (ds.EqualTo(("n",), 1.5), None),  # Arrow would cast the value to 1
         (ds.EqualTo(("n",), "1"), None),
         (ds.EqualTo(("n",), None), None),
         (ds.In(("n",), (1.5,)), None),
-        (ds.LessThan(("price",), Decimal("1.55")), None),  # not of the column's type
+        (ds.LessThan(("price",), Decimal("1.55")), None),  # the type of the column differs
         (ds.Not(ds.LessThan(("price",), Decimal("1.55"))), None),
         (ds.LessThan(("wide",), Decimal("9" * 27)), [0]),
-        (ds.EqualTo(("wide",), Decimal("1" * 28).scaleb(10)), None),  # PySpark makes this of 38 ones
+        # PySpark passes 38 ones as this value
+        (ds.EqualTo(("wide",), Decimal("1" * 28).scaleb(10)), None),
         (ds.In(("wide",), (Decimal(7), Decimal("1" * 28).scaleb(10))), None),
         (ds.StringContains(("n",), "a"), None),
         (ds.GreaterThan(("x",), 1.0), None),
@@ -79,20 +80,20 @@ COLUMNS = {
         (ds.EqualTo(("n", "inner"), 1), None),
     ],
 )
-def test_a_condition_keeps_the_rows_that_match(told: ds.Filter, kept: list[int] | None) -> None:
+def test_a_condition_keeps_the_rows_that_match(condition: ds.Filter, kept: list[int] | None) -> None:
     rows = pa.table({**COLUMNS, "number": [0, 1, 2]})
-    found = condition_of([ds.EqualTo(("other",), 1), told], rows.schema)
+    found = condition_of([ds.EqualTo(("other",), 1), condition], rows.schema)
     if kept is None:
         assert found is None
         return
     assert rows.filter(found)["number"].to_pylist() == kept
-    both = condition_of([told, ds.IsNotNull(("yes",))], rows.schema)
+    both = condition_of([condition, ds.IsNotNull(("yes",))], rows.schema)
     assert rows.filter(both)["number"].to_pylist() == [number for number in kept if number < 2]
 
 
 @pytest.mark.slow
 def test_a_reader_leaves_out_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also rows, in open files, too, and in files by the clocks of another zone."""
+    """Filters also remove rows in open files, and partitions of files in another time zone."""
     out = str(tmp_path / "out")
     rows = [{"a": n, "b": f"{n}", "c": n} for n in range(4)]
     columns = {"a": "integer", "b": "string", "c": "long"}
@@ -109,7 +110,7 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert found() == [n for n in range(4) for _ in range(3)]
     with monkeypatch.context() as patched:
-        patched.delattr(shares, "matching_rows")  # not asked: files that are left have these rows alone
+        patched.delattr(shares, "matching_rows")  # not called, because all rows of the remaining files match
         assert found(ds.EqualTo(("a",), 1)) == [1, 1, 1]
     assert found(ds.In(("b",), ("1", "3")), ds.GreaterThan(("a",), 1)) == [3, 3, 3]
     assert found(ds.EqualTo(("c",), 1)) == [1, 1, 1]
@@ -123,7 +124,7 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path, monkeypatch: pytest.Monk
 
 @parametrize("file_format", ["parquet", "orc", "json", "csv", "avro"], quick=1)
 def test_a_reader_leaves_out_rows(tmp_path: Path, file_format: str) -> None:
-    """Filters are on columns as they are asked for, and not as a file has them."""
+    """Filters refer to the requested type of a column, not to its type in the file."""
     out = str(tmp_path / "out")
     more = {"fileFormat": file_format, "onSchemaChange": "widen"}
     MicroBatch(out, {"N": "integer", "word": "string"}, more).run(0, [[{"N": n, "word": f"{n}"} for n in range(4)]])

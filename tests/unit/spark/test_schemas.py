@@ -1,4 +1,4 @@
-"""Schemas of directories as Spark types: parsed the same way as by Spark, but Spark imports no code."""
+"""Schemas of directories as Spark types: parsed with Spark's results, but without importing code as Spark does."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_types_are_those_that_spark_reads(kind: str | dict[str, Any]) -> None:
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the name of a module that Python would find."""
+    """Return the name of an importable module."""
     (tmp_path / "planted_type.py").write_text("class Hit: ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return "planted_type"

@@ -1,4 +1,4 @@
-"""Errors of executors with another ftfile, or none, about the objects that the driver ships to them."""
+"""Errors of executors with another ftfile, or without ftfile, about the objects that the driver ships to them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def shipped(kind: str, path: str) -> bytes:
 
 
 def opened_without_ftfile(content: bytes, tmp_path: Path) -> str:
-    """Return the error of an executor that has its Spark, and nothing else."""
+    """Return the error of an executor that has only Spark installed."""
     (tmp_path / "packages").mkdir()
     for package in ("pyspark", "py4j"):
         (found,) = importlib.import_module(package).__path__
@@ -80,7 +80,8 @@ def path(tmp_path: Path) -> str:
 @KINDS
 def test_the_same_ftfile_gets_the_same(kind: str, path: str) -> None:
     content = shipped(kind, path)
-    # Equal texts that are one object there may be two here, and the other way round: what is shipped on settles it.
+    # Equal texts may be one object here and two objects in the executor, or the reverse. Only a second pickle is
+    # stable.
     again = pickled(pickle.loads(content))
     assert abs(len(again) - len(content)) < len(content) // 20
     assert pickled(pickle.loads(again)) == again
@@ -124,7 +125,7 @@ def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.Mon
 
 
 def test_a_class_is_that_of_the_python_which_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of a Spark server runs the version that is installed on the server, not its own version."""
+    """A client of a Spark server runs the version that is installed on the server, not the version of the client."""
     content = pickled(FtFileDataSource)
     monkeypatch.setattr(ftfile.core, "__version__", "0.0.9")
     assert pickle.loads(content) is FtFileDataSource

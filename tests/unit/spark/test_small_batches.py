@@ -1,4 +1,4 @@
-"""Batches as Spark gets them."""
+"""The Arrow batches that Spark receives."""
 
 from __future__ import annotations
 

@@ -58,18 +58,18 @@ def write(query: StoreBatch, batches: range, keys: int = 60) -> dict[str, int]:
 
 
 def run(session: Session, out: str, tasks: int = 3, **more: Any) -> CompactReport:
-    report = compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type] # it has what is called
+    report = compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type] # it has the called methods
     assert isinstance(report, CompactReport)
     return report
 
 
 def how_with(max_file_bytes: int) -> HowWritten:
-    """What shares depend on of how a store is written."""
+    """Return the settings of a store that determine the shares."""
     return cast("HowWritten", SimpleNamespace(plan=structs.replace(DEFAULT_PLAN, max_file_bytes=max_file_bytes)))
 
 
 def staged_by_jobs(out: str) -> int:
-    """The files of compactions, in records or not; ids of queries have hyphens."""
+    """Return the number of files that compactions staged, with or without a record. Ids of queries contain hyphens."""
     return sum("-" not in path.parts[-3] for path in Path(out, "_ftfile/staged").rglob("*.spool"))
 
 
@@ -79,8 +79,8 @@ class TestRounds:
         expected = write(query_at(out), range(4))
         write(query_at(other), range(4))
         report = run(session, out)
-        alone = ftfile.kv.compact(other)
-        assert (session.rounds, report.records, report.runs_replaced) == ([3], 1, alone.runs_replaced)
+        single = ftfile.kv.compact(other)
+        assert (session.rounds, report.records, report.runs_replaced) == ([3], 1, single.runs_replaced)
         assert report.version == 4
         assert rows_of(out) == expected
         assert run(session, out).records == 0
@@ -187,7 +187,7 @@ class TestBeside:
         session.after_tasks = write_once
         report = run(session, out)
         assert report.version > 4
-        # Its tasks did the same jobs, and were first.
+        # The tasks of the other process ran the same jobs, and committed first.
         assert rows_of(out) == {f"confidential-{n}": 4 + 10 * (n == 0) for n in range(60)} | {"new": 7}
         check_store(file_system(out))
 
@@ -248,14 +248,14 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="tasks=0"):
             run(Session(), out, tasks=0)
         with pytest.raises(ConfigError, match="Spark Connect"):
-            compact(Session(), out)  # type: ignore[arg-type] # likewise
+            compact(Session(), out)  # type: ignore[arg-type] # it has the called methods
 
 
 class TestVerify:
     def test_damaged_runs_are_named_as_in_one_process(self, out: str) -> None:
         write(query_at(out), range(2))
         session = Session()
-        report = verify(session, out, tasks=2)  # type: ignore[arg-type] # it has what is called
+        report = verify(session, out, tasks=2)  # type: ignore[arg-type] # it has the called methods
         assert isinstance(report, StoreReport)
         assert report == ftfile.kv.verify(out)
         assert (report.ok, report.runs, session.rounds) == (
@@ -265,16 +265,16 @@ class TestVerify:
         )
         damaged = sorted(Path(out).rglob("*.spool"))[2]
         damaged.write_bytes(damaged.read_bytes()[:-9])
-        told: list[Progress] = []
-        report = verify(Session(), out, tasks=2, progress=told.append)  # type: ignore[arg-type] # likewise
+        reports: list[Progress] = []
+        report = verify(Session(), out, tasks=2, progress=reports.append)  # type: ignore[arg-type] # it has the called methods
         assert isinstance(report, StoreReport)
         assert report == ftfile.kv.verify(out)
         assert not report.ok
         assert {each.path for each in report.damaged} == {str(damaged.relative_to(out))}
-        assert [each.done for each in told] == [*range(1, 7)]
-        assert told[-1].total == 6
+        assert [each.done for each in reports] == [*range(1, 7)]
+        assert reports[-1].total == 6
 
     def test_full_is_of_files(self, out: str) -> None:
         write(query_at(out), range(1))
         with pytest.raises(ConfigError, match=r"full: .* is a store, and only a directory of files"):
-            verify(Session(), out, tasks=2, full=True)  # type: ignore[arg-type] # likewise
+            verify(Session(), out, tasks=2, full=True)  # type: ignore[arg-type] # it has the called methods

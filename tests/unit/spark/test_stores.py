@@ -135,7 +135,7 @@ class TestFilters:
 
     def test_bucket_columns_choose_buckets(self, store: Builder) -> None:
         left, reader = self.pushed(store, of_word := EqualTo(("word",), "bb"), above := GreaterThan(("n",), 12))
-        assert left == [of_word, above]  # others are in its bucket, too
+        assert left == [of_word, above]  # the same bucket contains rows of other words
         assert len(reader.partitions()) == 1
         rows = read(reader)
         assert [row for row in rows if row["word"] == "bb"] == as_rows(
@@ -175,7 +175,7 @@ class TestFilters:
             sizes.append((len(rows), sum(read_bytes)))
         (all_rows, all_bytes), (range_rows, range_bytes), (key_rows, key_bytes) = sizes
         assert (all_rows, range_rows, key_rows) == (20_000, 999, 2)
-        # Each opens the run, which reads its pages.
+        # Each read opens the run and reads the required pages.
         assert key_bytes < range_bytes < all_bytes // 4
 
     def test_a_contradiction_reads_nothing(self, store: Builder) -> None:
@@ -203,7 +203,7 @@ class TestFilters:
             source(store.path, filterPushdown="true").reader(SCHEMA)
 
     def test_a_plain_reader_takes_none(self, store: Builder) -> None:
-        """Spark requests its setting if a reader has the method."""
+        """Spark requires a setting if a reader has this method."""
         found = type(source(store.path).reader(SCHEMA)).pushFilters
         assert found is datasource.DataSourceReader.pushFilters
 

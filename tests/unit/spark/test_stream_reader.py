@@ -1,4 +1,4 @@
-"""Streams as Spark asks for them, without a JVM: both kinds and protocols, and mistakes before the first batch."""
+"""Streams without a JVM, called as Spark calls them: both kinds and protocols, and errors before the first batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ START = {"kind": "start"}
 
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, str]:
-    """A directory with one log of two lines and a half, and a place for the state."""
+    """A source directory with a log of two and a half lines, and a state location."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_text("one\ntwo\nthr")
     return {
@@ -48,7 +48,7 @@ def struct(**kinds: DataType) -> StructType:
 
 
 def opened(options: dict[str, str], schema: StructType | None = None) -> FtFileStreamReader:
-    """Return the reader that Spark gets, with the schema of the user or that of the source."""
+    """Return the reader that Spark receives, with the user's schema or the schema of the source."""
     source = FtFileDataSource(options)
     found = source.streamReader(source.schema() if schema is None else schema)
     assert isinstance(found, FtFileStreamReader)
@@ -56,16 +56,16 @@ def opened(options: dict[str, str], schema: StructType | None = None) -> FtFileS
 
 
 def first_batch(options: dict[str, str], schema: StructType | None = None) -> dict[str, Any]:
-    """Do what Spark does up to the plan of the first batch."""
+    """Run the steps of Spark up to the plan of the first batch."""
     reader = opened(options, schema)
     return reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 
 
 def next_offset(reader: FtFileStreamReader, start: dict[str, Any]) -> dict[str, Any]:
-    """Return the next offset, soon: a listing takes at most a fifth of the time."""
+    """Return the next offset. Retry for a short time, because a listing takes at most a fifth of the time."""
     deadline_s = time.monotonic() + 300
     while (end := reader.latestOffset(start)) == start:
-        assert time.monotonic() < deadline_s, "nothing new is found"
+        assert time.monotonic() < deadline_s, "the reader finds no new files"
         time.sleep(0.01)
     return end
 
@@ -73,7 +73,7 @@ def next_offset(reader: FtFileStreamReader, start: dict[str, Any]) -> dict[str, 
 def values(
     reader: FtFileStreamReader, start: dict[str, Any], end: dict[str, Any], other: FtFileStreamReader
 ) -> list[Any]:
-    """Return the first column of a batch that one reader plans, and another one reads elsewhere."""
+    """Return the first column of a batch that one reader plans and another process reads."""
     shipped = pickle.loads(pickled(other))
     partitions = pickle.loads(pickled(reader.partitions(start, end)))
     return [value for each in partitions for batch in shipped.read(each) for value in batch.column(0).to_pylist()]
@@ -272,7 +272,7 @@ def test_columns_that_neither_files_nor_directories_have_are_told_before_the_fir
 
 
 def test_a_plan_is_run_again_when_the_schema_is_mended(options: dict[str, str]) -> None:
-    """The columns are another run's choice: of a plan that is there they are checked before the tasks."""
+    """The columns may differ in each run, so the columns of an existing plan are checked before the tasks."""
     end = first_batch(options)
     wrong = struct(value=StringType(), other=StringType())
     with pytest.raises(ConfigError, match="columns value, other"):
@@ -338,7 +338,7 @@ def test_files_of_others_are_streams_only(options: dict[str, str]) -> None:
 
 
 def test_files_are_deleted_once_their_batches_are_done(options: dict[str, str], tmp_path: Path) -> None:
-    """Also the rows of a batch whose end Spark did not report, because Spark was killed."""
+    """This includes the files of a batch whose end Spark did not report, because Spark was killed."""
     options = {**options, "cleanSource": "delete", "closeInactive": "0s"}
     first = first_batch(options)
     (tmp_path / "in" / "b.log").write_text("four\n")

@@ -1,4 +1,4 @@
-"""What Spark's worker processes are spared, and programs of users keep."""
+"""The work that Spark's worker processes skip, and that programs of users still do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_a_use_of_a_worker_has_imported_is_frozen_at_the_next(
     frozen_after: list[int],
 ) -> None:
     MicroBatch(str(tmp_path), {"n": "long"}).run(0, [[{"n": 1}]])
-    use(tmp_path)  # its imports
+    use(tmp_path)  # imports the modules
     frozen: list[None] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
     monkeypatch.setattr(worker, "_frozen", [])
@@ -71,10 +71,10 @@ def write_archive(path: Path, *names: str) -> None:
 
 @pytest.fixture
 def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Return an archive of one module, which is on the path of a worker of Spark 4.0."""
+    """Return an archive of one module that is on the path of a worker of Spark 4.0."""
     monkeypatch.setattr(worker, "is_worker", lambda: True)
     monkeypatch.setattr(worker, "spark_version", "4.0.5")
-    monkeypatch.setattr(zipimporter, "invalidate_caches", zipimporter.invalidate_caches)  # restores it
+    monkeypatch.setattr(zipimporter, "invalidate_caches", zipimporter.invalidate_caches)  # restored after the test
     path = tmp_path / "modules.zip"
     write_archive(path, "archived_first")
     monkeypatch.syspath_prepend(str(path))

@@ -85,7 +85,7 @@ class FileEntry(_PlanRow, frozen=True):
     advances: _KeyOrNone = (
         ""  # key of a deleted file that stays known; its position is now the end of the range of this copy
     )
-    parked: str = ""  # reason why the file is skipped until it changes: it is damaged, or its length is unknown
+    parked: str = ""  # why it is skipped until it changes: damaged, unencrypted, or of unknown length
 
 
 class Refused(_PlanRow, frozen=True):

@@ -40,7 +40,7 @@ _PLACES = frozenset({"checkpointlocation", "statelocation"})
 
 
 class Parked(NamedTuple):
-    """A file that is skipped until it changes: it is damaged, or its length is unknown."""
+    """A file that is skipped until it changes: it is damaged or unencrypted, or its length is unknown."""
 
     path: str
     reason: str
@@ -58,7 +58,7 @@ class SourceStatus:
     # of that plan, in ms since 1970 UTC by the clock of the state's store; None if the record is deleted
     time_ms: int | None
     known: int  # number of known files
-    parked: tuple[Parked, ...]  # damaged files with the reasons; they are retried when they change
+    parked: tuple[Parked, ...]  # files that are skipped until they change, with the reasons
     refused: tuple[Refused, ...]  # listed files that could not be opened for the newest plan; they are retried
     late: int  # number of all files that arrived too late to be read
     late_files: tuple[Late, ...]  # the late files that kept plans name
@@ -176,7 +176,7 @@ def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
 
 
 def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
-    """Return the listed files that are parked. If the plan of a file was trimmed, its reason is unknown."""
+    """Return the listed files that are parked. If the plan that parked a file was trimmed, the reason is unknown."""
     reasons: dict[bytes, str] = {}
     for plan in plans:
         for entry in plan.files:

@@ -1,4 +1,4 @@
-"""AWS KMS, as moto plays it."""
+"""AWS KMS, simulated by moto."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every built-in key provider keeps the contract of key providers."""
+"""Every built-in key provider fulfils the contract of key providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where keys come from; and that no message, name or pickle has one in it."""
+"""The sources of keys. No message, name or pickle contains a key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = bytes(range(32)), bytes(range(32, 64))
 TEXT = {key: base64.b64encode(key).decode() for key in (FIRST, SECOND)}
-# As `openssl rand -base64 32` prints keys, and as other programs write them, in the alphabet of URLs.
+# As `openssl rand -base64 32` prints keys, and in the URL-safe alphabet of other programs.
 WRITTEN = (TEXT[FIRST], base64.urlsafe_b64encode(SECOND).decode(), "-6bm/wX_yM9cE0vUo1cK3Zl/dG7hQpJ2sYxTnRwBa8g=")
 RING = f"# keys\n\n2024 {TEXT[FIRST]}\n2025\t{TEXT[SECOND]}\n"
 
@@ -60,12 +60,12 @@ def ring(tmp_path: Path) -> Path:
 
 
 def refusal(reference: str, key_id: str = "2024") -> str:
-    """The message with which a key is refused, which shows nothing of any key."""
+    """Return the message with which a key is refused, and check that the error contains no key."""
     with pytest.raises(ConfigError) as caught:
         Keys.from_reference(reference).key_to_use(key_id)
-    told = "".join(traceback.format_exception(caught.value))
+    printed = "".join(traceback.format_exception(caught.value))
     message = str(caught.value)
-    assert not any(text in told for key in TEXT for text in (TEXT[key], key.hex()))
+    assert not any(text in printed for key in TEXT for text in (TEXT[key], key.hex()))
     return message
 
 
@@ -173,7 +173,7 @@ class TestRings:
         assert f"belongs to user {uid}" in refusal(f"file:{ring}")
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "expected"),
         [
             ("", "there is no key in"),
             ("# nothing\n", "there is no key in"),
@@ -186,14 +186,14 @@ class TestRings:
             (f"{'k' * 201} {TEXT[FIRST]}", "line 1 of .* is not a key"),
         ],
     )
-    def test_what_is_no_ring(self, ring: Path, text: str, told: str) -> None:
+    def test_what_is_no_ring(self, ring: Path, text: str, expected: str) -> None:
         ring.write_text(text)
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=expected):
             Keys.from_reference(f"file:{ring}").key_to_use("2024")
         refusal(f"file:{ring}")
 
     @pytest.mark.parametrize(
-        ("reference", "told"),
+        ("reference", "expected"),
         [
             ("file:/no/such/keys", "the key file '/no/such/keys' cannot be read on the host '"),
             ("file:keys", "absolute path"),
@@ -208,8 +208,8 @@ class TestRings:
             ("", "this value is not one of"),
         ],
     )
-    def test_what_is_no_provider(self, reference: str, told: str) -> None:
-        assert told in refusal(reference)
+    def test_what_is_no_provider(self, reference: str, expected: str) -> None:
+        assert expected in refusal(reference)
 
     def test_what_a_command_says_is_not_repeated(self) -> None:
         texts = "[base64.b64encode(bytes(range(start, start + 32))).decode() for start in (0, 32)]"
@@ -346,7 +346,7 @@ class TestSecrets:
 
 
 class OfUser:
-    """A provider that makes a key at each call, and wraps it in nothing but its name."""
+    """A provider that creates a key at each call. The wrapped key is only the name of the key."""
 
     def __init__(self, settings: str) -> None:
         self.settings = settings

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = {"id": "long", "word": "string"}
 METADATA = "_iceberg/metadata"
 HINT = f"{METADATA}/version-hint.text"
-MOUNTED = "mounted://fs/"  # one URL for a directory that is mounted under many
+MOUNTED = "mounted://fs/"  # the same URL for all mounts of a directory
 
 
 def rows(first: int, count: int = 2) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def iceberg_files(fs: FileSystem) -> dict[str, int]:
 
 
 def check_newest(url: str, to: str = "delta") -> None:
-    """Check that the table has the finished files of the newest version, each there with its length."""
+    """Check that the table has the finished files of the newest version, and that each file exists with its length."""
     fs = open_filesystem(url)
     live = {"delta": delta_files, "iceberg": iceberg_files}[to](fs)
     if to == "iceberg":

@@ -1,4 +1,4 @@
-"""`exportTo`: an export after each commit, which no batch waits for or fails with."""
+"""The option `exportTo` starts an export after each commit. No batch waits for an export or fails with it."""
 
 from __future__ import annotations
 

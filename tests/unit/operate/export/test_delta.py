@@ -192,7 +192,7 @@ class TestVersions:
         ]
 
     def test_decimals_in_migrated_directories_of_another_scale(self, out: str) -> None:
-        """Readers take the values from the log, and not from paths."""
+        """Readers take the values from the log, not from the paths."""
         parquet(Path(out, "n=1/part-0.parquet"), [1])
         ftfile.migrate(out, partition_by={"n": "decimal(20,1)"}, dry_run=False)
         export(out)
@@ -298,7 +298,7 @@ class TestHistory:
     def test_a_checkpoint_that_a_crash_left_out_comes_with_the_next_export(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where columns of a table with partitions changed, and at each so many commits; also before a new commit."""
+        """A checkpoint is due after every few commits, and after the columns of a table with partitions changed."""
         monkeypatch.setattr(ftfile.operate.export.delta, "CHECKPOINT_EVERY", 3)
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word", "onSchemaChange": "any"})
         query.run(0, [rows(0)])

@@ -1,4 +1,4 @@
-"""Engines with separate readers for Delta and Iceberg read each exported version, in DuckDB and in Polars."""
+"""The Delta and Iceberg readers of DuckDB and Polars read each exported version."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _row(number: int) -> dict[str, Any]:
 
 @functools.cache
 def _duckdb(*extensions: str) -> DuckDBPyConnection:
-    """Return DuckDB with extensions that packages of PyPI bring: they may be in no cache of this machine."""
+    """Return DuckDB with the extensions from PyPI packages, because this machine may have no cached extensions."""
     connection: DuckDBPyConnection = pytest.importorskip("duckdb").connect(config={"threads": 1})
     for name in extensions:
         package = pytest.importorskip(f"duckdb_extension_{name}")
@@ -122,8 +122,9 @@ def test_each_version_row_for_row(
     read: Callable[[str, int], list[dict[str, Any]]],
     options: dict[str, str],
 ) -> None:
-    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # it warns if its package is not installed
-    # Polars reads Delta's files at the encoded URL.
+    # Polars warns if the package of its default planner is not installed
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    # Polars reads files of Delta tables at URL-encoded paths.
     out = str(tmp_path / ("out" if read is polars_delta else "o t"))
     query = MicroBatch(out, COLUMNS, {**options, "onSchemaChange": "any"})
 
@@ -156,9 +157,9 @@ def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_a_partition_column_of_another_type(
     to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By overwrites, and back by a restore: no reader takes an older value for one of the new type.
+    """Overwrites change the type, and a restore changes it back. Readers never read an old value as the new type.
 
-    Nor where an export is killed behind a commit, and another one comes.
+    The same holds if an export is killed after a commit and another export follows.
     """
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     url = str(tmp_path / "out")
@@ -181,7 +182,7 @@ def test_a_partition_column_of_another_type(
 def test_a_partition_column_that_goes_and_comes_back(
     to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another type, and as a column of files: no reader expects the column of a removed partition."""
+    """The column returns with another type, or as a column of files. No reader expects the removed partition column."""
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     url, by_k = str(tmp_path / "out"), {"partitionBy": "k"}
     written: list[tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = [
@@ -201,7 +202,7 @@ def test_a_partition_column_that_goes_and_comes_back(
 def test_files_with_columns_that_the_table_never_had(
     to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dropped before the first export, and back by a restore; for Iceberg, fields of structs, too."""
+    """Columns are dropped before the first export and return by a restore; for Iceberg, fields of structs, too."""
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     url, kept = str(tmp_path / "out"), {"id": "long", "word": "string"}
     fields: list[Any] = [{"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in "zx"]

@@ -57,7 +57,7 @@ def export(url: str, *, dry_run: bool = False) -> ExportReport:
 
 
 def table_rows(url: str, version: int | None = None) -> list[dict[str, Any]]:
-    """Return the rows that an independent implementation of Iceberg reads, of a version of the directory."""
+    """Return the rows of a version of the directory, as an independent implementation of Iceberg reads them."""
     table = pytest.importorskip("pyiceberg.table")
     opened = table.StaticTable.from_metadata(f"{url}/_iceberg")
     scan = opened.scan() if version is None else opened.scan(snapshot_id=version + 1)
@@ -124,7 +124,7 @@ class TestVersions:
         for batch in range(3):
             query.run(batch, [rows(2 * batch)])
             export(out)
-        # A manifest for each version, and a list.
+        # Each version has a manifest and a manifest list.
         names = [path.name.partition("-")[0] for path in (Path(out) / METADATA).glob("*-m-*.avro")]
         assert sorted(names) == ["1", "2", "3"]
         assert len(list((Path(out) / METADATA).glob("snap-*.avro"))) == 3
@@ -216,7 +216,7 @@ class TestVersions:
         query.run(0, [given])
         export(out)
         assert table_rows(out) == given == own_rows(out)
-        ftfile.drop(out, {"i": 0}, context=current())  # its manifest is read, and rewritten
+        ftfile.drop(out, {"i": 0}, context=current())  # its manifest is read and rewritten
         export(out)
         assert table_rows(out) == [row for row in given if row["id"] != 2]
 
@@ -293,7 +293,7 @@ class TestMetadata:
     @pytest.mark.usefixtures("few_kept")
     @pytest.mark.parametrize("operation", ["put", "delete"])
     def test_what_killed_exports_leave_goes(self, operation: str) -> None:
-        """Killed between a commit and the steps after it, or while they delete; also files that they never named."""
+        """An export is killed after a commit or while it deletes. Files that it never named are deleted, too."""
 
         class Killed(BaseException):
             pass
@@ -353,7 +353,7 @@ class TestMetadata:
         query.run(1, [rows(2)])
         export(out)
         before = {path.name for path in (Path(out) / METADATA).iterdir()}
-        (Path(out) / METADATA / "v2.metadata.json").unlink()  # as a crash just before it
+        (Path(out) / METADATA / "v2.metadata.json").unlink()  # as if the process had crashed just before
         export(out)
         assert {path.name for path in (Path(out) / METADATA).iterdir()} == before
         assert table_rows(out) == rows(0, 4)
@@ -368,7 +368,7 @@ class TestMetadata:
 
 @pytest.mark.slow
 def test_ids_of_many_columns_are_found_at_once() -> None:
-    """Each commit asks for them: it takes no time of the square of the number of columns."""
+    """Each commit assigns the ids, so the time must not grow with the square of the number of columns."""
     fields = [{"name": f"c{number}", "type": "long", "nullable": True, "metadata": {}} for number in range(20_000)]
     schema = json.dumps({"type": "struct", "fields": fields})
     began_s = time.process_time()
@@ -480,7 +480,7 @@ class TestRefusals:
         assert table_rows(out) == [{"id": 1}]
 
     def test_structs_without_a_field_in_common(self, out: str) -> None:
-        """Some readers take a null struct for one of nulls."""
+        """Some readers read a null struct as a struct of nulls."""
         for batch, name in enumerate("ab"):
             inner = {"type": "struct", "fields": [{"name": name, "type": "long", "nullable": True, "metadata": {}}]}
             query = MicroBatch(out, {"id": "long", "p": inner}, {"onSchemaChange": "any"})
@@ -496,7 +496,7 @@ class TestRefusals:
             query = MicroBatch(out, {"id": "long", "k": kind}, {"partitionBy": "k", "onSchemaChange": "any"})
             query.run(batch, [[{"id": batch, "k": batch}]])
             export(out)
-        ftfile.drop(out, {"k": 0}, context=current())  # its manifest has the type before
+        ftfile.drop(out, {"k": 0}, context=current())  # its manifest has the old type
         export(out)
         assert table_rows(out) == own_rows(out)
         query = MicroBatch(out, {"id": "long", "k": "decimal(19,0)"}, {"partitionBy": "k", "onSchemaChange": "any"})
@@ -514,7 +514,7 @@ class TestRefusals:
     @pytest.mark.slow
     @pytest.mark.packages
     def test_partitions_by_a_float_that_becomes_a_double(self, out: str) -> None:
-        """The text 0.1 is read as another double than the one of the float."""
+        """A reader parses the text 0.1 as a double that differs from the double of the float."""
         for batch, kind in enumerate(("float", "double")):
             query = MicroBatch(out, {"id": "long", "k": kind}, {"partitionBy": "k", "onSchemaChange": "widen"})
             query.run(batch, [[{"id": batch, "k": 0.1}]])
@@ -530,7 +530,7 @@ class TestRefusals:
     @pytest.mark.slow
     @pytest.mark.packages
     def test_partitions_of_a_type_that_had_come_back(self, out: str) -> None:
-        """No entry of the type before stays, although the last schema that was new has the same type as the next."""
+        """No entry with the old type remains, although the last added schema has the same type as the next schema."""
         kinds: tuple[tuple[str, Any, dict[str, str]], ...] = (
             ("string", "x", {}), ("integer", 1, {}), ("string", "y", {"partitionBy": "k"}),
             ("integer", 2, {"partitionBy": "k"}),

@@ -1,4 +1,4 @@
-"""After an operation that recorded something, exports that exist have its rows; the operation never fails with one."""
+"""After an operation that wrote a record, existing exports contain its rows. An export never fails the operation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows(*ids: int) -> list[dict[str, Any]]:
 
 
 def written(url: str, options: dict[str, str] | None = None) -> MicroBatch:
-    """Write two batches, and export after the first and after the second."""
+    """Write two batches, and export after each of them."""
     query = MicroBatch(url, COLUMNS, {"partitionBy": "word", **(options or {})})
     for batch, ids in enumerate([(0, 1, 2, 3), (4, 5)]):
         query.run(batch, [rows(*ids)])
@@ -58,7 +58,7 @@ def give_up(url: str) -> Any:
     return ftfile.repair(url, dry_run=False, give_up=[lost], context=current())
 
 
-# Options of the writer, the operation, and the ids that exist afterwards.
+# Options of the writer, the operation, and the remaining ids after the operation.
 OPERATIONS: dict[str, tuple[dict[str, str], Callable[[str], Any], list[int]]] = {
     "compact": ({}, lambda url: ftfile.compact(url, context=current()), [0, 1, 2, 3, 4, 5]),
     "drop": ({}, lambda url: ftfile.drop(url, {"word": "a"}, context=current()), [1, 3, 5]),
@@ -87,7 +87,7 @@ def test_other_programs_read_the_newest_version(
 @pytest.mark.packages
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_changes_nothing_renews_nothing(name: str, out: str) -> None:
-    """Neither does a dry run, next to a writer whose version is not exported."""
+    """A dry run renews no export either, even if a writer has committed a version that is not exported."""
     options, operate, _ = OPERATIONS[name]
     query = written(out, options)
     operate(out)
@@ -100,7 +100,7 @@ def test_what_changes_nothing_renews_nothing(name: str, out: str) -> None:
         (ftfile.repair, {}),
     ):  # fmt: skip
         call(out, dry_run=True, context=current(), **arguments)
-    ftfile.restore(out, 3, context=current())  # which is the newest one
+    ftfile.restore(out, 3, context=current())  # this version is the newest version
     ftfile.repair(out, dry_run=False, context=current())
     assert _metadata(out) == before
 
@@ -141,7 +141,7 @@ def test_one_format_alone_is_renewed(out: str) -> None:
 @pytest.mark.slow
 @pytest.mark.packages
 def test_an_operation_that_fails_in_part_renews_as_well(out: str) -> None:
-    """What it recorded is all that readers can have."""
+    """The exports contain all rows that the operation recorded."""
     written(out)
     damaged = min(Path(out, "word=a").iterdir())
     damaged.write_bytes(damaged.read_bytes()[:-9] + b"x" * 9)
@@ -154,7 +154,7 @@ def test_an_operation_that_fails_in_part_renews_as_well(out: str) -> None:
 
 
 class _Refusing(WrapperFileSystem):
-    """Refuses a commit of each format, and every other file that is created next to the files of rows."""
+    """Fails a commit of each format, and the creation of every other file in a directory of rows."""
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         if path.startswith(("_delta_log", "_iceberg")):
@@ -202,7 +202,7 @@ def test_a_table_of_another_program_is_a_warning(out: str, caplog: pytest.LogCap
 
 @parametrize("error", [ValueError, PermissionDenied], quick=1, packages=True)
 def test_an_interrupted_operation(error: type[Exception], out: str) -> None:
-    """What was recorded is exported, but for a store that fails: it would be waited for once more."""
+    """The recorded version is exported, unless the store is unavailable: the export would wait for the store again."""
     written(out)
 
     def operate() -> None:

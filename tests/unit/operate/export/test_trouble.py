@@ -1,4 +1,4 @@
-"""An export of any format, during crashes, faults, and other exports."""
+"""Exports to each format during crashes, faults, and other exports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMITS = {
     "delta": re.compile("_delta_log/"),
     "iceberg": re.compile(r"_iceberg/metadata/v\d+\.metadata\.json"),
 }
-# In the suite, each fault meets one format, and each format a fault; `make long` has all pairs.
+# The suite tries each fault with one format, and each format with one fault. `make long` tries all pairs.
 PAIRS = list((itertools.product if THOROUGH else zip)(STANDARD_FAULTS, FORMATS if THOROUGH else FORMATS * 3))
 
 
@@ -73,7 +73,7 @@ class TestTrouble:
         packages=True,
     )
     def test_a_name_that_no_reader_opens_is_refused(self, name: str, to: str, tmp_path: Path) -> None:
-        """ftfile writes none, and a migration leaves files where they are; an overwrite makes other files."""
+        """ftfile never writes this name, but a migration does not rename files. An overwrite replaces the file."""
         pq.write_table(pa.Table.from_pylist(rows(0)), tmp_path / f"{name}.parquet")
         url = str(tmp_path)
         ftfile.migrate(url, dry_run=False, context=current())
@@ -128,7 +128,7 @@ class TestTrouble:
     @pytest.mark.slow
     @pytest.mark.parametrize("to", FORMATS)
     def test_after_any_crash_of_a_batch_or_an_export_the_next_one_goes_on(self, to: str, seed: int) -> None:
-        """Of the disks that a crash may leave, the suite tries a third."""
+        """The suite tries a third of the disks that a crash may leave."""
         fs = CrashingFileSystem()
         with mounted(fs) as url:
             query = MicroBatch(url, COLUMNS)
@@ -148,7 +148,7 @@ class TestTrouble:
 
     @parametrize("to", FORMATS, quick=1, packages=True)
     def test_files_that_a_repair_gave_up_go(self, to: str, tmp_path: Path) -> None:
-        """Its record names them otherwise, so that publishing it moves no file; later versions are commits as ever."""
+        """The record of the repair has other paths, so it publishes no file. Later versions are normal commits."""
         url = str(tmp_path)
         query = MicroBatch(url, COLUMNS)
         for batch in range(2):

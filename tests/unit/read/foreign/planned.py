@@ -1,4 +1,4 @@
-"""Foreign files on a local disk, as plans name them, and their rows."""
+"""Foreign files on a local disk, the ranges of plans in these files, and the rows of ranges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINE = pa.schema([("value", pa.string())])
 
 
 def packed(name: str, *pieces: bytes) -> bytes:
-    """Return pieces compressed by a codec, one member each."""
+    """Return pieces that a codec has compressed, each as a separate member."""
     data = b""
     for piece in pieces:
         stream = codec(name).encoder("")
@@ -51,7 +51,7 @@ class Files:
         return file
 
     def range(self, path: str, start: int = 0, end: int | None = None, **fields: Any) -> Range:
-        """Return a range as it is planned now; up to the end of the file by default."""
+        """Return a range as a plan contains it; by default, it ends at the end of the file."""
         content = (self.root / path).read_bytes()
         end = len(content) if end is None else end
         found = fingerprints(lambda offset, length: content[offset : offset + length], end)

@@ -38,7 +38,7 @@ class Source:
         self.lines: list[str] = []
 
     def add(self, name: str, count: int = 1) -> None:
-        """Append numbered lines to a file."""
+        """Append numbered lines to a file of the source."""
         new = [f"{name} {len(self.lines) + number}" for number in range(count)]
         self.lines += new
         with (self.path / name).open("a") as file:
@@ -53,20 +53,20 @@ class Source:
         return self.state / str(json.loads(run.offsets[-1])["id"])
 
     def check(self, run: FilesRun, kept_max: int | None = None) -> None:
-        """Check that a query that has nothing left to read has read each line once, and check its plans."""
+        """Check that a query without unread files has read each line once, and check its plans."""
         assert Counter(row["value"] for row in run.rows) == Counter(self.lines)
         check_batches(run)
         check_plans(LocalFileSystem(str(self.log_of(run)), SYSTEM), run.offsets, run.commits, kept_max)
 
 
 def small_bounds(monkeypatch: pytest.MonkeyPatch, kept: int = 3) -> None:
-    """Trim after few plans."""
+    """Set limits by which plans are trimmed after a few more plans."""
     monkeypatch.setattr(plan_log, "VERSIONS_KEPT", kept)
     monkeypatch.setattr(plan_log, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
 
 
 def plan_of(number: int, ranges: int = 1) -> Plan:
-    """Return a plan that reads the next ten bytes of some files."""
+    """Return a plan that reads the next ten bytes of several files."""
     found = (
         Range(f"{name}.log", 10 * number, 10 * number + 10, "0" * 16, "1" * 16, 10 * number + 10, 1000 + number)
         for name in range(ranges)
@@ -80,12 +80,12 @@ def begin() -> PlanPosition:
 
 
 def driver(fs: FileSystem) -> PlanLog:
-    """Return the plans in a directory as one more process reads and writes them."""
+    """Return the plan log of a directory as another process opens it."""
     return PlanLog(fs, LOG_ID, "run")
 
 
 def add_plans(log: PlanLog, count: int, position: PlanPosition | None = None) -> list[PlanPosition]:
-    """Plan, commit the batch before, as Spark does, and return the positions."""
+    """Add plans. Before each plan, commit the previous batch, as Spark does. Return the positions of the plans."""
     position, positions = position or begin(), []
     for _ in range(count):
         log.known()

@@ -1,4 +1,4 @@
-"""A directory of foreign files in memory, the planner of it, and the bytes that its plans read, at once."""
+"""A directory of foreign files in memory, with its planner. The ranges of a plan are read directly after the plan."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _numbers = itertools.count()
 
 
 def parked(plan: Plan) -> list[FileEntry]:
-    """Return the files that a plan leaves out until they change."""
+    """Return the files that a plan parks: they are skipped until they change."""
     return [entry for entry in plan.files if entry.parked]
 
 
 class Tailing:
-    """Files below `in/`, whose time is that of a clock that each step moves on by 2 s.
+    """Files below `in/` and their planner. Each step advances the clock of the files by 2 s.
 
     Attributes:
-        plans: all that were made.
+        plans: all plans.
         reads: for each range, the path and the bytes.
-        idle_wait_s: how long processes wait that begin from now on, while nothing is new.
+        idle_wait_s: how long processes that start from now on wait while there are no new files.
     """
 
     def __init__(self, path: str = "in", *, file_format: str = "text", **options: str) -> None:
@@ -62,12 +62,12 @@ class Tailing:
         self.planner = Planner(self.fs, self.settings, self.context)
 
     def restart(self) -> None:
-        """Start a new process, which has only the durable state."""
+        """Start a new process, which has only the durable state of the old process."""
         self.known = KnownFiles.from_bytes(self.known.to_bytes())
         self.planner = Planner(self.fs, self.settings, self.context, self.idle_wait_s)
 
     def replace(self, method: str, function: Callable[..., object]) -> None:
-        """Let the file system do something else when a method is called."""
+        """Replace a method of the file system."""
         setattr(self.fs, method, function)
 
     def write(self, path: str, content: str | bytes) -> None:
@@ -93,7 +93,7 @@ class Tailing:
         self.store.delete(f"in/{path}")
 
     def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> Plan | None:
-        """Let time pass, plan once, and read the planned ranges."""
+        """Advance the clock, plan once, and read the planned ranges."""
         self.clock.advance(seconds)
         plan = self.planner.plan(self.known, listing, limited=limited)
         if plan is None:
@@ -108,7 +108,7 @@ class Tailing:
         return plan
 
     def _content_of(self, planned: Range) -> bytes:
-        """Return the plain content in which a range was planned; by content, it may lie at another path by now."""
+        """Return the plain content of a planned range. If content identifies files, another path may have it now."""
         is_by_content = self.settings.file_identity == "content"
         beside = [info.path for info in self.store.list("in")] if is_by_content else []
         for path in (planned.path, *beside):
@@ -118,23 +118,23 @@ class Tailing:
             marks = fingerprints(RangeFile(path, len(content), partial(_slice, content)).read_at, planned.end)
             if marks == (planned.head, planned.tail) and not (planned.whole and planned.end != len(content)):
                 return content
-        raise AssertionError(f"the content of {planned} is gone")
+        raise AssertionError(f"the content of {planned} is missing")
 
     def drain(self, *, seconds: float = 2.0, plans_max: int = 1000) -> int:
-        """Plan until there is nothing new, and return the number of plans."""
+        """Plan until a plan finds nothing new, and return the number of plans."""
         for number in range(plans_max):
             if self.scan(seconds=seconds) is None:
                 return number
         raise AssertionError("the plans do not end")
 
     def settle(self) -> None:
-        """Plan until no file waits any more."""
+        """Plan until no file waits."""
         self.drain()
         self.drain(seconds=301)
 
     @property
     def text(self) -> str:
-        """Return all that was read, in its order."""
+        """Return the content of all ranges, in the order of the reads."""
         return b"".join(data for _, data in self.reads).decode()
 
     @property

@@ -1,4 +1,4 @@
-"""Values of Avro files of other programs: Spark's values, an error, or a bad record."""
+"""Values of Avro files of other programs: Spark's value, an error, or a bad record."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def row(**kinds: Any) -> dict[str, Any]:
 
 
 def avro_file(schema: Any, records: list[dict[str, Any]], metadata: dict[str, str] | None = None) -> bytes:
-    """Return a file with plain values, such as numbers for times, which fastavro takes as they are."""
+    """Return a file with unconverted values, such as numbers for times, as fastavro writes them."""
     sink = io.BytesIO()
     fastavro.writer(sink, schema, records, metadata=metadata)
     return sink.getvalue()
 
 
 def forged(schema: Any, rows: int, data: bytes) -> bytes:
-    """Return a file of one block with any bytes."""
+    """Return a file of one block with the given bytes, which may be invalid."""
     marker = bytes(16)
     return header(schema, "null", marker) + block(rows, data, marker)
 
 
 def numbered(column: pa.Array) -> list[Any]:
-    """Return values, and times as numbers: Python has no years after 9999 or before 1."""
+    """Return values, with times as numbers: Python has no years after 9999 or before 1."""
     if pa.types.is_date(column.type):
         column = column.cast(pa.int32())
     if pa.types.is_timestamp(column.type):
@@ -77,7 +77,7 @@ def numbered(column: pa.Array) -> list[Any]:
 def read(
     files: Files, kind: Any, target: pa.DataType, *values: Any, metadata: dict[str, str] | None = None, **options: Any
 ) -> list[Any]:
-    """Return values of an Avro type as a column."""
+    """Return the column that is read from a file with these values of an Avro type."""
     files.write("data", avro_file(row(c=kind), [{"c": value} for value in values], metadata))
     batches = files.batches([files.whole("data")], pa.schema([("c", target)]), FileDecoding("avro", **options))
     return [value for batch in batches for value in numbered(batch.column(0))]
@@ -329,7 +329,7 @@ class TestTimes:
         assert within == [[datetime.date(1970, 1, 1) + datetime.timedelta(days) for days in read_back[:4]]]
         assert read(files, day, CLOCK, stored[1], metadata=metadata) == [read_back[1] * 86_400_000_000]
 
-    # As by Spark, the key has a meaning only next to a version.
+    # As in Spark, the key is used only if the file also has a version.
     @pytest.mark.parametrize(
         "metadata", [None, {"org.apache.spark.version": "3.5.1"}, {"org.apache.spark.legacyDateTime": ""}]
     )

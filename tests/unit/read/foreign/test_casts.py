@@ -1,4 +1,4 @@
-"""Columns of Parquet, ORC and Arrow files that are read as another type, and the pairs of types that are refused."""
+"""Columns of Parquet, ORC and Arrow files that are read as another type, and the refused pairs of types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that were read are moved or deleted, unless another program changed them."""
+"""Files are moved or deleted after they were read, unless another program changed them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_archive_that_is_a_file_is_told(files: Files, caplog: pytest.LogCaptu
 
 
 def test_a_move_that_was_interrupted_is_finished(files: Files) -> None:
-    """Of stores that copy and then delete: the copy has the identity of the file."""
+    """On stores that copy a file and then delete it, the copy has the identity of the file."""
     file = files.write("x", b"x\n")
     planned = files.range("x")
     archive = files.root.parent / "archive"

@@ -1,4 +1,4 @@
-"""Fingerprints: of the first and of the last KiB before a position, and of nothing else."""
+"""Fingerprints cover only the first KiB of a file and the last KiB before a position."""
 
 from __future__ import annotations
 

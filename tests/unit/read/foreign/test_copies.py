@@ -1,4 +1,4 @@
-"""Which files are copies of others: the rules over contents as values, without a store."""
+"""The rules that find copies of files, applied to contents in memory, without a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOG = b"".join(b"line %06d\n" % number for number in range(300))
 OTHER = LOG[:500] + b"".join(b"LINE %06d\n" % number for number in range(300))
-PACKED = bytes(range(256)) * 2  # stands for stored bytes that decode
+PACKED = bytes(range(256)) * 2  # stored bytes that can be decoded
 REFUSED = Failure(PermissionDenied("open", "a", "as the test wants it"))
 DAMAGED = Failure(CorruptData("a.gz", "gzip", "something else"))
 
@@ -49,11 +49,11 @@ def gone(path: str, position: int, content: bytes = LOG, cut_off: str = "") -> O
 
 
 class World:
-    """Contents of files by path, also decoded ones, as looks see them; a failure is the answer to all looks.
+    """Contents of files by path, also decoded contents, as looks return them. A failure answers every look.
 
     Attributes:
-        stored_bytes: of files that were longer when they were opened.
-        looks: that were asked for.
+        stored_bytes: lengths of files that were longer at their opening than in the listing.
+        looks: the requested looks.
     """
 
     def __init__(self, **contents: bytes | Failure) -> None:
@@ -65,14 +65,14 @@ class World:
         self.before_second_looks: Callable[[], object] = lambda: None
 
     def live(self, path: str, position: int, *, content: bytes = LOG, time_ms: int = 9) -> Original:
-        """Add a listed file of which so much was read."""
+        """Add a listed file that was read up to `position`."""
         file = read_to(path, content, position, time_ms=time_ms)
         self.contents.setdefault(path, content)
         self.originals.append(Original(file, listed(path, content, file, time_ms=time_ms)))
         return self.originals[-1]
 
     def decide(self, *rows: Row | Match) -> list[Match]:
-        """Return the matches of files, or of new ones."""
+        """Return the matches of files. A row is a new file."""
         matches = [row if isinstance(row, Match) else Match(row, Rule.NEW) for row in rows]
         steps = match_content(matches, self._starting, self.plan)
         looks = next(steps)
@@ -140,7 +140,7 @@ def test_5_the_copy_of_a_new_file_or_of_one_with_unread_bytes_waits() -> None:
 
 
 def test_5_comes_before_6_and_7() -> None:
-    """It is certain that its content was read, whatever the other files have."""
+    """Rule 5 needs only one original whose content was read; the state of the other files does not matter."""
     world = World(copy=LOG, refused=REFUSED)
     world.live("refused", 1000)
     world.live("a", len(LOG))
@@ -151,7 +151,7 @@ def test_5_comes_before_6_and_7() -> None:
 
 @pytest.mark.parametrize("answer", [CHANGED, REFUSED])
 def test_6_a_file_is_undecided_while_an_original_cannot_be_compared(answer: Failure) -> None:
-    """It comes before 7: what could not be compared may be the better original."""
+    """Rule 6 comes before rule 7: the file that could not be compared may be the better original."""
     world = World(copy=LOG, a=answer)
     world.live("a", 1000)
     world.originals.append(gone("gone", 500))
@@ -189,7 +189,7 @@ def test_6_a_file_of_which_a_look_failed_is_undecided(path: str, answer: Failure
 
 
 def test_6_a_file_that_begins_otherwise_at_the_second_look_is_undecided() -> None:
-    """It was written anew between the two, with the content of a file that it was not compared with."""
+    """Between both looks, the file was overwritten with the content of a file with which it was not compared."""
     world = World(copy=LOG)
     world.live("a", 1000)
     world.before_second_looks = lambda: world.contents.update(copy=bytes(len(LOG)))
@@ -197,7 +197,7 @@ def test_6_a_file_that_begins_otherwise_at_the_second_look_is_undecided() -> Non
 
 
 def test_6_a_copy_of_a_new_file_that_was_written_anew_since_is_undecided() -> None:
-    """A plan reads that as it was; its lines are in the copy, too."""
+    """The plan reads the old content of the new file, and the copy contains the same lines."""
     world = World(new=LOG[:2000], copy=LOG[:2000])
     assert [match.rule for match in world.decide(listed("new", LOG[:2000]))] == [Rule.NEW]
     world.contents.update(new=OTHER[:2000])
@@ -205,7 +205,7 @@ def test_6_a_copy_of_a_new_file_that_was_written_anew_since_is_undecided() -> No
 
 
 def test_7_a_file_goes_on_behind_one_that_is_gone() -> None:
-    """Of several behind that of which most was read; that it is no longer known at its path."""
+    """Of several deleted files, reading resumes after the file of which most was read. Its old path is forgotten."""
     world = World(copy=LOG)
     world.originals += [gone("b", 2000), gone("a", 1000), gone("longer", 4000, LOG + OTHER), gone("other", 3000, OTHER)]
     (match,) = world.decide(listed("copy", LOG))
@@ -213,7 +213,7 @@ def test_7_a_file_goes_on_behind_one_that_is_gone() -> None:
     assert (match.position, match.before) == (2000, prints_at(LOG, 2000))
     assert match.previous_keys == (b"b".ljust(16, b"\0"),)
     assert (match.advances, match.copy) == (b"", None)
-    assert [look.row.path for look in world.looks] == ["copy", "copy"], "what is gone costs no look"
+    assert [look.row.path for look in world.looks] == ["copy", "copy"], "deleted files need no look"
 
 
 def test_7_a_renamed_file_of_which_nothing_was_read_keeps_its_old_key() -> None:
@@ -241,8 +241,8 @@ def test_7_a_file_that_is_gone_goes_on_once_a_plan() -> None:
     (packed,) = world.decide(listed("d.gz", PACKED))
     assert packed.rule is Rule.CONTINUED
     first, second = world.decide(listed("b", LOG[:1500]), listed("c", LOG))
-    assert first.rule is Rule.UNDECIDED, "it is known in the next plan"
-    assert second.rule is Rule.COPY, "of b, which is new in this plan"
+    assert first.rule is Rule.UNDECIDED, "the next plan decides it"
+    assert second.rule is Rule.COPY, "a copy of b, which is new in this plan"
 
 
 def test_7_a_file_goes_on_behind_a_listed_one_that_has_no_unread_bytes() -> None:

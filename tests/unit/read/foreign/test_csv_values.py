@@ -1,4 +1,4 @@
-"""Values of CSV are read by pyarrow's parser where it reads them as casting their texts does."""
+"""pyarrow's CSV parser is used only for columns in which it reads the same values as a cast of the texts."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_a_value_is_read_alone_as_among_others_and_at_once_as_text_is(
     schema = pa.schema([("a", kind), ("s", pa.string()), BAD])
     sep = options.get("sep", ",")
     lines = [f"{around.format(value)}{sep}x\n" for value in VALUES[kind] for around in AROUND]
-    alone = [row for line in lines for row in rows(line, schema, **options)]
-    assert rows("".join(lines), schema, **options) == alone
+    single = [row for line in lines for row in rows(line, schema, **options)]
+    assert rows("".join(lines), schema, **options) == single
     monkeypatch.setattr(CsvRows, "_types_read_at_once", lambda _: {})
-    assert rows("".join(lines), schema, **options) == alone
+    assert rows("".join(lines), schema, **options) == single
 
 
 def test_decimals_with_large_exponents_are_bad_records() -> None:
-    """Arrow's cast of such texts ends the process."""
+    """Arrow's cast of these texts would end the process."""
     schema = pa.schema([("a", pa.decimal128(10, 2)), BAD])
     good = ["1e3", "125E-2", "0e500", "1e-1000"]
     bad = ["1e999999999", "1e-999999999", "1e2147483648", "0e99999999999", "0e1001"]
@@ -85,7 +85,7 @@ def test_as_many_bytes_are_replaced_as_in_java(tmp_path: Path, data: bytes, char
 
 @pytest.mark.parametrize("text", ["92718285264553833960121636487168", "-271654242607540783175172096", "1" + "0" * 60])
 def test_decimals_with_too_many_digits_before_the_point_are_bad_records(text: str) -> None:
-    """Arrow's cast returns other numbers."""
+    """Arrow's cast of these texts returns wrong numbers."""
     schema = pa.schema([("a", pa.decimal128(38, 18)), BAD])
     assert rows(f"{text}\n00000000000000000000001\n", schema) == [
         f"(None, {text!r})",
@@ -94,7 +94,7 @@ def test_decimals_with_too_many_digits_before_the_point_are_bad_records(text: st
 
 
 def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until a value is spelled in another way."""
+    """The parser reads typed columns until a value has another spelling."""
     asked: list[dict[str, pa.DataType]] = []
     parsed = CsvRows._parsed  # noqa: SLF001
 
@@ -112,14 +112,14 @@ def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_field_may_be_read_as_two_types() -> None:
-    """Where names differ only by case."""
+    """The names of the columns differ only in case."""
     schema = pa.schema([("a", pa.int64()), ("A", pa.string())])
     found = CsvRows(schema, ["a"], FileDecoding("csv")).rows(Lines(b"1\n007\n"))
     assert [batch.to_pydict() for batch, _ in found.pieces] == [{"a": [1, 7], "A": ["1", "007"]}]
 
 
 def test_values_that_options_spell_are_read_as_text_first() -> None:
-    """pyarrow's parser would take a null for a number, and ISO 8601 for a date that is spelled otherwise."""
+    """pyarrow's parser would read a null value as a number, and ISO 8601 as a date despite another `dateFormat`."""
     assert rows("1\n2\n", pa.schema([("a", pa.int64())]), null_value="1") == ["(None,)", "(2,)"]
     times = TimeFormats.from_options({"dateFormat": "dd.MM.yyyy"})
     schema = pa.schema([("a", pa.date32()), BAD])

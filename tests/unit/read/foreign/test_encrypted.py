@@ -1,4 +1,4 @@
-"""Files that ftfile has encrypted, read without their log."""
+"""Files that ftfile has encrypted are read without their log."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def test_keys_are_where_the_variable_says(
 
 @dataclass
 class Input:
-    """A directory into which files are copied, and the state of streams that read them."""
+    """A directory into which files are copied, and the state of streams that read the directory."""
 
     root: Path
     state: Path
     ring: Path
 
     def add(self, out: str, **options: str) -> Path:
-        """Copy the one file that an encrypted directory gets."""
+        """Write an encrypted directory with one file, and copy this file."""
         stream(out, self.ring, **options).run(0, [rows_of(*WORDS[:100])])
         [part] = parts(out)
         return self.write(part.name, part.read_bytes())

@@ -1,4 +1,4 @@
-"""Events of a log, the rule that identifies each listed file, and the rows that are read: the table of docs."""
+"""Events of a log, the rule that identifies each listed file, and the rows that are read: the table of the docs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ EVENTS: dict[str, Callable[[Tailing], None]] = {
 
 
 def outcome(event: str, identity: str, caplog: pytest.LogCaptureFixture) -> str:
-    """Return the rules of the first plan after an event, and the ranges of all plans, as a cell of the table."""
+    """Return a cell of the table: the rules of the first plan after an event, and the ranges of all plans."""
     tailing = Tailing(fileIdentity=identity)
     tailing.write("a.log", KNOWN)
     tailing.write("k.log", lines(300, 50))

@@ -1,4 +1,4 @@
-"""The parts of a plan within its limits: over values, without a store."""
+"""The parts of a plan and their limits, tested with values in memory, without a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARKS = "0" * 16, "1" * 16
 
 
 class Drafts:
-    """A plan in the making of three files, `a`, `b` and `c`, of 100 bytes each; `old` was known before."""
+    """A draft of a plan for the files `a`, `b` and `c`, of 100 bytes each. The file `old` is already known."""
 
     def __init__(self, **limits: str) -> None:
         tailing = Tailing()
@@ -35,7 +35,7 @@ class Drafts:
         self.draft = Draft(Table(self.listing, self.known), settings, is_limited=True)
 
     def match(self, name: str, rule: Rule = Rule.NEW) -> Match:
-        """Return a match of a file; one that moved was `old`."""
+        """Return a match of a file. If the file was moved, its old path is `old`."""
         row = self.draft.table.row(self.listing.paths.index(f"in/{name}"))
         if rule is Rule.NEW:
             return Match(row, rule)
@@ -53,7 +53,7 @@ class Drafts:
     ("bytes_max", "budgets"), [("1000", [1000, 900, 830]), ("150", [150, 50, 1]), (None, [None, None, None])]
 )
 def test_files_share_the_bytes_that_a_plan_has_left(bytes_max: str | None, budgets: list[int | None]) -> None:
-    """Each file gets the bytes that the earlier files do not use, and at least one line."""
+    """Each file gets the bytes that the files before it do not use, and at least one line."""
     drafts = Drafts(**({} if bytes_max is None else {"maxBytesPerTrigger": bytes_max}))
     matches = [drafts.match("a"), drafts.match("b", Rule.MOVED), drafts.match("c")]
     assert drafts.draft.budgets(matches) == budgets
@@ -67,7 +67,7 @@ def test_what_a_plan_has_is_no_part_of_a_budget() -> None:
 
 @pytest.mark.parametrize("limits", [{"maxBytesPerTrigger": "150"}, {"maxFilesPerTrigger": "1"}], ids=str)
 def test_a_file_without_room_has_neither_range_nor_entry(limits: dict[str, str]) -> None:
-    """That it moved is recorded with the position that it had."""
+    """The plan records that the file moved, with its old position."""
     drafts = Drafts(**limits)
     match = drafts.match("b", Rule.MOVED)
     entry = FileEntry("in/b", "moved", SIZE, *MARKS, SIZE, 5, previous_keys=(match.previous_keys[0].hex(),))

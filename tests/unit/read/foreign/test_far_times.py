@@ -1,4 +1,4 @@
-"""Times of all years in ORC files, as Spark reads them."""
+"""Times of all years in ORC files are read as Spark reads them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY_SPARK_TIMES = [
     "0001-01-01 00:00:00.000000",
     "1600-02-03 04:05:06.789000",
 ]
-# Seconds, and what Spark 4.3 reads if the file has the hybrid calendar, and the Gregorian one.
+# Seconds, and the times that Spark 4.3 reads from a file in the hybrid calendar and from a Gregorian file.
 FAR = [
     (253_402_214_400, "9999-12-31 00:00:00Z", "9999-12-31 00:00:00Z"),
     (-62_135_596_800, "0001-01-03 00:00:00Z", "0001-01-01 00:00:00Z"),

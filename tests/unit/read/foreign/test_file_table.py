@@ -1,4 +1,4 @@
-"""A listing and the known files, joined as columns."""
+"""The join of a listing with the known files, as columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def listed(*paths: str) -> tuple[Listing, str]:
-    """Return a listing of files, and its root."""
+    """Return a listing of files, and the root of the listing."""
     tailing = Tailing()
     for path in paths:
         tailing.write(path, "x" * 400)
@@ -38,7 +38,7 @@ def by_start(table: Table, start: str) -> set[tuple[bytes, int]]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_known_files_are_found_by_the_start_of_their_content(seed: int) -> None:
-    """All with 256 bytes or more that were read, each with its place in the listing; -1 for one that is gone."""
+    """All files of which at least 256 bytes were read, with their places in the listing; -1 for a deleted file."""
     draw = random.Random(seed)
     listing, root = listed("a", "b", "c")
     contents = {}

@@ -1,4 +1,4 @@
-"""Each format, plain and compressed, cut and whole, and damaged."""
+"""Each format, plain and compressed: in cuts, as whole files, and damaged."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def schema_of(file_format: str) -> pa.Schema:
 def test_a_whole_file(files: Files, file_format: str, codec: str | None) -> None:
     content = encoded(file_format, ROWS)
     name = "data" if codec is None else f"data{CODECS[codec].ending}"
-    # Members may end within a row, and within a character.
+    # A member may end within a row, and within a character.
     files.write(name, content if codec is None else packed(codec, content[:10_003], content[10_003:]))
     decoding = FileDecoding(file_format)
     assert files.rows(files.whole(name), schema_of(file_format), decoding) == expected(file_format)
@@ -165,7 +165,7 @@ def test_escapes_in_a_directory_are_bytes_of_a_binary_column(files: Files) -> No
 
 @pytest.mark.parametrize("path", ["p=1/p=2/data", "p=1/sub/P=1/data"])
 def test_two_directories_of_one_column_are_refused(files: Files, path: str) -> None:
-    """Spark fails, too."""
+    """Spark refuses these directories, too."""
     files.write(path, b"x\n")
     assert files.lines(files.range(path)) == ["x"]
     for name in ("p", "P"):

@@ -1,4 +1,4 @@
-"""Lines of growing files: complete lines, within limits, and the last line of a file that is never terminated."""
+"""Lines of growing files: complete lines, limits, and a last line that is never terminated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_16_a_last_line_without_its_end_counts_when_the_file_does_not_change() -
 @pytest.mark.parametrize("restarts", [False, True])
 @parametrize("ahead_s", [None, -400, 3600], quick=1)
 def test_16_no_time_of_the_store_tears_a_line(ahead_s: int | None, restarts: bool) -> None:
-    """Whose clock is wrong, or whose times stand still (None), while a writer takes its time for a line."""
+    """The store's clock is wrong, or its times do not change (None), while a writer slowly writes a line."""
     tailing = Tailing()
     began_ms, list_files = tailing.clock.now_ms(), tailing.fs.list
 
@@ -92,13 +92,13 @@ def test_16_a_new_process_counts_from_the_newest_plan() -> None:
     tailing.restart()
     tailing.scan(seconds=1)
     assert tailing.text == "one\ntwo"
-    tailing.scan(seconds=60)  # the first listing that this process made showed it
+    tailing.scan(seconds=60)  # the first listing of this process contained the line
     assert tailing.text == "one\ntwothree"
 
 
 @pytest.mark.parametrize("before", ["", "one\n"])
 def test_16_in_a_run_of_one_listing_the_age_of_a_file_counts(before: str) -> None:
-    """Nobody will have seen it for long enough: `availableNow` lists once a run."""
+    """`availableNow` lists once in each run, so no process observes the file for long enough."""
     tailing = Tailing(closeInactive="1min")
     if before:
         tailing.write("a.log", before)
@@ -183,7 +183,7 @@ def test_limits_of_files_and_bytes_count_together() -> None:
 
 
 def test_no_line_of_the_next_file_has_room() -> None:
-    """The second file would pass the limit with its first line: it begins the next batch."""
+    """The first line of the second file would exceed the limit, so the next batch begins with this file."""
     tailing = Tailing(maxBytesPerTrigger="15")
     tailing.write("a.log", "ten bytes\n")
     tailing.clock.advance(1)
@@ -210,7 +210,7 @@ def ends(data: bytes, separator: bytes) -> list[int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=settings().max_examples * 4)  # cheap
+@settings(max_examples=settings().max_examples * 4)  # an example is cheap
 @given(
     st.lists(st.sampled_from([b"a", b"\n", b"|", b"|;", b"bcd" * 5]), max_size=30).map(b"".join),
     st.sampled_from([b"\n", b"|;", b"\r\n", b"|;a"]),
@@ -240,7 +240,7 @@ def test_ends_of_lines_are_those_of_the_whole_file(data: bytes, separator: bytes
 
 
 def test_line_ends_beyond_a_chunk_are_found() -> None:
-    """More than 64 KiB without a line end, on either side of a limit."""
+    """More than 64 KiB without a line end, before and after a limit."""
     draw = random.Random(1)
     sizes = [draw.randrange(1, 200_000) for _ in range(20)]
     text = "".join("x" * (size - 1) + "\n" for size in sizes)
@@ -253,7 +253,7 @@ def test_line_ends_beyond_a_chunk_are_found() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_log_with_other_content_than_is_known_is_new_whatever_its_listing_shows(restarts: bool) -> None:
-    """Where times stand still, and it is as long as before: once its lines are read, the content tells."""
+    """The modification time and the length do not change. The content decides after a first line was read."""
     tailing = Tailing(maxBytesPerTrigger="20", failOnDataLoss="false")
     tailing.write("a.log", "".join(f"old line {number:03}\n" for number in range(9)))
     tailing.scan()

@@ -1,4 +1,4 @@
-"""Cases of Apex Malhar's operators that read files, under the ids of docs/internals/ancestors.md."""
+"""Test cases of Apex Malhar's operators that read files, under the ids of docs/internals/ancestors.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(tmp_path: Path) -> Source:
 
 @pytest.mark.parametrize("files_read", [2, 1], ids=["AFI-6", "AFI-7"])
 def test_another_number_of_tasks_goes_on_where_the_others_were(source: Source, files_read: int) -> None:
-    """What was read belongs to the query, and not to its tasks: no line comes twice, and none is left out."""
+    """The read positions belong to the query, not to its tasks: each line is read once."""
     run = source.query(maxFilesPerTrigger="1", maxPartitionBytes="1m")
     source.add("a.log", 6)
     source.add("b.log", 6)
@@ -68,7 +68,7 @@ def test_AFI_8_a_file_that_failed_is_tried_again_by_another_process() -> None:
 def test_windows_that_come_again_have_the_same_records(
     source: Source, partition_bytes: str, batch_bytes: str | None
 ) -> None:
-    """Whether one task or many read a batch, whole files or parts of them, and whatever was written since."""
+    """The rows are the same for one task or several, for whole files or parts of files, and after later writes."""
     limit = {} if batch_bytes is None else {"maxBytesPerTrigger": batch_bytes}
     run = source.query(maxPartitionBytes=partition_bytes, **limit)
     source.add("a.log", 5)
@@ -78,7 +78,7 @@ def test_windows_that_come_again_have_the_same_records(
     assert batch_bytes is None or sum(any("a.log" in add for add in adds) for adds in run.adds.values()) > 1
     source.add("a.log", 5)
     for number in range(count):
-        # The checkpoint as it was before the batch, and a sink that has its rows.
+        # The checkpoint has its state before the batch, and the sink has the rows of the batch.
         again = run.copied()
         again.offsets, again.commits = again.offsets[: number + 1], number
         again.run()
@@ -87,7 +87,7 @@ def test_windows_that_come_again_have_the_same_records(
 
 
 def test_FSI_7_a_new_process_looks_at_once() -> None:
-    """There is no trigger of a scan: a query that is started, as by `availableNow`, does not wait for one."""
+    """No trigger starts a scan: a query that starts, for example with `availableNow`, lists at once."""
     tailing = Tailing(scanInterval="1h")
     tailing.write("a", "a\n")
     tailing.drain()

@@ -1,4 +1,4 @@
-"""The known files follow from plans alone, take 65 bytes a file, and are forgotten in time."""
+"""The known files depend only on plans, need 65 bytes for each file, and are forgotten after a time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_refused_files_stay_known_as_they_are() -> None:
 def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
     pending_min: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever columns are merged, stored or looked at in between."""
+    """The merging, storing and reading of columns between two plans does not change the result."""
     monkeypatch.setattr(known_files, "_PENDING_MIN", pending_min)
     draw = random.Random(seed)
     first = second = third = KnownFiles()
@@ -80,7 +80,7 @@ def test_a_file_takes_65_bytes() -> None:
 
 
 def test_keys_with_one_first_half_are_told_apart() -> None:
-    """Beyond what chance makes: three keys with the same first 64 bits."""
+    """Three keys with the same first 64 bits; random keys do not collide like this."""
     known = KnownFiles().apply(Plan(ranges=tuple(read(name) for name in "abcd")))
     rows = known.rows.copy()
     rows["high"][1:] = rows["high"][1]
@@ -101,7 +101,7 @@ def test_keys_with_one_first_half_are_told_apart() -> None:
 
 @pytest.mark.parametrize("modified_ms", [5, 20])
 def test_a_file_that_is_gone_advances_to_the_end_of_what_is_read_of_its_copy(modified_ms: int) -> None:
-    """It is known as it would be if all of the copy had been read at its own path."""
+    """The result is the same as if the rest of the copy had been read at the path of the deleted file."""
     known = KnownFiles().apply(Plan(ranges=(read("a.log", identity="3"),)))
     rest = Range("a.log.gz", 5, 9, "1" * 16, "2" * 16, 99, modified_ms, "4", compression="gzip")
     gone = key_of("", "a.log")
@@ -113,7 +113,7 @@ def test_a_file_that_is_gone_advances_to_the_end_of_what_is_read_of_its_copy(mod
         position=9, size_bytes=9, modified_ms=max(10, modified_ms), head="1" * 16, tail="2" * 16
     )
     assert copy is not None
-    assert (copy.position, copy.head, copy.tail) == (99, *MARKS), "the copy is known by its stored bytes"
+    assert (copy.position, copy.head, copy.tail) == (99, *MARKS), "the copy has the fingerprints of its stored bytes"
 
 
 @pytest.mark.parametrize("size_bytes", [-1, 0, 5])
@@ -143,7 +143,7 @@ def test_a_parked_file_has_no_unread_bytes(is_parked: bool) -> None:
 
 
 def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> None:
-    """Its log was compressed, and a new one was begun at its path, between two plans."""
+    """Between two plans, the log was compressed, and a new log was created at its path."""
     known = KnownFiles().apply(Plan(ranges=(read("a.log", identity="3"),)))
     key = key_of("", "a.log")
     file = known.get(key)

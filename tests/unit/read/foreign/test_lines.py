@@ -1,4 +1,4 @@
-"""Text, JSON and CSV line by line: what is a line, a row, and a bad record."""
+"""Text, JSON and CSV by lines: the bounds of lines, the rows, and the bad records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UTC = datetime.timezone.utc
 FIELDS = pa.schema([("a", pa.int32()), ("b", pa.string()), BAD])
 SCHEMAS = {"text": LINE, "json": FIELDS, "csv": FIELDS}
 
-# Fragments of files that are difficult for parsers. Any sequence of fragments is a file.
+# Fragments of files that are difficult for parsers. A file is a sequence of such fragments.
 PIECES = {
     "text": ["a", "\r", "\n", "\r\n", "é", "\U0001f600", "", "\ufeff"],
     "json": [*'{}[]":,\n', '{"a":1}', '{"b":"x"}', '"a"', '"b"', "1", "\\", '\\"', "null", " ", "\r\n", "é", "\0"],
@@ -59,7 +59,7 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     files.write("data", content)
     header = file_format == "csv" and data.draw(st.booleans())
     options: dict[str, Any] = {"header": header, "comment": "#"} if file_format == "csv" else {}
-    options["ignore_corrupt_files"] = True  # a header may have an unclosed quote
+    options["ignore_corrupt_files"] = True  # the quote of a header may be unclosed
     schema = SCHEMAS[file_format]
     whole = files.rows(files.range("data"), schema, FileDecoding(file_format, **options))
     line_ends = [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
@@ -68,7 +68,7 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     ranges = [files.range("data", start, end) for start, end in itertools.pairwise(bounds)]
     decoding = FileDecoding(file_format, max_partition_bytes=data.draw(st.integers(1, 20)), **options)
     assert files.rows(ranges, schema, decoding) == whole
-    # The file was compressed after it was planned: its cuts are the cuts of the plan.
+    # The file was compressed after it was planned. Its cuts are still the cuts of the plan.
     files.write("data.gz", gzip.compress(content))
     rows: list[tuple[Any, ...]] = []
     for share in Plan(tuple(ranges)).shares(decoding.max_partition_bytes):
@@ -80,7 +80,7 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
 
 
 def accepted_encodings() -> list[str]:
-    """Return Python's names of all encodings that growing files may have, but for UTF-8."""
+    """Return Python's names of all encodings that growing files may have, except UTF-8."""
     names = set()
     for alias in encodings.aliases.aliases.values():
         with contextlib.suppress(ConfigError):
@@ -116,17 +116,17 @@ class TestText:
 
     @pytest.mark.slow
     def test_a_line_that_ends_in_half_a_character_is_a_row_whatever_is_behind_it(self) -> None:
-        """In every encoding: as the only line, before another line, and before more halves."""
+        """For every encoding: as the only line, before another line, and before other incomplete characters."""
         names = accepted_encodings()
         assert {"gb18030", "euc_jp", "shift_jis", "cp1252"} <= set(names)
         draw = random.Random(1)
         for name in names:
             decoding = FileDecoding("text", encoding=name)
             halves = [bytes(draw.choices([*range(10), *range(11, 256)], k=draw.randrange(4))) for _ in range(200)]
-            alone = [as_utf_8(half + b"\n", decoding) for half in halves]
-            assert [text.count(b"\n") for text in alone] == [1] * len(halves), name
-            assert [as_utf_8(half + b"\na\n", decoding) for half in halves] == [text + b"a\n" for text in alone], name
-            assert as_utf_8(b"".join(half + b"\n" for half in halves), decoding) == b"".join(alone), name
+            single = [as_utf_8(half + b"\n", decoding) for half in halves]
+            assert [text.count(b"\n") for text in single] == [1] * len(halves), name
+            assert [as_utf_8(half + b"\na\n", decoding) for half in halves] == [text + b"a\n" for text in single], name
+            assert as_utf_8(b"".join(half + b"\n" for half in halves), decoding) == b"".join(single), name
 
     def test_half_a_character_at_the_end_of_a_file(self, files: Files) -> None:
         files.write("data", b"a\n\x81\x30\n")
@@ -336,7 +336,7 @@ class TestJson:
             json_rows(files, text, without)
 
     def test_the_bounds_of_sparks_parser(self, files: Files) -> None:
-        """Spark takes 1,000 levels and digits, also in fields that it does not read."""
+        """Spark reads up to 1,000 levels and digits, also in fields that are not in the schema."""
         levels, digits = "[" * 999 + "]" * 999, "1" * 998
         taken = [f'{{"n":1,"y":{value}}}' for value in (levels, digits + "11", f"{digits}.11", f"{digits}e11")]
         refused = [f'{{"n":1,"y":{value}}}' for value in (f"[{levels}]", digits + "111", f"{digits}.1e-11")]
@@ -353,7 +353,7 @@ class TestJson:
 
     @pytest.mark.parametrize("data", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
     def test_lines_that_are_not_utf_8_are_bad_records(self, files: Files, data: bytes) -> None:
-        """Spark's parser refuses such bytes, or reads them as other characters."""
+        """Spark's parser rejects these bytes, or reads them as other characters."""
         line = b'{"s":"' + data + b'"}'
         schema = pa.schema([("n", pa.int64()), ("s", pa.string()), BAD])
         files.write("data", b'{"n":1}\n' + line + b'\n{"s":"\xc3\xa4"}\n')
@@ -384,7 +384,7 @@ class TestJson:
         assert files.rows(files.range("data"), schema, decoding) == [
             (NOON, datetime.date(2024, 7, 1), None),
             (None, None, '{"d":"2024-07-01"}'),
-            (datetime.datetime(2024, 3, 31, 1, 30, tzinfo=UTC), None, None),  # the clocks skip it
+            (datetime.datetime(2024, 3, 31, 1, 30, tzinfo=UTC), None, None),  # the clocks skip this time
         ]
 
     def test_many_odd_lines_keep_their_order(self, files: Files) -> None:
@@ -421,10 +421,10 @@ class TestJson:
         )
         bad = ['{"b":[{"c":1}', '{"c":2}],"a":7}', '{"a":1} {"a":2}', '{"a":5},{"a":6}', '{"a":3}\r{"a":4}']
         good = '{"t":"}{"}'
-        alone = {line: json_rows(files, f"{line}\n", schema) for line in (*bad, good)}
-        assert alone == {line: [{"_corrupt_record": line}] for line in bad} | {good: [{"t": "}{"}]}
-        for order in itertools.permutations(alone):
-            expected = [row for line in order for row in alone[line]]
+        single = {line: json_rows(files, f"{line}\n", schema) for line in (*bad, good)}
+        assert single == {line: [{"_corrupt_record": line}] for line in bad} | {good: [{"t": "}{"}]}
+        for order in itertools.permutations(single):
+            expected = [row for line in order for row in single[line]]
             assert json_rows(files, "".join(f"{line}\n" for line in order), schema) == expected
 
     def test_a_line_cannot_take_in_the_next_one(self, files: Files) -> None:
@@ -435,13 +435,13 @@ class TestJson:
             ]
 
     def test_lines_cannot_add_up_to_more_levels_than_the_stack_holds(self, files: Files) -> None:
-        """Each but the last one ends within a string, which the next one closes: they are one record of many lines."""
-        depth, count = 900, 500  # together less than is read at once
+        """Each line but the last ends within a string that the next line closes. Together they are one record."""
+        depth, count = 900, 500  # less in total than one read
         lines = ['{"s":' + "[" * depth + '"}', *['{",' + "[" * depth + '"}'] * count]
         lines += [*['{"' + "]" * depth + ',"}'] * count, '{"' + "]" * depth + "}"]
         assert json_rows(files, "".join(f"{line}\n" for line in lines)) == [{"_corrupt_record": line} for line in lines]
 
-    # Spark reads the first value of a file with several, and no object of an array with other values.
+    # Spark reads the first value of a file with several values, and nothing of an array with a value that is no object.
     NOT_ONE_VALUE = (
         *('{"n":1} {"n":2}', '{"n":1}[{"n":2}]', '[{"n":1}]{"n":2}', '[{"n":1}] 5', '{"n":1} x', '{"n":1} {"n":'),
         *('[{"n":1},null]', '[{"n":1},5]', '[{"n":1},[{"n":2}]]', '[[{"n":1}]]'),
@@ -494,7 +494,7 @@ STRINGS = pa.schema([(name, pa.string()) for name in "abc"] + [BAD])
 
 
 class TestCsv:
-    # As Spark's parser reads them.
+    # The rows are the rows of Spark's parser.
     @pytest.mark.parametrize(
         ("line", "fields"),
         [
@@ -715,7 +715,7 @@ class TestSettings:
         made = FileDecoding("text")
         for field in fields(FileDecoding):
             if field.name in {"file_format", "times", "delimiter"}:
-                continue  # not text, not one option, and none where a file is one row
+                continue  # not a text, not a single option, and not allowed if a file is one row
             name = re.sub("_([a-z])", lambda match: match[1].upper(), field.name)
             given = FileDecoding.from_options({"fileFormat": "text", name: defaults[name]})
             assert getattr(given, field.name) == getattr(made, field.name), name

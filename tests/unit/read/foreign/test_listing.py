@@ -1,4 +1,4 @@
-"""Which files are listed: patterns, hidden names, links, and stores without directories."""
+"""The files that a listing contains: patterns, hidden names, links, and stores without directories."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_links_to_files_are_passed_over_unless_asked_for(tmp_path: Path, caplog:
     ],
 )
 def test_FSI_13_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str, found: list[str]) -> None:
-    """Nested inputs, which overlap, list each file once."""
+    """Inputs that are nested or overlap list each file once."""
     make(tmp_path, "in/a.log", "in/b.txt", "in/sub/d.log", "in/sub/deep/e.log", "out/a.log")
     settings = FilesSettings.from_options(
         parse_options({"path": f"{tmp_path}/{glob}", "fileFormat": "text"}, FilesOptions)
@@ -235,7 +235,7 @@ def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) 
     assert text in str(caught.value)
 
 
-# Each option of a field has another value than by default.
+# The value of each option of a field differs from its default.
 GIVEN: dict[str, str] = {
     "followLinks": "true",
     "recursiveFileLookup": "true",
@@ -327,13 +327,13 @@ def test_a_listing_beside_the_one_before_has_what_it_has_alone(seed: int) -> Non
                     tailing.write(name, "z")
                 else:
                     names.remove(name)
-        alone = list_files(tailing.fs, tailing.settings)
+        fresh = list_files(tailing.fs, tailing.settings)
         before = list_files(tailing.fs, tailing.settings, before, float(number))
-        assert columns(before) == columns(alone)
+        assert columns(before) == columns(fresh)
 
 
 def test_keys_are_those_of_the_listing_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million files have a million keys and hashes, which cost as much as a third of a listing."""
+    """The keys and hashes of a million files take up to a third of the time of a listing."""
     tailing = Tailing()
     for name in "abc":
         tailing.write(name, "x")
@@ -364,6 +364,6 @@ def test_a_file_that_another_has_replaced_has_the_hash_of_that(tmp_path: Path) -
     fs = open_filesystem(settings.root)
     before = list_files(fs, settings)
     (tmp_path / "b").rename(tmp_path / "a")
-    (listing, alone) = (list_files(fs, settings, one) for one in (before, None))
-    assert columns(listing) == columns(alone)
+    (listing, fresh) = (list_files(fs, settings, one) for one in (before, None))
+    assert columns(listing) == columns(fresh)
     assert set(listing.hashes.tolist()) < set(before.hashes.tolist())

@@ -1,4 +1,4 @@
-"""A task finds the file of its range, or refuses: never another file's bytes."""
+"""A task finds the file of its range or raises an error; it never reads bytes of another file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_scenario_19_a_file_moved_to_another_directory_is_found(files: Files, ta
 def test_a_moved_file_is_looked_for_in_so_many_directories(
     files: Files, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In those nearest to the root: itself, two below it, and one below that."""
+    """The directories nearest to the root are searched: the root, two directories in it, and one below these."""
     monkeypatch.setattr(decode, "DIRECTORIES_MAX", most)
     file = files.write("logs/app.log", LOG)
     planned = files.range("logs/app.log")
@@ -102,7 +102,7 @@ def test_a_moved_file_is_looked_for_in_so_many_directories(
 def test_files_that_are_gone_are_looked_for_in_all_directories_once(
     files: Files, missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many they are; a directory that may not be listed has none."""
+    """All directories are searched, however many there are. A directory that cannot be listed is skipped."""
     ranges = []
     for number in range(9):
         file = files.write(f"logs/{number}.log", LOG)
@@ -132,7 +132,7 @@ def test_files_that_are_gone_are_looked_for_in_all_directories_once(
 def test_scenario_19_a_log_is_renamed_again_while_it_is_looked_for(
     files: Files, rotations: int, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the listing that shows it and its opening."""
+    """The log is renamed after the listing that contains it and before it is opened."""
     log = RotatingLog(files.root / "app.log")
     log.write(ROWS)
     planned = files.range("app.log")
@@ -305,7 +305,7 @@ def test_a_file_beside_it_that_may_not_be_read_is_no_candidate(files: Files, mon
 
 
 def test_plain_content_of_an_archive_is_read_from_the_middle_on(files: Files) -> None:
-    """Of a rotated log that was followed before it was compressed."""
+    """The archive of a rotated log that was read before it was compressed."""
     files.write("plain", LOG)
     plain = files.range("plain", 21 * 100, 21 * 200)
     file = files.write("app.log.1.gz", gzip.compress(LOG))
@@ -318,7 +318,7 @@ def test_plain_content_of_an_archive_is_read_from_the_middle_on(files: Files) ->
 
 
 def at_each_reading(files: Files, path: str, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Change files when the content of one was read, beyond the parts by which it is compared."""
+    """Change files after the content of a file was read beyond the parts that are compared."""
     with files.fs.open(path) as file_object:
         opened = type(file_object)
     original = opened.read_at
@@ -370,7 +370,9 @@ def test_a_log_cut_off_while_it_is_read_is_read_in_its_copy(
 def test_a_log_cut_off_in_any_moment_of_a_task_is_read_in_its_copy(
     files: Files, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copied or compressed, then empty, begun anew, or with other lines; the range in one task or in several."""
+    """The log is copied or compressed. Then it is emptied or rewritten with other lines. One task or several read the
+    range.
+    """
     drawn = random.Random(number)
     lines = [b"%d %s" % (place, b"x" * drawn.randrange(40)) for place in range(drawn.randrange(300, 4000))]
     start, end = sorted(drawn.sample(range(200, len(lines)), 2))
@@ -396,7 +398,7 @@ def test_a_log_cut_off_in_any_moment_of_a_task_is_read_in_its_copy(
 
 
 def test_a_log_cut_off_behind_its_first_batches_fails_the_task(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark has their rows by then, and drops them with the task."""
+    """The task has already passed rows to Spark. Spark discards them because the task fails."""
     log = b"".join(b"%09d\n" % number for number in range(2_000_000))
     file = files.write("app.log", log)
     planned = files.range("app.log")

@@ -1,4 +1,4 @@
-"""Looks at files that others write, rename and cut off meanwhile, between any two calls of their store."""
+"""Looks at files that other programs write, rename and truncate between any two calls of the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OLD = b"".join(b"old %06d\n" % number for number in range(300))
-# A line of the new content is none of the old one, wherever that ends.
+# No line of the new content is a line of the old content, wherever the old content ends.
 NEW = b"".join(b"newer %06d\n" % number for number in range(400))
 POSITIONS = (700, 2000)
 SETTINGS = FilesSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, FilesOptions))
@@ -36,7 +36,7 @@ def prints(content: bytes, position: int) -> Fingerprints:
 
 
 class Logs:
-    """A store with one log, which was listed; something is done once, before one of the calls."""
+    """A store with one listed log. A function is called once, before one of the calls of the store."""
 
     def __init__(self, content: bytes = OLD) -> None:
         self.store = ForeignStore(ManualClock(), random.Random(0), "honest", 0, 1)
@@ -65,12 +65,12 @@ class Logs:
         self.store.unlink("a.log")
 
     def rewrite(self) -> None:
-        """Cut the log off, and write a longer one."""
+        """Truncate the log, and write a longer log."""
         self.cut_off()
         self.store.write(self.log, NEW)
 
     def rotate(self) -> None:
-        """Rename the log, and begin a longer one."""
+        """Rename the log, and write a longer log at its path."""
         self.store.move("a.log", "a.log.1")
         self.store.write(self.store.create_file("a.log"), NEW)
 
@@ -93,7 +93,8 @@ def test_a_look_has_one_content_or_none_whenever_the_file_changes(how: str) -> N
             break
         answers.append(answer)
     assert len(answers) == 8, "open, stat, and each fingerprint twice"
-    possible = (OLD, NEW) if how == "rewrite" else (OLD,)  # another file at the path is never taken for the listed one
+    # a look never returns the content of another file at the path
+    possible = (OLD, NEW) if how == "rewrite" else (OLD,)
     contents = [{position: prints(content, position) for position in POSITIONS} for content in possible]
     assert all(answer == CHANGED or (isinstance(answer, Content) and answer.prints in contents) for answer in answers)
     assert CHANGED in answers
@@ -122,10 +123,12 @@ def test_answers_of_before_count_while_a_file_is_as_it_was() -> None:
     assert looks.answers_to([asked], 1.0) == first
     assert looks.answers_to([asked._replace(positions=frozenset({700}))], 1.0) == first
     other = asked._replace(positions=frozenset({800}))
-    assert looks.answers_to([other], 1.0) == {0: CHANGED}, "its time has not come"
+    assert looks.answers_to([other], 1.0) == {0: CHANGED}, "the file still waits"
     assert isinstance(looks.answers_to([other], 5.0)[0], Failure)
     logs.store.write(logs.log, b"more\n")
-    assert isinstance(looks.answers_to([Look(logs.row(), frozenset(POSITIONS))], 1.0)[0], Failure), "it has changed"
+    assert isinstance(looks.answers_to([Look(logs.row(), frozenset(POSITIONS))], 1.0)[0], Failure), (
+        "the file has changed"
+    )
 
 
 @pytest.mark.parametrize("position", [0, 700, 2000])
@@ -146,4 +149,4 @@ def test_a_range_has_one_content_whenever_the_file_changes(how: str, position: i
         contents = [content for content in (OLD, NEW) if prints(content, planned.end) == (planned.head, planned.tail)]
         assert len(contents) == 1
         assert contents[0][: planned.end].endswith(b"\n")
-        assert not position or contents == [OLD], "what was read before is not in the new one"
+        assert not position or contents == [OLD], "the new file lacks the old lines"

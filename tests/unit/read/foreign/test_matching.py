@@ -1,4 +1,4 @@
-"""Which known file each listed one is: the rules over values, without a store."""
+"""The rules that match listed files with known files, applied to values, without a store."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def identity(number: int) -> bytes:
 
 
 def known(path: str, number: int, position: int = 100, content: str = "x", modified_ms: int = 5) -> KnownFile:
-    """Return a file that was read up to `position`, and had this length then."""
+    """Return a file that was read up to `position` and had this length at that time."""
     marks = Fingerprints(f"{content}{position}", content)
     return KnownFile(key(path), position, position, modified_ms, identity(number), *marks)
 
 
 def listed(path: str, number: int, at_path: KnownFile | None = None, size_bytes: int = 200, time_ms: int = 9) -> Row:
-    """Return a file that is as it was known, or else changed."""
+    """Return a listed file, which is unchanged or differs from its known state."""
     marks = size_bytes, time_ms, identity(number)
     is_changed = at_path is not None and marks != (at_path.size_bytes, at_path.modified_ms, at_path.identity)
     place = ord(path)
@@ -59,7 +59,7 @@ def prints(content: str = "x", positions: tuple[int, ...] = (100,)) -> Content:
 def decide(
     rows: list[Row], answers: dict[str, Answer], *elsewhere: KnownFile, keeps_truncated: bool = False
 ) -> dict[str, Match]:
-    """Return the matches of rows by path, in any order."""
+    """Return the matches of rows by path. The order of the rows does not matter."""
     files: dict[bytes, list[KnownFile]] = {}
     for file in (*elsewhere, *(row.known for row in rows if row.known is not None and row.is_changed)):
         files.setdefault(file.identity, []).append(file)
@@ -89,7 +89,7 @@ def test_a_file_that_grows_goes_on(keeps_truncated: bool) -> None:
 @BOTH
 @pytest.mark.parametrize("size_bytes", [0, 50, 200])
 def test_a_file_with_other_content_was_truncated(size_bytes: int, keeps_truncated: bool) -> None:
-    """A listed size below the position is proof enough; by name alone what was cut off is never found again."""
+    """A listed size below the position proves a truncation. Only content can find the old lines in another file."""
     row = listed("a", 1, known("a", 1), size_bytes)
     assert len(known_looks([row], {})) == (size_bytes == 200)
     answers: dict[str, Answer] = {"a": prints("other")} if size_bytes == 200 else {}
@@ -101,7 +101,7 @@ def test_a_file_with_other_content_was_truncated(size_bytes: int, keeps_truncate
 @BOTH
 @pytest.mark.parametrize("answer", [CHANGED, REFUSED])
 def test_a_file_of_which_the_look_failed_is_undecided(answer: Failure, keeps_truncated: bool) -> None:
-    """And so nothing that it may be is displaced."""
+    """No known file is displaced, because the undecided file may be the known file."""
     file = known("a", 1)
     for row in (listed("a", 1, file), listed("a", 2, file), listed("b", 1)):
         match = decide([row], {row.path: answer}, file, keeps_truncated=keeps_truncated)[row.path]
@@ -120,7 +120,7 @@ def test_a_renamed_file_goes_on_and_the_new_one_is_read(keeps_truncated: bool) -
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_of_several_files_with_one_identity_one_that_was_not_displaced_goes_on(is_first: bool) -> None:
-    """What was displaced is at no path any more: its identity is that of another file by now."""
+    """A displaced file is not at any path: another file has its identity now."""
     gone = known("a", 1, 50, modified_ms=9)._replace(is_displaced=True)
     renamed = known("c", 1, 40, modified_ms=1)
     elsewhere = [gone, renamed] if is_first else [renamed, gone]
@@ -156,14 +156,14 @@ def test_another_file_at_a_path_goes_on_if_it_begins_as_the_known_one(
 
 
 def test_path_and_identity_come_before_the_identity_alone() -> None:
-    """An identity that was used again: both known files begin as the listed one does."""
+    """An identity was reused: both known files begin like the listed file."""
     here, elsewhere = known("a", 1), known("b", 1, modified_ms=50)
     match = decide([listed("a", 1, here)], {"a": prints()}, elsewhere)["a"]
     assert (match.rule, match.file) == (Rule.SAME, here)
 
 
 def test_the_identity_comes_before_the_path_alone() -> None:
-    """A new file that begins as the renamed one did is new."""
+    """A file with another identity is new, even if it begins like the renamed file."""
     file = known("a", 1)
     matches = decide([listed("a", 2, file), listed("b", 1)], {"a": prints(), "b": prints()})
     assert rules(matches) == {"a": Rule.NEW, "b": Rule.MOVED}
@@ -179,13 +179,13 @@ def test_of_several_files_with_an_identity_the_newest_that_is_equal_goes_on() ->
 
 
 def test_a_path_does_not_tell_while_the_file_with_the_known_identity_is_undecided() -> None:
-    """It may be the known one, and then the one at the path is another."""
+    """The undecided file may be the known file. In this case, the file at the known path is another file."""
     file = known("a", 1)
     matches = decide([listed("a", 2, file), listed("b", 1)], {"a": prints(), "b": REFUSED})
     assert rules(matches) == {"a": Rule.UNDECIDED, "b": Rule.UNDECIDED}
     assert matches["a"].error is None
     matches = decide([listed("a", 2, file), listed("b", 1)], {"a": prints("new"), "b": REFUSED})
-    assert rules(matches) == {"a": Rule.REPLACED, "b": Rule.UNDECIDED}, "it stays known for when that opens"
+    assert rules(matches) == {"a": Rule.REPLACED, "b": Rule.UNDECIDED}, "the file stays known until b opens"
 
 
 def test_without_identities_path_and_content_tell() -> None:

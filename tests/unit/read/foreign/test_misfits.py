@@ -1,4 +1,4 @@
-"""Rows of columnar files with a value that does not fit its type: failed, dropped, and kept as text."""
+"""Rows of columnar files with a value that does not fit its type: an error, or the row is dropped or kept as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXT = pa.field("_corrupt_record", pa.string())
 
 
 def invalid_texts(values: list[bytes]) -> pa.Array:
-    """Return strings with any bytes."""
+    """Return strings with the given bytes, which may be invalid UTF-8."""
     return pa.array(values, pa.binary()).view(pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Places given by mistake: an input that cannot be read, a state that is something else, or is taken for it."""
+"""Wrong paths: an input that cannot be read, and a state directory that contains other files or is also an input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def source(tmp_path: Path) -> Iterator[Source]:
 
 
 def begin(path: str, state: str, **options: str) -> None:
-    """Do what Spark does up to the plan of the first batch."""
+    """Run the steps of Spark up to the plan of the first batch."""
     run = FilesRun(path, COLUMNS, {"fileFormat": "text", "stateLocation": state, **options})
     run.started().latest_offset({"kind": "start"})
 
@@ -83,14 +83,14 @@ def test_the_input_is_a_link(source: Source) -> None:
 
 @pytest.mark.parametrize("call", ["stat", "open"])
 def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The superuser may do everything: the system's answer is made here."""
+    """The test raises the error of the system, because the superuser has all permissions."""
     source.add("a.log")
     original: Callable[..., Any] = getattr(os, call)
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
         above = kwargs.get("dir_fd")
         place = path if above is None else Path(f"/proc/self/fd/{above}").readlink() / path
-        is_passed = call == "open" and args[0] & os.O_PATH  # without the right to list it
+        is_passed = call == "open" and args[0] & os.O_PATH  # without the permission to list the directory
         if str(place) == str(source.path) and not is_passed:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return original(path, *args, **kwargs)
@@ -106,7 +106,7 @@ def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: 
 
 
 def write_rows(path: Path) -> None:
-    """Let ftfile write `a=1/b=2/part-….json` below the path."""
+    """Write `a=1/b=2/part-….json` below the path as ftfile."""
     columns = {"a": "long", "b": "long", "value": "string"}
     batch = MicroBatch(str(path), columns, {"fileFormat": "json", "partitionBy": "a,b", "onNewQuery": "continue"})
     batch.run(0, [[{"a": 1, "b": 2, "value": "x"}]])
@@ -177,7 +177,7 @@ def test_dead_letters_may_be_read_as_foreign_files(source: Source) -> None:
 
 @pytest.fixture
 def guarded() -> Iterator[Callable[..., FaultyFileSystem]]:
-    """Let `guarded://…` be a store in memory that refuses what it is told to."""
+    """Register `guarded://…` as a store in memory that refuses the given calls."""
     store = MemoryFileSystem("guarded")
 
     def install(*plan: Fault) -> FaultyFileSystem:
@@ -224,7 +224,7 @@ def test_another_store_may_not_be_looked_at(guarded: Callable[..., FaultyFileSys
 
 
 def test_above_the_input_nothing_need_be_looked_at(guarded: Callable[..., FaultyFileSystem]) -> None:
-    """The right to one directory of a bucket is enough."""
+    """A permission for one directory of a bucket is sufficient."""
     store = guarded(Fault(PermissionDenied, times=NEVER_MIND, path="_ftfile*"))
     store.make_directories("in/deep")
     store.put("in/deep/a.log", b"one\n")
@@ -300,7 +300,7 @@ def test_a_directory_of_rows_or_of_one_source_is_no_place_for_states(source: Sou
 
 @pytest.mark.parametrize("option", ["stateLocation", "checkpointLocation"])
 def test_the_log_of_rows_is_no_place_for_states(source: Source, tmp_path: Path, option: str) -> None:
-    """A vacuum deletes unknown files there."""
+    """A vacuum of the directory would delete the state, because it deletes unknown files there."""
     place = f"{tmp_path}/rows/_ftfile/staged/s"
     run = FilesRun(str(source.path), COLUMNS, {"fileFormat": "text", option: place})
     with pytest.raises(ConfigError, match=rf"{option}='.*/s' lies within _ftfile of the directory .*/rows'"):

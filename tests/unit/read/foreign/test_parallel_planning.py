@@ -1,4 +1,4 @@
-"""Files of a store whose calls take long are opened at once while a plan is made, and the lines are the same."""
+"""If the calls of a store are slow, a plan opens several files at once, and reads the same lines."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BOTH = pytest.mark.parametrize("identity", ["native", "content"])
 
 
 class _Remote(WrapperFileSystem):
-    """A store for which several calls at once pay off.
+    """A store whose calls are slow enough to run several at once.
 
     Args:
         inner: the store.
-        concurrency: of its calls.
-        meets: each call of `open` waits until as many are under way as may be.
+        concurrency: the number of concurrent calls that the store reports.
+        meets: each call of `open` waits for as many concurrent calls as are allowed.
     """
 
     def __init__(self, inner: FileSystem, *, concurrency: int = THREADS, meets: bool = False) -> None:
@@ -57,7 +57,7 @@ class _Remote(WrapperFileSystem):
 
 
 def remote(tailing: Tailing, **options: Any) -> _Remote:
-    """Put the files of a planner on this store."""
+    """Replace the file system of a planner by this store."""
     tailing.fs = store = _Remote(tailing.fs, **options)
     tailing.planner = Planner(store, tailing.settings, tailing.context)
     return store
@@ -69,7 +69,7 @@ def line(name: str, number: int) -> str:
 
 @BOTH
 def test_new_changed_and_renamed_files_are_opened_at_once(identity: str) -> None:
-    """One after the other, they would wait for each other in vain."""
+    """Each call of `open` waits for the other calls, so consecutive calls would time out."""
     tailing = Tailing(fileIdentity=identity)
     store = remote(tailing, meets=True)
     names = [f"{number}.log" for number in range(THREADS)]

@@ -1,4 +1,4 @@
-"""Plans are durable before a batch uses them, are reused, and never change; a lost state is reported."""
+"""Plans are durable before a batch uses them, are reused, and never change. If the state is lost, the query fails."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_4_a_lost_reply_is_settled_by_the_nonce(fs: MemoryFileSystem, fault: Any
 
 def test_4_a_reply_that_stays_lost_is_no_offset_and_the_plan_is_used_again(fs: MemoryFileSystem) -> None:
     lost = Fault(OutcomeUnknown, "after", operations=frozenset({"create_exclusive"}), path="*.record")
-    # The first read finds no plan, the second is that of the plan whose reply was lost.
+    # The first read finds no plan. The second read is the read of the plan whose reply was lost.
     unreadable = Fault(Unavailable, operations=frozenset({"read"}), path="*.record", at=1, times=99)
     with pytest.raises(CommitOutcomeUnknown):
         driver(FaultyFileSystem(fs, [lost, unreadable])).add(begin(), plan_of(0))
@@ -157,10 +157,10 @@ def test_4_a_reply_that_stays_lost_is_no_offset_and_the_plan_is_used_again(fs: M
 
 
 class TestZombies:
-    """A driver that creates a plan in a place that was trimmed meanwhile."""
+    """A driver creates a plan at a version that was trimmed in the meantime."""
 
     def zombie(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> list[PlanPosition]:
-        """Stop a driver after it reads the log and before it creates plan 2; return the plans of the others."""
+        """Stop a driver after it reads the log and before it creates plan 2. Return the plans of other drivers."""
         small_bounds(monkeypatch)
         positions = add_plans(driver(fs), 2)
 
@@ -200,7 +200,7 @@ class TestZombies:
                 content = super().read(path, bytes_max)
                 if path == layout.record_path(2):
                     self.looks += 1
-                    if self.looks > 1:  # the first one reads on to the head
+                    if self.looks > 1:  # the first read continues to the head
                         add_plans(driver(fs), 30, positions[-1])
                 return content
 
@@ -270,7 +270,7 @@ class TestCheckpoints:
 
 
 def test_a_log_of_another_layout_is_refused_before_its_known_files_are_read() -> None:
-    """Its columns files have other rows, and its plans name displaced files by other keys."""
+    """The columns files have rows of another layout, and the plans have other keys for displaced files."""
     fs = MemoryFileSystem("another-layout")
     add_plans(driver(fs), 2)
     fs.put(layout.FORMAT_FILE, to_checked_text([b"ftfile plans, layout 1"]))
@@ -322,7 +322,7 @@ class TestLostState:
             run.run()
 
     def test_7_another_history_of_it(self, source: Source) -> None:
-        """The state was restored from an older copy, and another query went on with it."""
+        """The state was restored from an older copy, and another query continued with it."""
         run = self.begun(source)
         other = run.copied()
         state = source.log_of(run)
@@ -366,12 +366,12 @@ def test_29_whichever_call_fails_there_is_no_offset_or_a_durable_one(
 ) -> None:
     small_bounds(monkeypatch, 1)
     raised = 0
-    # Of two errors with one effect, each hits every other call.
+    # One of two errors with the same effect is raised in every second call.
     for at in range((error is Unavailable) == (effect == "after"), 1000, 2):
         MemoryFileSystem.drop("plans")
         fs = MemoryFileSystem("plans")
         faulty = FaultyFileSystem(fs, [Fault(error, effect, at=at)])
-        log, position, told = driver(faulty), begin(), [begin()]
+        log, position, positions = driver(faulty), begin(), [begin()]
         for _ in range(8):
             try:
                 found = log.after(position)
@@ -384,8 +384,8 @@ def test_29_whichever_call_fails_there_is_no_offset_or_a_durable_one(
                 continue
             log.commit(position) if position.plan >= 0 else None
             position = found
-            told.append(position)
-        offsets = [json.dumps(to_offset(each)) for each in told[1:]]
+            positions.append(position)
+        offsets = [json.dumps(to_offset(each)) for each in positions[1:]]
         checked = check_plans(fs, offsets, len(offsets) - 1)
         assert all(plan == plan_of(number) for number, plan in checked.plans.items())
         if not faulty.injected:
@@ -440,7 +440,7 @@ def test_a_plan_of_an_hour_ago_is_checked_by_the_plan_behind_it(fs: MemoryFileSy
 
 @pytest.mark.slow
 def test_a_plan_is_planned_on_what_others_have_planned(source: Source) -> None:
-    """The state at the head counts, and not what this driver knew when it planned last."""
+    """The plan starts from the state at the head, not from the state at this driver's last plan."""
     source.add("a.log")
     run = source.query()
     run.run()
@@ -458,7 +458,7 @@ def test_a_plan_is_planned_on_what_others_have_planned(source: Source) -> None:
 
 @pytest.mark.slow
 def test_a_driver_finds_while_it_loads_that_others_went_on(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it would load is gone by then, and there is something to read."""
+    """The file that the driver is about to load was deleted in the meantime, and there are unread files."""
     small_bounds(monkeypatch, 6)
     run = source.query()
     for _ in range(20):
@@ -469,7 +469,7 @@ def test_a_driver_finds_while_it_loads_that_others_went_on(source: Source, monke
     run.run()
     with monkeypatch.context() as patch:
         patch.setattr(plan_log, "is_columns_due", lambda *_: False)
-        assert other.run(1) == 1  # the plan as it is, so that nothing was loaded
+        assert other.run(1) == 1  # the plan is reused, so nothing was loaded
     for _ in range(6):
         source.add("a.log")
         run.run()

@@ -1,6 +1,7 @@
-"""Cases of Apex Malhar's `FSWindowDataManagerTest` (WDM) and `FileSystemWALTest` (WAL), under the ids of the tables.
+"""Test cases of Apex Malhar's `FSWindowDataManagerTest` (WDM) and `FileSystemWALTest` (WAL), by the ids of the tables.
 
-A window is a plan, an operator is a source, the largest completed window is the newest plan, `committed` is `commit`.
+A window is a plan. An operator is a source. The largest completed window is the newest plan, and `committed` is
+`commit`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("nobody_waits")
 
 
 def operator(fs: MemoryFileSystem, number: int) -> PlanLog:
-    """Return the log of one of several sources with one location."""
+    """Return the log of one source. Several sources have the same location."""
     log_id = f"{number:032x}"
     return PlanLog(RootedFileSystem(fs, log_id), log_id, "run")
 
@@ -41,7 +42,7 @@ def first_of(log: PlanLog) -> PlanPosition:
 
 
 def read_all(log: PlanLog, positions: list[PlanPosition], first: int = 0) -> list[int]:
-    """Return the numbers of plans as they are read, from one on."""
+    """Return the numbers of the plans that are read, from one plan on."""
     found = []
     for number in range(first, len(positions)):
         plan = log.read(positions[number], positions[number - 1] if number else None)
@@ -59,7 +60,7 @@ def test_wdm_1_nothing_saved(fs: MemoryFileSystem) -> None:
 
 
 def test_wdm_2_what_is_saved_is_retrieved(fs: MemoryFileSystem) -> None:
-    """Of each of several operators its own."""
+    """Each of several operators reads its own plan."""
     saved = {}
     for number in range(1, 4):
         log = operator(fs, number)
@@ -69,7 +70,7 @@ def test_wdm_2_what_is_saved_is_retrieved(fs: MemoryFileSystem) -> None:
 
 
 def test_wdm_3_of_two_operators_one_is_ahead(tmp_path: Path) -> None:
-    """A query with two sources died when one of them had planned: its plan is used again, and no other is skipped."""
+    """A query with two sources died after one had planned. The plan is reused, and the other source skips no plan."""
     (tmp_path / "other").mkdir()
     source, other = Source(tmp_path), Source(tmp_path / "other")
     other.state = source.state
@@ -108,7 +109,7 @@ def test_wdm_4_committed_windows_go_for_every_operator(
 def test_wdm_5_wal_7_what_a_dead_writer_left_is_no_plan(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Nor is it in anybody's way; a file of another name is nobody's to delete."""
+    """The file does not disturb later plans. Trimming does not delete a file whose name is not the name of a record."""
     small_bounds(monkeypatch, 0)
     positions = add_plans(driver(fs), 12)
     fs.create_exclusive(f"{layout.LOG}/{name}", b'{"ftfileRecord":1')
@@ -154,7 +155,7 @@ def test_wal_3_reading_across_checkpoints_and_companions(fs: MemoryFileSystem, m
 
 
 def test_wal_4_half_a_record_is_damage_and_no_end(fs: MemoryFileSystem) -> None:
-    """Records appear whole: no crash leaves half of one, so that one that is cut was damaged later."""
+    """Records are created atomically, so a crash cannot leave a part of a record: a cut record was damaged later."""
     positions = add_plans(driver(fs), 3)
     path = layout.record_path(2)
     fs.put(path, fs.read(path)[:-20])
@@ -177,7 +178,7 @@ def test_wal_5_nothing_goes_before_it_is_committed(fs: MemoryFileSystem, monkeyp
 
 
 def test_wal_6_entries_behind_the_checkpoint_come_again_and_writing_goes_on(fs: MemoryFileSystem) -> None:
-    """They are not cut off: another driver may have read them already."""
+    """The later plans are not deleted, because another driver may have read them already."""
     positions = add_plans(driver(fs), 5)
     log = driver(fs)
     assert [log.after(position) for position in positions[2:4]] == positions[3:]
@@ -192,7 +193,7 @@ def test_wal_8_a_reader_survives_trimming(fs: MemoryFileSystem, monkeypatch: pyt
     reader = driver(fs)
     assert reader.after(positions[2]) == positions[3]
     positions += add_plans(driver(fs), 20, positions[-1])
-    assert reader.read(positions[3], positions[2]) == plan_of(3)  # it has read on so far
+    assert reader.read(positions[3], positions[2]) == plan_of(3)  # the reader had read up to this plan
     with pytest.raises(StateLost, match="is missing"):
         driver(fs).read(positions[3], positions[2])
     assert reader.read(positions[-1], positions[-2]) == plan_of(23)
@@ -202,7 +203,7 @@ def test_wal_8_a_reader_survives_trimming(fs: MemoryFileSystem, monkeypatch: pyt
 def test_wal_9_the_head_is_cut_off_wherever_it_is(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """On a checkpoint, and off one: what is left is read as it was, and the known files stay the same."""
+    """With a checkpoint at the head, and without: the remaining plans and the known files do not change."""
     small_bounds(monkeypatch, 0)
     positions = add_plans(driver(fs), count)
     start = read_plans(fs).state.log_start

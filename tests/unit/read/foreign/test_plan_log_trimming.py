@@ -1,4 +1,4 @@
-"""Plans that are trimmed, the columns file that stands for them, and what lies beyond bounds."""
+"""Trimmed plans, the columns file that replaces them, and states that exceed the limits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class TestTrimming:
         for number in range(30):
             position = log.add(position, plan_of(number))
             log.commit(position)
-            # Only the newest is left.
+            # Keep only the newest file.
             for name in names(fs, f"{layout.META}/{what}")[:-1]:
                 fs.delete(f"{layout.META}/{what}/{name}")
         assert read_plans(fs).state.log_start == 0
@@ -142,7 +142,7 @@ class TestTrimming:
         assert read_plans(fs).state.log_start > 20
 
     def test_what_nobody_named_goes(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A driver died after it had written a columns file, and another has planned on."""
+        """A driver died after it had written a columns file, and another driver has planned since."""
         small_bounds(monkeypatch, 0)
         positions = add_plans(driver(fs), 5)
         orphan = layout.columns_path(layout.ColumnsName(2, "ab"))
@@ -261,7 +261,7 @@ class TestColumnsFiles:
     def test_one_that_another_driver_was_ahead_of_is_not_named(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It was written for a plan that somebody else has made by then, and that names none, or another one."""
+        """Another driver created the plan of the columns file first. That plan names no file, or another file."""
         small_bounds(monkeypatch, 1000)
         log = driver(fs)
         positions = add_plans(log, 2)
@@ -313,7 +313,7 @@ class TestBounds:
     def test_more_plans_than_are_read_behind_large_columns(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The columns are so large that the plans behind them never come to half of them."""
+        """The columns are so large that the plans after them never have half of their size."""
         monkeypatch.setattr(plan_log, "RECORDS_MAX", 10)
         log = driver(fs)
         first = log.add(begin(), plan_of(0, ranges=50_000))

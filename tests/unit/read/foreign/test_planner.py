@@ -1,4 +1,4 @@
-"""When the planner lists, which files it forgets, which files are late, and what is reported."""
+"""The times of listings, the files that the planner forgets, the late files, and the reported counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY_S = 86_400
 
 
 def test_FSI_1_2_5_files_are_found_once_and_in_their_order() -> None:
-    """By time, then by path, also for files with equal times."""
+    """Files are ordered by time, then by path, also if their times are equal."""
     tailing = Tailing(maxFilesPerTrigger="2")
     for names in ("dc", "ba", "fe"):
         for name in names:
@@ -74,7 +74,7 @@ def test_TAIL_1_2_a_file_is_followed_from_its_end() -> None:
 
 
 def test_the_latest_offsets_are_pinned_where_nothing_is_yet() -> None:
-    """Without a plan, what appears before a restart would be taken for old."""
+    """Without a plan, a restart would treat a file that appeared before it as old."""
     tailing = Tailing(startingOffsets="latest")
     assert tailing.scan() is not None
     tailing.write("a.log", "new\n")
@@ -84,7 +84,7 @@ def test_the_latest_offsets_are_pinned_where_nothing_is_yet() -> None:
 
 
 def test_the_latest_offsets_of_files_that_are_told_by_content() -> None:
-    """Short ones, too."""
+    """Short files are identified, too."""
     tailing = Tailing(startingOffsets="latest", fileIdentity="content")
     tailing.write("a.log", "old\n")
     tailing.scan()
@@ -159,7 +159,7 @@ def test_what_a_limit_leaves_needs_no_other_listing() -> None:
 
 
 def test_a_listing_that_is_given_bounds_what_is_read() -> None:
-    """As `availableNow` does: neither later files nor later lines."""
+    """As with `availableNow`, neither later files nor later lines are read."""
     tailing = Tailing(maxBytesPerTrigger="4")
     tailing.write("a.log", "one\ntwo\n")
     listing = tailing.planner.list()
@@ -207,7 +207,7 @@ def test_27_a_late_file_is_counted_once_however_many_plans_a_listing_has() -> No
 
 @pytest.mark.parametrize("how", ["rename", "compress"])
 def test_27_a_rotated_log_that_was_read_is_not_late(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It was read and forgotten under another name; what compresses a log gives it the log's time."""
+    """The log was read and forgotten under another name. A compressed copy has the modification time of the log."""
     tailing = Tailing(maxFileAge="1d")
     tailing.write("a.log", "x\n")
     written_ms = tailing.clock.now_ms()
@@ -244,7 +244,7 @@ def test_what_was_forgotten_is_neither_read_again_nor_late(caplog: pytest.LogCap
 
 
 def test_a_file_touched_since_it_was_read_is_not_forgotten() -> None:
-    """By its new time it is no old file: forgotten, it would be read again."""
+    """The file has a new modification time. If the planner forgot the file, it would read it again."""
     tailing = Tailing(maxFileAge="1d")
     tailing.write("old", "x\n")
     tailing.drain()
@@ -303,7 +303,7 @@ def test_a_file_that_cannot_be_opened_at_first_is_not_late() -> None:
 
 @pytest.mark.parametrize("same_time", [False, True])
 def test_no_more_files_are_known_than_may_be(same_time: bool) -> None:
-    """One more than the limit, and many more; those of the newest time all stay, as none of them may be late."""
+    """One file more than the limit, and many more. All files of the newest time stay known, so that none is late."""
     tailing = Tailing(maxTrackedFiles="10", maxFilesPerTrigger="3")
     for number in range(40):
         tailing.write(f"{number:02}", "x\n")
@@ -322,7 +322,7 @@ def test_no_more_files_are_known_than_may_be(same_time: bool) -> None:
 
 
 def test_a_changed_pattern_reads_nothing_again() -> None:
-    """The root that patterns are relative to is another one."""
+    """The changed pattern changes the root to which patterns are relative."""
     tailing = Tailing("in")
     tailing.write("a.log", "x\n")
     tailing.drain()

@@ -1,4 +1,4 @@
-"""Lines that cannot be read together are read in halves."""
+"""If several lines cannot be parsed together, each half of them is parsed separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renamed, copied, truncated and compressed files: each line is read once, if the identity can decide it."""
+"""Renamed, copied, truncated and compressed files: each line is read once if the identity of the files is decidable."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_17_a_chain_of_three_renamed_files_goes_on(identity: str, restarts: bool
 
 
 def test_17_a_new_file_that_begins_as_the_renamed_one_did_is_read() -> None:
-    """Equal content at the same path would go on: but the known file has another name now."""
+    """The new file has the known path and content, but the known file has another name now."""
     tailing = Tailing()
     tailing.write("a.log", "begin\n")
     tailing.drain()
@@ -112,7 +112,7 @@ def test_18_of_two_copies_of_a_file_that_is_gone_one_goes_on(how: str, more: int
 @pytest.mark.parametrize("keeps", [False, True], ids=["unpacked", "copied"])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_17_a_compressed_file_that_is_unpacked_again_is_not_read_again(more: int, keeps: bool, restarts: bool) -> None:
-    """Its content stays known as far as it was read, in whatever form."""
+    """The content stays known up to the read position, compressed or plain."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 60))
     tailing.drain()
@@ -134,18 +134,18 @@ def test_17_a_compressed_file_that_is_unpacked_again_is_not_read_again(more: int
 
 
 def test_17_a_log_that_is_compressed_and_begun_anew_between_two_plans_is_read_once() -> None:
-    """Also where it is unpacked later: what was read of the compressed copy counts for the log that was displaced."""
+    """If the copy is unpacked later, its lines are not read again: the displaced log has the position of the copy."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 60))
     tailing.drain()
     tailing.append("a.log", lines(60, 5))
     tailing.compress("a.log", "a.log.1.gz")
     tailing.delete("a.log")
-    assert tailing.scan() is None, "it may not be complete yet"
+    assert tailing.scan() is None, "the compressed file may be incomplete"
     tailing.write("a.log", lines(100, 60))
     plan = tailing.scan(seconds=11)
     assert plan is not None
-    assert {entry.rule for entry in plan.files} == {"replaced", "continued"}, "in one plan"
+    assert {entry.rule for entry in plan.files} == {"replaced", "continued"}, "one plan has both rules"
     tailing.settle()
     content = gzip.decompress(tailing.store.read("in/a.log.1.gz"))
     tailing.delete("a.log.1.gz")
@@ -156,7 +156,7 @@ def test_17_a_log_that_is_compressed_and_begun_anew_between_two_plans_is_read_on
 
 @pytest.mark.parametrize("is_unpacked", [False, True])
 def test_17_a_copy_of_what_a_damaged_file_was_is_not_read_again(is_unpacked: bool) -> None:
-    """The damaged one is left out, and its copy from before goes on where it was read to."""
+    """The damaged file is parked. Reading resumes in its older copy at the position of the file."""
     tailing = Tailing(fileIdentity="content", maxRetries="0", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 60))
     tailing.drain()
@@ -199,7 +199,7 @@ def test_17_a_compressed_file_is_read_again_as_native() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("count", [7, 22, 60])
 def test_18_a_file_that_is_copied_and_cut_off_is_read_once(between: int, restarts: bool, count: int) -> None:
-    """Scanned after `between` of the steps: lines behind the last scan, the copy, cutting off, new lines."""
+    """The directory is scanned after one of these steps: new lines, a copy, a truncation, new lines."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, count))
     tailing.drain()
@@ -238,7 +238,7 @@ def test_18_a_copy_in_progress_is_followed_without_rows() -> None:
 
 
 def test_18_a_copy_that_stops_in_a_line_is_still_being_made() -> None:
-    """However long it rests: it is recorded once it ends as what was read does, or with a line."""
+    """Even after a long rest, the copy is recorded only when it ends at the read position or with a line end."""
     tailing = Tailing(fileIdentity="content")
     tailing.write("a.log", lines(0, 60))
     tailing.drain()
@@ -252,7 +252,7 @@ def test_18_a_copy_that_stops_in_a_line_is_still_being_made() -> None:
 
 
 def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_moved() -> None:
-    """Its identity proves nothing about its content, for example if the identity of a deleted file is reused."""
+    """The identity does not prove the content: a new file may reuse the identity of a deleted file."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 60))
     tailing.write("b.log", lines(60, 60))
@@ -268,7 +268,7 @@ def test_18_a_copy_in_a_renamed_file_of_which_nothing_was_read_is_none_that_move
 @pytest.mark.parametrize("restarts", [False, True])
 @parametrize("ends", [(10, 20, 100), (20, 50, 100), (20, 100), (7, 100)], quick=2)
 def test_18_a_copy_that_rests_below_a_kib_and_grows_is_not_read(ends: tuple[int, ...], restarts: bool) -> None:
-    """It is known by then, with a beginning that is shorter than the known one of its original."""
+    """The short copy is already known, and its known beginning is shorter than the beginning of its original."""
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 100))
     tailing.drain()
@@ -325,7 +325,7 @@ def test_18_a_copy_first_seen_when_its_original_is_cut_off_is_named(caplog: pyte
 
 @pytest.mark.parametrize("grows", [True, False])
 def test_18_a_short_copy_of_what_was_cut_off_waits_until_it_rests(grows: bool) -> None:
-    """As long as plans are made of one listing: below a KiB it may be in the making, or begin likewise by chance."""
+    """In plans of the same listing, a copy below 1 KiB may be incomplete, or may begin like the log by chance."""
     tailing = Tailing(fileIdentity="content", closeInactive="1min")
     tailing.write("a.log", lines(0, 40))
     tailing.drain()
@@ -345,7 +345,7 @@ def test_18_a_short_copy_of_what_was_cut_off_waits_until_it_rests(grows: bool) -
 
 @pytest.mark.parametrize(("size", "is_matched"), [(255, False), (256, True)])
 def test_less_than_256_bytes_tell_no_file(size: int, is_matched: bool) -> None:
-    """Such a file waits for more lines, as its copy would be read again."""
+    """A shorter file waits for more lines, because a copy of it would be read again."""
     tailing = Tailing(fileIdentity="content", closeInactive="1min", maxBytesPerTrigger="10")
     tailing.write("a.log", "x" * (size - 1) + "\n")
     tailing.drain()
@@ -391,7 +391,7 @@ def test_20_a_shrunk_file_is_a_new_one(identity: str) -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("rest", ["", "half a line"])
 def test_20_a_truncation_that_a_listing_has_seen_counts(rest: str, restarts: bool) -> None:
-    """Also where the log has the same content again before a line of it is read."""
+    """The truncation counts even if the log has its old content again before a line of it is read."""
     tailing = Tailing(failOnDataLoss="true")
     tailing.write("a.log", lines(0, 20))
     tailing.drain()
@@ -431,7 +431,7 @@ def test_20_a_file_replaced_by_one_as_long_is_a_new_one(identity: str) -> None:
 
 
 def test_20_content_is_compared_in_the_last_kib_before_the_position() -> None:
-    """The same first KiB, and the same length."""
+    """The first KiB and the length do not change."""
     tailing = Tailing()
     tailing.write("a.log", lines(0, 100))
     tailing.drain()
@@ -495,7 +495,7 @@ def test_21_a_listing_that_is_given_shows_losses_at_once() -> None:
 
 @pytest.mark.parametrize("rest", ["", "half a line", "a line\n"])
 def test_21_what_was_cut_off_is_lost_at_once(rest: str, caplog: pytest.LogCaptureFixture) -> None:
-    """By its name it is not found again; by its content it may lie elsewhere, and the next listing tells."""
+    """By identity, the lines are lost at once. By content, another path may have them, so the next listing decides."""
     for identity in ("native", "content"):
         tailing = Tailing(maxBytesPerTrigger="300", fileIdentity=identity, failOnDataLoss="true")
         tailing.write("a.log", lines(0, 20))
@@ -528,7 +528,7 @@ def test_25_two_equal_files_are_both_read() -> None:
 
 
 def test_28_an_inode_that_is_used_again_does_not_tell() -> None:
-    """The store's name of a file is that of a known one, whose content is another."""
+    """The store gives the identity of a known file to a file with other content."""
     tailing = Tailing()
     tailing.write("a.log", lines(0, 40))
     tailing.drain()
@@ -540,7 +540,7 @@ def test_28_an_inode_that_is_used_again_does_not_tell() -> None:
 
 @pytest.mark.slow
 def test_a_file_is_compared_with_the_64_newest_that_begin_as_it_does() -> None:
-    """The 65th is not opened: its copy is read."""
+    """The copy of the 65th file is read, because this file is not opened."""
     head = "#" * 1100 + "\n"
     tailing = Tailing(fileIdentity="content")
     for number in range(65):
@@ -566,7 +566,7 @@ def test_a_copy_that_is_new_together_with_its_original_is_read_once(grown: bool)
 
 
 class _Meddling:
-    """Does something once, when a file has been opened so many times."""
+    """Calls a function once, at a given number of calls that open a file."""
 
     def __init__(self, tailing: Tailing, path: str, at: int, deed: Callable[[], None]) -> None:
         self.opened = 0
@@ -586,7 +586,7 @@ class _Meddling:
 @parametrize("at", [1, 2, 3], quick=1)
 @pytest.mark.parametrize("how", ["rename", "truncate"])
 def test_17_a_file_that_is_rotated_while_a_plan_is_made_is_read_once(identity: str, at: int, how: str) -> None:
-    """Another file, which is longer, lies at the path when it is opened, or opened once more."""
+    """Before the first or a later opening of the path, a longer file replaces the file at this path."""
     tailing = Tailing(fileIdentity=identity)
     tailing.write("a.log", lines(0, 40))
     tailing.drain()
@@ -610,7 +610,7 @@ def test_17_a_file_that_is_rotated_while_a_plan_is_made_is_read_once(identity: s
 @BOTH
 @pytest.mark.parametrize("at", [1, 2])
 def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identity: str, at: int) -> None:
-    """A plan that took the second file for the one that was listed would not know it again under its next name."""
+    """If a plan took the second file for the listed file, a later plan would not recognize it by its next name."""
     tailing = Tailing(fileIdentity=identity)
 
     def rotate() -> None:
@@ -640,7 +640,7 @@ def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identi
 def test_18_a_log_that_is_cut_off_before_its_copy_is_compared_is_read_once(
     path: str, at: int, count: int, behind: int, after: int
 ) -> None:
-    """The listing shows both, and has lines that were not read; then the log is shorter, or longer, than it was."""
+    """The listing contains the log and its copy, with unread lines. Later the log is shorter or longer than before."""
     tailing = Tailing(fileIdentity="content")
     tailing.write("a.log", lines(0, count))
     tailing.drain()
@@ -657,7 +657,7 @@ def test_18_a_log_that_is_cut_off_before_its_copy_is_compared_is_read_once(
 
 
 def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing() -> None:
-    """The file that is taken for its copy has its name by then, and would be compared with itself."""
+    """The assumed copy has the name of its original now, so it would be compared with itself."""
     banner = "#" * 1100 + "\n"
     tailing = Tailing(fileIdentity="content")
     tailing.write("a.log", banner + lines(0, 60))
@@ -680,7 +680,7 @@ def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing() ->
 
 
 def test_17_a_file_that_is_renamed_before_it_is_opened_is_not_told_by_another_one() -> None:
-    """A copy of a known file has its name by then."""
+    """A copy of a known file has the name of the renamed file now."""
     tailing = Tailing(fileIdentity="content")
     tailing.write("a.log", lines(0, 60))
     tailing.drain()
@@ -712,7 +712,7 @@ def test_17_a_refused_file_goes_on_where_its_copy_is_found(how: str, keeps: bool
             raise PermissionDenied("open", asked, "as the test wants it")
         return original(asked)
 
-    tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # of this store alone
+    tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # only of this store
     tailing.drain()
     assert [file.path for file in tailing.plans[-1].refused] == ["in/a.log"]
     getattr(tailing, how)("a.log", "a.log.1" + ".gz" * (how == "compress"))

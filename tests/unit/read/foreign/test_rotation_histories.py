@@ -1,4 +1,4 @@
-"""Random histories of rotated logs: each line that was written is read once, whenever the directory is scanned."""
+"""Random histories of rotated logs: each line is read once, independent of the times of the scans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.read.foreign.tailing import Tailing
 
 
 class History:
-    """Logs with rotated files: a random writer appends and rotates, and a scanner lists them."""
+    """Logs with rotated files: a random writer appends and rotates, and a scanner lists the files."""
 
     def __init__(self, seed: int, identity: str) -> None:
         self.draw = random.Random(f"{seed} {identity}")

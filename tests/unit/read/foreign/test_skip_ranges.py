@@ -1,4 +1,4 @@
-"""Only permanently lost bytes are skipped, and a warning names each skipped range."""
+"""Only permanently lost bytes are skipped. A warning names each skipped range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.unit.read.foreign.planned import Files
     from tests.unit.read.foreign.plans import Source
 
-ROWS = [f"line {number:02}" for number in range(20)]  # of 8 bytes each, with the end
+ROWS = [f"line {number:02}" for number in range(20)]  # 8 bytes each, including the line end
 LOG = "".join(f"{row}\n" for row in ROWS).encode()
 
 
@@ -50,7 +50,7 @@ def test_what_names_no_range_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_range_with_these_bounds_has_no_rows(files: Files, there: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Whether or not its file is there; the ranges before and behind it have theirs."""
+    """The range is skipped even if its file exists. The ranges before and after it are read."""
     file = files.write("app.log", LOG)
     ranges = [files.range("app.log", 0, 40), files.range("app.log", 40, 80), files.range("app.log", 80)]
     skipped = {"skip_ranges": (FileRange("app.log", 40, 80),), "max_partition_bytes": 10}
@@ -81,7 +81,7 @@ def test_a_file_that_is_read_as_a_whole_is_skipped_by_its_length(files: Files) -
 
 @pytest.mark.parametrize("there", [True, False])
 def test_the_error_ends_with_the_option_that_has_all_ranges(files: Files, there: bool) -> None:
-    """With those that it had: a batch may lack several, of which each run names one."""
+    """The error repeats the ranges of the option: a batch may lack several ranges, and each run reports one."""
     names = ["a, b.log", "c:1-2.log"]
     files.write("d.log", LOG)
     ranges = [files.range("d.log")]
@@ -106,7 +106,7 @@ def test_the_error_ends_with_the_option_that_has_all_ranges(files: Files, there:
 def test_a_log_that_was_moved_beyond_reach_is_read_on_without_exactly_its_bytes(
     source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is copied to another directory and cut off while its batch waits; all other rows are read, once."""
+    """While its batch waits, the log is copied to another directory and truncated. All other rows are read once."""
     source.add("app.log", 10)
     run = source.query(protocol="4.2")
     run.run()

@@ -1,4 +1,4 @@
-"""From ranges to the shares of tasks."""
+"""The split of ranges into the shares of tasks."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_sources_of_other_paths_are_left_out(source: Source, tmp_path: Path) -> 
 
 
 def test_options_are_no_mistake_for_a_stream_of_another_path(source: Source, tmp_path: Path) -> None:
-    """Of one state that both have."""
+    """Both streams use the same state location."""
     (tmp_path / "elsewhere").mkdir()
     other = Source(tmp_path / "elsewhere")
     other.state = source.state
@@ -161,7 +161,7 @@ def test_mistakes_are_told(source: Source) -> None:
 
 @pytest.mark.slow
 def test_options_are_in_the_state(source: Source) -> None:
-    """Those of the newest plan, unless others are given; a state that has none needs them."""
+    """The options of the newest plan apply unless others are given. If the state has no options, they are required."""
     source.add("a.log")
     run = source.query(filePattern=r".*\.log")
     run.run()

@@ -1,4 +1,4 @@
-"""Dates and times of files in other calendars and time zones, and the values that ftfile does not read."""
+"""Dates and times of files in other calendars and time zones, and the values that ftfile refuses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SPARK = {"org.apache.spark.version": "4.3.0"}
 LEGACY = SPARK | {"org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "UTC"}
 LEGACY_INT96 = SPARK | {"org.apache.spark.legacyINT96": "", "org.apache.spark.timeZone": "UTC"}
 
-# What Spark 4.3 reads, from the number of days that a file of the hybrid calendar has.
+# The values that Spark 4.3 reads, by the number of days in a file with the hybrid calendar.
 HYBRID_DAYS = [
     (-719_164, "0001-01-01"),
-    (-171_596, "1500-03-01"),  # 1500-02-29, which only the Julian calendar has
+    (-171_596, "1500-03-01"),  # 1500-02-29, which exists only in the Julian calendar
     (-171_595, "1500-03-01"),
     (-141_428, "1582-10-04"),
     (-141_427, "1582-10-15"),
@@ -41,7 +41,7 @@ OLD_TIMES = [f"{date} 00:00:00.000001Z" for date in DATES]
 def texts(
     files: Files, file_format: str, content: bytes, kind: pa.DataType, zone: str = "UTC", **options: Any
 ) -> list[str]:
-    """Return the values of the column `c` as Arrow shows them."""
+    """Return the values of the column `c` in Arrow's text form."""
     files.write("data", content)
     times = TimeFormats.from_options({"timeZone": zone})
     decoding = FileDecoding(file_format, times=times, **options)
@@ -50,7 +50,7 @@ def texts(
 
 
 def of_spark(column: pa.Array, metadata: dict[str, str], **settings: Any) -> bytes:
-    """Return a Parquet file with what Spark writes into its footer."""
+    """Return a Parquet file with the footer that Spark writes."""
     sink = io.BytesIO()
     table = pa.table({"c": column})
     with pq.ParquetWriter(sink, table.schema, store_schema=False, **settings) as writer:
@@ -60,7 +60,7 @@ def of_spark(column: pa.Array, metadata: dict[str, str], **settings: Any) -> byt
 
 
 def orc_file(column: pa.Array, *, calendar: int | None = 1, is_java: bool = True, zone: bytes = b"GMT") -> bytes:
-    """Return an ORC file as a writer in Java has it: with a calendar, and a time zone with three letters."""
+    """Return an ORC file as a writer in Java creates it: with a calendar, and a time zone of three letters."""
     content = file_of("orc", {"c": column}).replace(b"\x1a\x03GMT", b"\x1a\x03" + zone)
     postscript = content[-1 - content[-1] : -1]
     length = next(int(value) for number, value, _ in fields(postscript) if number == 1)

@@ -1,4 +1,4 @@
-"""Files in UTF-16: the rows of the same text in UTF-8, and the replacements of Java's decoder."""
+"""Files in UTF-16: the same rows as for UTF-8, and the replacement characters of Java's decoder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAD = ("_corrupt_record", pa.string())
 FIELDS = pa.schema([("a", pa.int32()), ("b", pa.string()), BAD])
 ONE = pa.schema([("b", pa.string()), BAD])
 LITTLE, BIG = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-# The byte 0x0A is in characters of each, and lines have an odd number of characters.
+# Both encodings contain the byte 0x0A within characters, and lines have an odd number of characters.
 TEXTS = {
     "text": "one\u0a0a\n\u0100\u010atwo\U0001f60a\r\n\nlast",
     "json": '{"a": 1, "b": "\u0a0a\U0001f60a"}\n\n{"a": 2, "b": "\u010a"}\n{"a": "bad"}\n',
@@ -71,7 +71,7 @@ def test_rows_are_those_of_utf_8(files: Files, file_format: str, encoding: str, 
 
 @pytest.mark.parametrize("mark", [LITTLE, BIG])
 def test_a_mark_in_an_encoding_that_names_the_order(files: Files, mark: bytes) -> None:
-    """Spark drops it, but in JSON takes it for text."""
+    """Spark drops the byte order mark, but reads it as text in JSON."""
     codec = "utf-16-le" if mark == LITTLE else "utf-16-be"
     files.write("text", mark + "x\n".encode(codec))
     files.write("json", mark + '{"b": "x"}\n{"b": "y"}\n'.encode(codec))
@@ -115,7 +115,7 @@ def test_malformed_text_is_replaced_as_in_java(files: Files, content: bytes, val
 
 
 def test_malformed_text_in_json(files: Files) -> None:
-    """Spark replaces it in a file of several lines, and refuses it in a line."""
+    """Spark replaces malformed text in a file of several lines, and rejects it in a single line."""
     files.write("data", little('{"b": "q', SECOND, 'z"}\n'))
     by_line, whole = (FileDecoding("json", encoding="UTF-16LE", multi_line=value) for value in (False, True))
     assert files.rows(files.whole("data"), ONE, whole) == [("q\ufffdz", None)]

@@ -1,4 +1,4 @@
-"""Listings at the word of a watch, which may lie both ways, or not be there."""
+"""Listings that depend on a watch, which may report too little or too much, or may be unavailable."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class Watching(Watch):
-    """A watch of a tail that returns the answer set by a test.
+    """A watch of a tail that returns an answer set by the test.
 
     Attributes:
-        says: the answer.
+        answer: True if the watch reports a change.
         asked: number of calls.
         waits_s: the timeout of each wait.
-        calls: directories that were added, and listings, which end with `/`.
+        calls: added directories, and listings, which end with `/`.
     """
 
-    def __init__(self, tailing: Tailing, *, says: bool = False, listing_s: float = 0) -> None:
-        self.says = says
+    def __init__(self, tailing: Tailing, *, answer: bool = False, listing_s: float = 0) -> None:
+        self.answer = answer
         self.waits_s: list[float] = []
         self.calls: list[str] = []
         whole = tailing.fs.list
@@ -58,7 +58,7 @@ class Watching(Watch):
 
     def changed(self, wait_s: float = 0.0) -> bool:
         self.waits_s.append(wait_s)
-        return self.says
+        return self.answer
 
 
 def test_a_directory_is_listed_at_once_when_the_watch_says_so() -> None:
@@ -69,18 +69,18 @@ def test_a_directory_is_listed_at_once_when_the_watch_says_so() -> None:
     tailing.append("a", "2\n")
     tailing.scan(seconds=0.1)
     assert tailing.reads == [("a", b"1\n")]
-    watch.says = True
+    watch.answer = True
     tailing.scan(seconds=0.1)
     assert tailing.reads == [("a", b"1\n"), ("a", b"2\n")]
     assert watch.listings == 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("says", "listings"), [(False, 10), (True, 1000)])
-def test_a_watch_that_lies_neither_loses_nor_doubles_a_line(says: bool, listings: int) -> None:
-    """The watch reports that nothing has changed, or that everything has."""
+@pytest.mark.parametrize(("answer", "listings"), [(False, 10), (True, 1000)])
+def test_a_watch_that_lies_neither_loses_nor_doubles_a_line(answer: bool, listings: int) -> None:
+    """The watch always reports no change, or always a change."""
     tailing = Tailing(scanInterval="10s")
-    watch = Watching(tailing, says=says)
+    watch = Watching(tailing, answer=answer)
     lines = [f"{number}\n".encode() for number in range(1000)]
     for line in lines:
         tailing.append("a", line)
@@ -92,7 +92,7 @@ def test_a_watch_that_lies_neither_loses_nor_doubles_a_line(says: bool, listings
 
 def test_listing_takes_a_fifth_of_the_time_at_most_whatever_the_watch_says() -> None:
     tailing = Tailing(scanInterval="1s")
-    watch = Watching(tailing, says=True, listing_s=30)
+    watch = Watching(tailing, answer=True, listing_s=30)
     tailing.write("a", "1\n")
     began_s = tailing.clock.monotonic_s()
     while tailing.clock.monotonic_s() - began_s < 1500:
@@ -101,7 +101,7 @@ def test_listing_takes_a_fifth_of_the_time_at_most_whatever_the_watch_says() -> 
 
 
 def test_what_the_watch_says_is_not_asked_for_while_no_listing_may_follow() -> None:
-    """The watch reports it once."""
+    """The watch reports a change only once."""
     tailing = Tailing(scanInterval="1h")
     watch = Watching(tailing, listing_s=30)
     tailing.write("a", "1\n")

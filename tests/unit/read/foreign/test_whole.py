@@ -66,7 +66,7 @@ def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
 
 
 def test_22_a_parked_file_is_looked_at_once_by_each_new_process(caplog: pytest.LogCaptureFixture) -> None:
-    """It is read once it can be, such as by a process that has its codec, although it did not change."""
+    """A process that can read the file, for example because it has the codec, reads it although it did not change."""
     tailing = Tailing(maxRetries="1", maxFilesPerTrigger="1")
     tailing.write("a.log.gz", gzip.compress(b"one\n"))
     tailing.write("b.log", "two\n")
@@ -81,7 +81,7 @@ def test_22_a_parked_file_is_looked_at_once_by_each_new_process(caplog: pytest.L
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             assert [tailing.scan(seconds=11) for _ in range(9)] == [None] * 9
-        assert opened.paths == ["in/a.log.gz"] * 2, "it is tried again as often as any other file"
+        assert opened.paths == ["in/a.log.gz"] * 2, "a new process retries the file as often as any other file"
         assert caplog.text.count("'in/a.log.gz' is skipped until it changes: it cannot be read") == 1
         assert tailing.planner.report()["refused"] == 0
     opened.error = None
@@ -96,8 +96,8 @@ class Opened:
     """The paths of compressed files that a planner opens.
 
     Attributes:
-        paths: in their order.
-        error: is raised instead.
+        paths: in the order of the calls.
+        error: is raised instead of opening a file.
     """
 
     def __init__(self, tailing: Tailing) -> None:
@@ -116,7 +116,7 @@ class Opened:
 
 
 def test_22_an_overwritten_file_that_is_damaged_stays_overwritten(caplog: pytest.LogCaptureFixture) -> None:
-    """The damaged file was read to its end before. After a repair, it is read again only if the user requests it."""
+    """The file was read to its end before the damage. After a repair, it is read again only on the user's request."""
     content = stored("parquet")
     tailing = Tailing(file_format="parquet")
     tailing.write("a", content)
@@ -168,7 +168,7 @@ def test_compressed_files_are_read_as_a_whole() -> None:
 
 @pytest.mark.slow
 def test_23_a_compressed_file_that_is_cut_off_is_parked_where_it_must_be_decoded() -> None:
-    """Its beginning is that of a lost file: to go on there, it must be decoded."""
+    """The file begins like a deleted file. To resume after the read part, it must be decoded."""
     import random
 
     tailing = Tailing(fileIdentity="content", maxRetries="1")
@@ -236,7 +236,7 @@ def test_a_whole_file_that_was_renamed_is_not_read_again() -> None:
 
 
 def test_17_compressed_logs_are_read_after_three_rotations_that_nobody_saw() -> None:
-    """As by logrotate with `rotate 2`, `compress` and `delaycompress`; a name, or an inode, is that of another log."""
+    """As with logrotate's `rotate 2`, `compress` and `delaycompress`: a name or an inode now belongs to another log."""
     for reuses_inode in (False, True):
         tailing = Tailing()
         for day in range(9):
@@ -268,7 +268,7 @@ def test_17_a_whole_file_renamed_to_the_name_of_a_deleted_one_is_not_read_again(
     tailing.settle()
     tailing.delete(name.format(1))
     tailing.rename(name.format(0), name.format(1))
-    tailing.restart()  # its first listing shows an old file
+    tailing.restart()  # the first listing of the process contains an old file
     with caplog.at_level(logging.WARNING):
         tailing.settle()
         tailing.restart()
@@ -278,7 +278,7 @@ def test_17_a_whole_file_renamed_to_the_name_of_a_deleted_one_is_not_read_again(
 
 
 class _Failing:
-    """Makes `open` of some files fail a number of times."""
+    """`open` of some files fails a number of times."""
 
     def __init__(self, tailing: Tailing, error: Callable[..., Any], path: str, times: int) -> None:
         self.left, self.calls = times, 0
@@ -324,7 +324,7 @@ def test_22_a_refused_file_is_tried_ever_more_seldom_and_read_once_it_opens(capl
                 refused += [second] if plan is not None else []
     gaps = [after - before for before, after in itertools.pairwise(tries)]
     assert gaps == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
-    assert refused == [tries[3]], "after three retries a plan has it, and no other plan is made for it"
+    assert refused == [tries[3]], "one plan names the file after three retries, and no other plan"
     (file,) = tailing.plans[1].refused
     assert file.path == "in/b.log"
     assert "as the test wants it" in file.reason
@@ -390,7 +390,7 @@ def test_no_more_than_a_hundred_refused_files_are_in_a_plan() -> None:
 
 @pytest.mark.parametrize("identity", ["native", "content"])
 def test_a_refused_file_that_is_renamed_again_and_again_is_read_once(identity: str) -> None:
-    """Also while it has the old name of another file, and another one has its own."""
+    """The refused file has the old name of another file, and a new file has the name of the refused file."""
     tailing = Tailing(maxRetries="0", fileIdentity=identity)
     line = f"{{}} {'x' * 300}\n".format
     tailing.write("a.log.1", line("older"))
@@ -413,7 +413,7 @@ def test_a_refused_file_that_is_renamed_again_and_again_is_read_once(identity: s
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_new_log_that_begins_as_the_refused_one_waits_for_that(restarts: bool) -> None:
-    """It would be taken for the known one, which has another name now, and is read there once more when it opens."""
+    """Otherwise the new log would be taken for the renamed file, and that file would be read again when it opens."""
     tailing = Tailing(maxRetries="0")
     tailing.write("a.log", "banner\n")
     tailing.drain()
@@ -475,7 +475,7 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
     reasons = [(entry.path, entry.parked) for plan in tailing.plans for entry in parked(plan)]
     reason = "its store does not report the length of the file: copy it to a store that does"
     assert reasons == [("in/a.log", reason), ("in/b.log.gz", reason)]
-    assert caplog.text.count(reason) == 6, "each process says it once"
+    assert caplog.text.count(reason) == 6, "each process logs the reason once"
     assert tailing.planner.report() == {}
     tailing.scan()
     assert (tailing.planner.report()["parked"], tailing.planner.report()["bytesBehind"]) == (2, 0)

@@ -39,7 +39,7 @@ def write_archive(path: Path, name: str, version: str = VERSION) -> Path:
 
 @dataclass
 class Place:
-    """An environment with the launcher, and the archives of a Spark."""
+    """An environment with the launcher, and the archives of Spark."""
 
     environment: Path
     spark: Path
@@ -74,7 +74,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """An environment behind a path with a space and other letters, with the pyspark of Spark's archives."""
+    """An environment with the pyspark of Spark's archives. Its path has a space and other special characters."""
     made = Place(tmp_path / "an environment ä", tmp_path / "a spark/python/lib", tmp_path / "home")
     made.home.mkdir()
     venv.create(made.environment, symlinks=True)
@@ -124,7 +124,7 @@ def test_packages_are_compared_again_after_an_upgrade(place: Place) -> None:
 
 
 def test_another_path_is_compared_again(place: Place, tmp_path: Path) -> None:
-    """A package on PYTHONPATH comes before the installed one."""
+    """A package on PYTHONPATH takes precedence over the installed package."""
     assert place.run() == OWN
     write_package(tmp_path / "first", "pyspark", "__version__ = '4.0.9'\n")
     path = os.pathsep.join([*place.archives, str(tmp_path / "first")])
@@ -163,7 +163,7 @@ def test_another_file_in_the_place_of_the_cache(place: Place, kind: str) -> None
 
 @pytest.mark.parametrize("is_dangling", [True, False])
 def test_without_an_interpreter_next_to_it(tmp_path: Path, *, is_dangling: bool) -> None:
-    """Another Python on PATH could lack ftfile without an error."""
+    """Another Python on PATH could lack ftfile, and no error would report this."""
     launcher = tmp_path / "ftfile-python"
     launcher.write_bytes(LAUNCHER.read_bytes())
     launcher.chmod(0o755)
@@ -176,7 +176,7 @@ def test_without_an_interpreter_next_to_it(tmp_path: Path, *, is_dangling: bool)
 
 @pytest.mark.parametrize("entry", ["{{PWD}}/pyspark.zip<CPS>{{PWD}}/py4j-0.10.9.9-src.zip", "/nowhere/pyspark.zip"])
 def test_an_entry_that_is_no_file_stays(place: Place, entry: str) -> None:
-    """Spark on YARN begins PYTHONPATH with an entry that it means to expand, and adds the archives after it."""
+    """On YARN, PYTHONPATH begins with an entry that Spark intends to expand. Spark adds the archives after it."""
     assert place.run(path=os.pathsep.join([entry, *place.archives, OWN])) == f"{entry}:{OWN}"
     assert place.cached.splitlines()[-1] == "same"
 
@@ -206,7 +206,7 @@ def test_a_link_runs_the_interpreter_of_its_target(place: Place, tmp_path: Path)
 def test_a_path_with_a_space_is_linked(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Spark finds no program below this path."""
+    """Spark cannot start a program below a path with a space."""
     monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(place.home))

@@ -1,4 +1,4 @@
-"""Directories for commands that only read; tests that write create separate directories."""
+"""Directories for commands that only read. Tests that write create separate directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(batch: int) -> list[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def workers_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Spark's workers use this Python, so that `doctor` finds no other one, even if `python3` is different."""
+    """Let Spark's workers use this Python, so that `doctor` accepts it even if `python3` is another program."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
 

@@ -1,4 +1,4 @@
-"""The command as tests run it: in this process or in a separate one, with or without a terminal."""
+"""Runs of the command in tests: in this process or in a separate process, with or without a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PYTHONPATH = os.pathsep.join([str(SOURCES), *os.environ.get("PYTHONPATH", "").sp
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PYTHONPATH, "TERM": "xterm-256color"}
 
 
-# Typer builds all commands again for each run, which takes longer than most of them.
+# Typer builds all commands again for each run, which takes longer than most commands.
 _made_once = functools.cache(get_command)
 
 
@@ -51,17 +51,17 @@ def run(*arguments: object, code: int = 0, answer: str | None = None) -> Result:
 
 
 def lines(*arguments: object) -> list[list[str]]:
-    """Run the command, and return its table as a pipe gets it, without the heading."""
+    """Run the command, and return its table as a pipe receives it, without the heading."""
     return [line.split("\t") for line in run(*arguments).stdout.splitlines()[1:]]
 
 
 def documents(*arguments: object, code: int = 0) -> list[Any]:
-    """Run the command with `--json`, and return its output, line by line."""
+    """Run the command with `--json`, and return its documents, one for each line."""
     return [json.loads(line) for line in run(*arguments, "--json", code=code).stdout.splitlines()]
 
 
 def in_terminal(columns: int, *arguments: object) -> str:
-    """Run the command in a terminal of a width, and return the text on the terminal."""
+    """Run the command in a terminal of this width, and return the text on the terminal."""
     parent, child = pty.openpty()
     environment = {**ENVIRONMENT, "COLUMNS": str(columns), "LINES": "50"}
     process = subprocess.Popen(
@@ -72,7 +72,7 @@ def in_terminal(columns: int, *arguments: object) -> str:
     try:
         while piece := os.read(parent, 65_536):
             found += piece
-    except OSError:  # the end, on Linux
+    except OSError:  # the end of the output on Linux
         pass
     finally:
         os.close(parent)
@@ -91,13 +91,13 @@ def answering(answer: str, *arguments: object) -> tuple[str, str]:
     try:
         while b"[y/N]" not in before:
             before += os.read(parent, 65_536)
-        time.sleep(0.3)  # a running bar is drawn ten times a second
+        time.sleep(0.3)  # a running bar is redrawn ten times a second
         while select.select([parent], [], [], 0)[0]:
             before += os.read(parent, 65_536)
         os.write(parent, f"{answer}\n".encode())
         while piece := os.read(parent, 65_536):
             after += piece
-    except OSError:  # the end, on Linux
+    except OSError:  # the end of the output on Linux
         pass
     finally:
         os.close(parent)

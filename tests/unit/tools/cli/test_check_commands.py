@@ -1,4 +1,4 @@
-"""`verify`, `doctor` and `source`."""
+"""The commands `verify`, `doctor` and `source`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_doctor(out: str) -> None:
 
 @pytest.mark.slow
 def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below the table, whose columns are narrow; also of what may be missing."""
+    """The remedies are below the table, because its columns are narrow. Optional packages have a remedy, too."""
     findings = (
         check("python", "3.10", "3.11", is_passed=True),
         find("extra", "", "", "not installed", remedy="pip install ..."),
@@ -101,7 +101,7 @@ def test_source_names_refused_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.packages
 @pytest.mark.slow
 def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output contains no Python calls, except in the texts of JSON, which has a separate field for the command."""
+    """The output contains no Python calls, except in texts of JSON, which has a separate field for the command."""
     out = query.path
     Path(out, ftfile.open(out).files()[0].path).unlink()
     Path(out, layout.RETIRED).rmdir()

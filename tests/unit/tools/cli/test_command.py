@@ -1,4 +1,4 @@
-"""The command as a whole: exit codes, help, the script, closed pipes, Ctrl-C, and packages that are not installed."""
+"""The command in general: exit codes, help, the script, closed pipes, Ctrl-C, and missing packages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_command_has_help_with_examples() -> None:
 
 
 def test_every_example_is_a_command() -> None:
-    """All of its options exist; the missing directory is only detected later."""
+    """All options of an example exist. A missing directory is detected only later."""
     for example in {each for own in examples().values() for each in own}:
         words = shlex.split(re.split(r" [|>] |  #| && ", example.replace("COMMAND", "ls"))[0])
         assert words.pop(0) == "ftfile"
@@ -71,10 +71,10 @@ def test_every_example_is_a_command() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    # The command may end without Python's own way out.
-    told = "tell = lambda *_: print(*sys.modules, flush=True); atexit.register(tell); os._exit = tell"
+    # The command may exit without running the exit handlers of Python.
+    print_modules = "tell = lambda *_: print(*sys.modules, flush=True); atexit.register(tell); os._exit = tell"
     command = "from ftfile.tools.cli.__main__ import main; sys.argv = ['ftfile', '--help']; main()"
-    code = f"import atexit, os, sys; {told}; {command}"
+    code = f"import atexit, os, sys; {print_modules}; {command}"
     loaded = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
     ).stdout
@@ -90,7 +90,7 @@ def test_help_imports_nothing_heavy() -> None:
     }
     modules = loaded.splitlines()[-1].split()
     assert not heavy & {*modules}
-    # 0.2 s at most: about 350 of them take 0.17 s. The command itself has few; the others are from typer and rich.
+    # At most 0.2 s: importing about 350 modules takes 0.17 s. Most of these modules belong to typer and rich.
     own = [name for name in modules if name.startswith("ftfile")]
     assert (len(own) <= 40, len(modules) <= 450) == (True, True), f"{len(own)} of {len(modules)}: {own}"
 
@@ -152,9 +152,9 @@ def test_errors_contain_commands_for_the_path_of_the_user(
 
 def test_remedies_name_options_of_the_command(out: str) -> None:
     assert "such as --version 7, or a --timestamp" in run("restore", out, code=2).stderr
-    told = run("source", out, "-o", "fileFormat=text", code=2).stderr
-    assert "with --checkpoint /data/checkpoint" in told
-    assert "with --option stateLocation=/data/state" in told
+    output = run("source", out, "-o", "fileFormat=text", code=2).stderr
+    assert "with --checkpoint /data/checkpoint" in output
+    assert "with --option stateLocation=/data/state" in output
 
 
 def test_every_error_has_a_code() -> None:
@@ -203,7 +203,7 @@ def test_verbose_tells_what_is_logged(out: str) -> None:
 
 
 def test_warnings_are_lines_on_stderr(out: str) -> None:
-    """The same warning is printed once, and a process that also uses the package logs as before."""
+    """The same warning is printed once. In a process that also uses the package, warnings are logged as before."""
     Path(out, layout.record_path(BATCHES - 1)).unlink()
     logger = logging.getLogger("ftfile")
     before = logger.level, [*logger.handlers]
@@ -216,7 +216,7 @@ def test_warnings_are_lines_on_stderr(out: str) -> None:
 
 
 def test_warnings_of_findings_are_for_verbose(out: str) -> None:
-    """The findings contain the same facts, with the remedy."""
+    """The findings contain the same facts and the remedy."""
     Path(out, layout.record_path(BATCHES - 1)).unlink()
     assert run("verify", out, code=1).stderr == ""
     for options, warns in (([], False), (["-v"], True)):
@@ -248,7 +248,7 @@ def test_completion(out: str) -> None:
 
 @pytest.mark.parametrize("command", ["compact", "vacuum"])
 def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -> None:
-    """It is stopped in the middle: as it has done a part of its changes to storage."""
+    """The command is interrupted after some of its changes to the storage."""
     from tests.unit.tools.cli.test_operate_commands import made_old
 
     if command == "vacuum":
@@ -259,7 +259,7 @@ def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -
     call = "rename" if command == "compact" else "delete"
     code = f"""
 import pathlib, signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore SIGINT
 from ftfile.storage.local import LocalFileSystem
 from ftfile.tools.cli.__main__ import main
 real, calls = LocalFileSystem.{call}, []
@@ -279,16 +279,16 @@ main()
             while not ready.exists() and process.poll() is None:
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=300)
+            _, output = process.communicate(timeout=300)
         finally:
             process.kill()
-    assert process.returncode == 130, told
-    assert "Traceback" not in told
-    assert "interrupted" in told
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert "interrupted" in output
     report = ftfile.open(query.path).verify(full=True)
     assert not [finding for finding in report.findings if finding.severity == "error"]
     assert ftfile.open(query.path).to_arrow().num_rows == rows
-    # It is done by the next one.
+    # The next run of the command completes the changes.
     run(command, query.path, *(["--yes"] if command == "vacuum" else []))
     assert ftfile.open(query.path).verify(full=True).ok
     assert json.loads(run("verify", query.path, "--json").stdout)["rows"] == rows

@@ -1,4 +1,4 @@
-"""Ctrl-C at any call of a file system, in every command that changes something: it harms nothing."""
+"""Ctrl-C at any file system call of each command that changes a directory: the directory stays valid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 FOREIGN = {"month=7/a.json": b'{"id":1}\n{"id":2}\n', "month=8/b.json": b'{"id":3}\n'}
 COLUMNS = {"id": "long", "month": "string"}
 BATCHES = 4
-# Calls at which a command is interrupted, of each.
+# The number of calls at which each command is interrupted.
 DRAWN = 4
 
 _Result = TypeVar("_Result")
@@ -43,7 +43,7 @@ def rows_of(url: str) -> Rows:
 
 
 def rows_of_migrated(url: str) -> Rows:
-    """Those of the directory, or where it is none of ftfile, of the files as they were."""
+    """Return the rows of the directory, or the rows of its files if it is not an ftfile directory."""
     if is_directory(url):
         return rows_of(url)
     fs = open_filesystem(url)
@@ -64,7 +64,7 @@ def is_undone(url: str) -> bool:
 
 
 class Case(NamedTuple):
-    """A command on a directory in a state."""
+    """A command, and the state of the directory on which it runs."""
 
     write: Callable[[str], object]
     command: tuple[str, ...]
@@ -73,7 +73,7 @@ class Case(NamedTuple):
 
 
 class Interrupted(WrapperFileSystem):
-    """Raises KeyboardInterrupt at a call: before it, or when it is done."""
+    """Raises KeyboardInterrupt at a call, before or after the call has its effect."""
 
     def __init__(self, inner: FileSystem, at: int, *, after: bool) -> None:
         super().__init__(inner)
@@ -152,7 +152,7 @@ def write_and_drop(url: str) -> None:
 
 
 def write_and_harm(url: str) -> None:
-    """Lose a file, and let one of a merge come back."""
+    """Write a directory, delete a part, and restore the old file of a part that a compaction replaced."""
     write(url)
     ftfile.compact(url)
     fs = ftfile.open(url).file_system
@@ -220,7 +220,9 @@ def test_ctrl_c_harms_nothing(name: str, request: pytest.FixtureRequest) -> None
     case = CASES[name]
 
     def done_at(at: int, *, after: bool) -> tuple[int, Rows]:
-        """Interrupt the command, look, and run it again; return the calls of the first run, and the rows at last."""
+        """Interrupt the command, check the directory, and run it again. Return the calls of the first run, and the last
+        rows.
+        """
         MemoryFileSystem.drop("interrupted")
         fs = MemoryFileSystem("interrupted")
         with mounted(fs) as url:
@@ -229,7 +231,7 @@ def test_ctrl_c_harms_nothing(name: str, request: pytest.FixtureRequest) -> None
         forget_caches()
         with mounted(watched := Interrupted(fs, at, after=after)) as url:
             result = invoke([*case.command, url, *case.options])
-        # Calls in the random order of names differ between runs.
+        # Runs may differ in calls that depend on the order of random names.
         is_interrupted = 0 < at <= watched.calls
         assert result.exit_code == (130 if is_interrupted else 0), f"{name} at call {at}: {result.output}"
         assert not is_interrupted or "interrupted. Recorded changes are kept" in result.stderr

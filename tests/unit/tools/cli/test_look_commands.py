@@ -1,4 +1,4 @@
-"""`ls`, `history`, `show` and `status`."""
+"""The commands `ls`, `history`, `show` and `status`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_ls_lists_what_files_returns(out: str) -> None:
 
 @pytest.mark.slow
 def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the newest entries are requested; `-n` requests its number of entries, and `--json` all of them."""
+    """Only the newest entries are requested. `-n` requests that number of entries, and `--json` requests all."""
     asked: list[int | None] = []
     for name in ("files", "history"):
         real = getattr(OpenedDirectory, name)
@@ -164,7 +164,7 @@ def test_show_a_file_that_was_made_of_pieces(rolled: str) -> None:
 @pytest.mark.slow
 def test_show_a_file_whose_record_is_gone_from_memory(tmp_path: Path) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
-    for batch in range(70):  # by then, ranges stand for records
+    for batch in range(70):  # after these batches, ranges replace the records
         query.run(batch, [[{"id": batch}]])
     files = ftfile.open(query.path).files()
     for number in (0, 69):
@@ -190,7 +190,7 @@ def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
     query.run(3, [[{"id": 1, "month": "9", "word": "x"}]])
     directory = ftfile.open(query.path)
     file = directory.files()[-1].path
-    # As if the process had died before it published: the file is staged, and somebody has taken its name.
+    # The process died before it published the file: the file is staged, and a foreign file has its name.
     staged = next(add for add in directory.snapshot().adds.values() if add.final_path == file)
     Path(query.path, staged.path).parent.mkdir(parents=True, exist_ok=True)
     Path(query.path, file).rename(Path(query.path, staged.path))
@@ -250,7 +250,7 @@ def test_offsets_are_for_people(kind: str, offset: object, text: str) -> None:
 
 @pytest.mark.slow
 def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path) -> None:
-    """Of files, and of directories that are followed; the source is given in the words of the command."""
+    """For files and for followed directories; the output names the source as the command line does."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.log").write_text("one\n")
     options = {"fileFormat": "text", "checkpointLocation": str(query.checkpoint)}
@@ -278,7 +278,9 @@ def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path)
 def test_status_counts_orphans_when_asked(rolled: str) -> None:
     assert "not needed" not in run("status", rolled).stdout
     assert documents("status", rolled)[0]["unneeded_files"] is None
-    assert documents("status", rolled, "--staged")[0]["unneeded_files"] == 0, "all of them have rows that are open"
+    assert documents("status", rolled, "--staged")[0]["unneeded_files"] == 0, (
+        "all of these files have rows of open files"
+    )
     Path(rolled, layout.STAGED, "lost").write_bytes(b"12345")
     assert "not needed\t1 staged file of 5 B: " in run("status", rolled, "--staged").stdout
     ftfile.flush(rolled)

@@ -19,7 +19,7 @@ from tests.unit.tools.cli.running import run
 if TYPE_CHECKING:
     from ftfile.tools.cli.command import Command
 
-# What a command needs besides the directory.
+# The required arguments of a command, except the directory.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "show": ("0",),
     "diff": ("0",),
@@ -28,13 +28,13 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "restore": ("--version", "0"),
     "get": ("a",),
 }
-# They find the damage and print it, or have nothing to do with the log.
+# These commands find and print the damage, or do not read the log.
 NOT_REFUSED = {"status", "verify", "repair", "report", "source", "doctor", "migrate"}
 COMMANDS = {command.name: command for panel in PANELS.values() for command in panel if command.name not in NOT_REFUSED}
 
 
 def calls_of(command: Command) -> list[tuple[str, ...]]:
-    """Return the words of a call, and of its dry run if the command has one; both ask for nothing."""
+    """Return the words of a call, and of its dry run if the command has one. Neither call asks a question."""
     options = inspect.signature(command.function).parameters
     call = (command.name, *ARGUMENTS.get(command.name, ()))
     agreed = (*call, "--yes") if "yes" in options else call
@@ -49,13 +49,13 @@ def lost(out: str) -> str:
 
 @pytest.mark.slow
 def test_every_command_says_so(lost: str) -> None:
-    told = run("status", lost, code=4).stdout
+    output = run("status", lost, code=4).stdout
     expected = "version 2, which '_ftfile/hints/_published' contains"
-    assert expected in told
+    assert expected in output
     for command, *options in (call for each in COMMANDS.values() for call in calls_of(each)):
         result = run(command, lost, *options, code=4)
         assert result.stdout == ""
-        # What changes something hears it from the log itself.
+        # A command that changes the directory gets the error from the log.
         assert "version 2" in result.stderr.splitlines()[-1], command
         assert "is corrupt: expected" in result.stderr, command
     assert "versions\tno readable version" in run("verify", lost, code=1).stdout

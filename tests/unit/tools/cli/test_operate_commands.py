@@ -1,4 +1,4 @@
-"""`flush`, `compact`, `vacuum`, `expire` and `export`: preview, execution, and report."""
+"""The commands `flush`, `compact`, `vacuum`, `expire` and `export`: preview, execution, and report."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def test_flush(rolled: str) -> None:
 def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
     (query,) = ftfile.open(rolled).status().queries
     for options in ((), ("--dry-run",)):
-        told = run("flush", rolled, "--query", "nobody", *options, code=2).stderr
+        output = run("flush", rolled, "--query", "nobody", *options, code=2).stderr
         assert (
-            told == f"ftfile: --query 'nobody': this query has not written here. Queries that have: {query.query_id}\n"
+            output
+            == f"ftfile: --query 'nobody': this query has not written here. Queries that have: {query.query_id}\n"
         )
     assert ftfile.open(rolled).version() == 2
     assert run("flush", rolled, "--query", query.query_id).stdout.startswith("Finished 2 files")
@@ -76,12 +77,12 @@ def test_vacuum_asks_and_deletes(out: str) -> None:
     assert documents("vacuum", out, "--dry-run")[0]["files"][0]["kind"] == "retired"
     (report,) = documents("vacuum", out, "--yes")
     assert (len(report["files"]), report["dry_run"]) == (6, False)
-    assert run("vacuum", out).stdout == "Deleted nothing\n", "it asks where there is something to lose"
+    assert run("vacuum", out).stdout == "Deleted nothing\n", "it only asks a question if data can be lost"
     assert check_directory(open_filesystem(out)).live_rows.total() == 12
     for command, option in (("vacuum", "--retention"), ("expire", "--older-than")):
-        told = run(command, out, option, "1h", code=2).stderr
-        assert "24h" in told
-        assert told.endswith("If no other process writes or reads, use --force\n")
+        output = run(command, out, option, "1h", code=2).stderr
+        assert "24h" in output
+        assert output.endswith("If no other process writes or reads, use --force\n")
     run("vacuum", out, "--retention", "1h", "--force", "--yes")
 
 
@@ -120,7 +121,7 @@ def test_expire(out: str) -> None:
     made_old(out, days=50)
     for number, file in enumerate(sorted(Path(out, "_ftfile/log").glob("*.record"))):
         os.utime(file, (time.time() - 86_400 * (40 - number),) * 2)
-    # The version before the compaction is among the last two: nothing that it needs may go.
+    # The version before the compaction is one of the last two versions, so `expire` must keep all of its files.
     assert run("expire", out, "--keep-last", 2).stdout == "Deleted nothing\n"
     assert run("expire", out, "--older-than", "90d").stdout == "Deleted nothing\n"
     assert ftfile.open(out).count(2) == 12

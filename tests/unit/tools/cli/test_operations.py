@@ -1,4 +1,4 @@
-"""The commands that change something: each has the arguments of its function, and a question if it may lose data."""
+"""The commands that change a directory: each has the arguments of its function, and a question if it may lose data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATES = {**CASES, "undo": Case(write_and_drop, ("undo",), ("--yes",))}
 LOSE_DATA = {"repair", "vacuum", "expire", "drop", "delete", "restore", "undo"}
 COMMANDS = {command.name: command for panel in PANELS.values() for command in panel}
 COMMANDS |= {f"kv {command.name}": command for command in STORE_COMMANDS}
-# Their functions have no arguments of the same names.
+# The arguments of these functions have other names.
 OTHERS = {"export", "migrate"}
 OPERATIONS = sorted(
     name
@@ -43,7 +43,7 @@ def function_of(name: str) -> str:
 
 
 def runs_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list to which each call of its function is added: True for a dry run."""
+    """Return a list with an entry for each call of the command's function: True for a dry run."""
     function = attrgetter(function_of(name))(ftfile)
     calls: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""docs/command.md shows exactly the output of the command, on a terminal of 80 columns."""
+"""docs/command.md shows exactly the output of the command on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def settled(text: str) -> str:
 
 @pytest.fixture
 def _data(tmp_path: Path) -> Iterator[None]:
-    """The directories that the page is about, in a store whose URL is as short as theirs."""
+    """Create the directories of the page in a store whose URL has the same length as their paths."""
     write_data(tmp_path / "checkpoint")
     yield
     MemoryFileSystem.drop("data")
@@ -92,7 +92,7 @@ def shown(page: str) -> Iterator[tuple[str, str]]:
 
 
 def as_shown(output: str) -> str:
-    """Return an output as the page has it."""
+    """Return an output in the form of the page."""
     return re.sub(" +$", "", output.replace(STORE, "file:///data"), flags=re.MULTILINE)
 
 

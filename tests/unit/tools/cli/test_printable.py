@@ -1,4 +1,4 @@
-"""Whatever names and values come from storage, a terminal obeys none of them."""
+"""A terminal never interprets names and values that come from storage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ftfile.tools.cli.terminal import printable, printable_json
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import SOURCES, invoke
 
-# Title and colour of a terminal, DEL, C1's introducer, a turn of the order of letters, no width, a lone surrogate.
+# A terminal's title and colour, DEL, an introducer of C1, a change of text direction, zero width, a lone surrogate.
 HOSTILE = "\x1b]0;x\x07\x7f\x9b31m\u202e\u200b"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 COMMANDS = (
@@ -91,4 +91,4 @@ def test_commands_print_by_one_function() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if path.name not in own and isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "typer.echo"}
     ]
-    assert calls == [], "print by `terminal.put`, so that a terminal obeys nothing that comes from storage"
+    assert calls == [], "print with `terminal.put`, so that a terminal interprets no text that comes from storage"

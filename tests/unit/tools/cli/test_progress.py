@@ -1,4 +1,4 @@
-"""The progress of a command: every command that changes a directory shows it on a terminal."""
+"""The progress of a command: every command that changes a directory shows its progress on a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TOLD = {
+LAST_REPORTS = {
     "flush": ("flush", "files"),
     "compact": ("compact", "files"),
     "drop": ("publish", "files"),
@@ -51,13 +51,13 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-@parametrize("name", TOLD, quick=1)
+@parametrize("name", LAST_REPORTS, quick=1)
 def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     @contextlib.contextmanager
     def noted(_: str) -> Iterator[Any]:
-        yield told.append
+        yield reports.append
 
     for module in ("change", "migrate_commands", "store_commands"):
         monkeypatch.setattr(import_module(f"ftfile.tools.cli.{module}"), "progress_bar", noted)
@@ -66,25 +66,25 @@ def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.Monkey
         case.write(url)
         run(*case.command, url, *case.options)
     MemoryFileSystem.drop("progress")
-    assert told
-    assert (told[-1].operation, told[-1].unit) == TOLD[name]
-    assert told[-1].done == told[-1].total
-    assert [each.done for each in told] == sorted({each.done for each in told})
+    assert reports
+    assert (reports[-1].operation, reports[-1].unit) == LAST_REPORTS[name]
+    assert reports[-1].done == reports[-1].total
+    assert [each.done for each in reports] == sorted({each.done for each in reports})
 
 
 def test_every_command_that_changes_something_is_tried() -> None:
-    """Undoing a migration is short."""
-    assert TOLD.keys() == CASES.keys() - {"migrate --undo"}
+    """The undo of a migration is short and shows no progress."""
+    assert LAST_REPORTS.keys() == CASES.keys() - {"migrate --undo"}
 
 
 @pytest.mark.parametrize("to", ["delta", "iceberg"])
 def test_a_first_export_counts_each_file_twice(to: str, tmp_path: Path) -> None:
-    """As it is described, and as it is written."""
+    """A file is counted when its metadata is read, and again when the metadata is written."""
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "parquet"})
     query.run(0, [[{"id": number}] for number in range(3)])
-    told: list[tuple[int, int]] = []
-    ftfile.export(query.path, to, progress=lambda now: told.append((now.done, now.total)))
-    assert told == [(3, 6), (6, 6)]
+    reports: list[tuple[int, int]] = []
+    ftfile.export(query.path, to, progress=lambda now: reports.append((now.done, now.total)))
+    assert reports == [(3, 6), (6, 6)]
 
 
 @pytest.mark.usefixtures("_wide")

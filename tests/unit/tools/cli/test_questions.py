@@ -1,4 +1,4 @@
-"""docs/questions.md: every call on it runs, and returns the answer to its question."""
+"""Every call in docs/questions.md runs and returns the answer to its question."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.unit.tools.cli.test_page import write_data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STORE = "memory://night"  # which no other test has
+STORE = "memory://night"  # no other test uses this store
 PAGE = Path(__file__).parents[4] / "docs/questions.md"
-# What is in the answer, in the order of the page.
+# A text in each answer, in the order of the page.
 COMMANDS = {
     "ftfile status /data/out": "last batch",
     "ftfile status /data/rolled": "why it is open",
@@ -60,7 +60,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directories that the page is about."""
+    """Create the directories of the page."""
     tmp_path = tmp_path_factory.mktemp("home")
     write_data(tmp_path / "spark", STORE)
     StoreBatch(f"{STORE}/store", {"word": "string"}, {"keyColumns": "word"}).run(0, [[{"word": "a"}]])
@@ -74,7 +74,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def spans(beginning: str) -> set[str]:
-    """Return code on the page that begins like this."""
+    """Return the code on the page that begins with these words."""
     return {span for span in re.findall(r"`([^`\n]+)`", PAGE.read_text()) if span.startswith(beginning)}
 
 
@@ -85,7 +85,7 @@ def placed(text: str, home: Path) -> str:
 
 
 def in_shell(word: str) -> str:
-    """Return a word in which a shell has run a command."""
+    """Return a word after a shell has replaced its command by the output."""
     if not word.startswith("$("):
         return word
     return subprocess.run(["bash", "-c", f"echo {word}"], capture_output=True, text=True, check=True).stdout.strip()
@@ -98,10 +98,10 @@ def test_commands(home: Path) -> None:
     newest = ftfile.open(f"{STORE}/out").files()[-1].path
     for command, expected in COMMANDS.items():
         words = [in_shell(word) for word in shlex.split(placed(command, home).replace("FILE", newest))]
-        if len(words) == 2:  # a command's name
+        if len(words) == 2:  # the name of a command
             assert "Usage" in run(*words[1:], "--help").stdout
         else:
-            is_too_early = expected.startswith("no version")  # the directory is of today
+            is_too_early = expected.startswith("no version")  # the test has created the directory today
             assert expected in run(*words[1:], code=2 if is_too_early else 0).output, command
 
 

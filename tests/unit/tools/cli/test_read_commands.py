@@ -1,4 +1,4 @@
-"""`cat`, `head` and `tail`."""
+"""The commands `cat`, `head` and `tail`."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert len(documents("cat", out, "--version", 0)) == 4
     assert "did you mean 'word'" in run("cat", out, "--columns", "wrod", code=2).stderr
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
-    told = run("cat", out, "--where", "{'id': 7}", code=2).stderr
-    assert told.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
+    output = run("cat", out, "--where", "{'id': 7}", code=2).stderr
+    assert output.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
 
 
 def test_strings_that_are_not_utf_8(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Spark's may hold any bytes."""
+    """Strings that Spark writes may contain any bytes."""
     texts = pa.array([b"a", b"\xff", None], pa.binary()).view(pa.string())
     structs = pa.StructArray.from_arrays([texts], names=["x"])
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts)
@@ -78,7 +78,7 @@ def test_strings_that_are_not_utf_8(capfdbinary: pytest.CaptureFixture[bytes]) -
 
 @pytest.mark.slow
 def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines are those of the published files, byte by byte; a terminal shows escapes."""
+    """The lines are equal to the lines of the published files, byte for byte. A terminal shows escapes."""
     query = MicroBatch(str(tmp_path / "out"), {"line": "binary"}, {"fileFormat": "text"})
     batches: list[list[bytes | None]] = [[b'a,"b"', b"\xff\x1b[31m", None], ["日本".encode()]]
     for batch, values in enumerate(batches):
@@ -107,7 +107,7 @@ def test_text_is_one_column(out: str, store: str) -> None:
 
 @pytest.mark.slow
 def test_one_file(query: MicroBatch) -> None:
-    """As pyarrow reads it, with the values of its path; also one that a later version has replaced."""
+    """The rows are those of pyarrow, with the values of the path. The file may be replaced in a later version."""
     ftfile.compact(query.path)
     directory = ftfile.open(query.path)
     for version in (2, 3):
@@ -143,7 +143,7 @@ def test_one_file_that_is_none(query: MicroBatch) -> None:
 @parametrize("where", [None, "month = '7'", "id >= 10 AND word != ''", "id < 0"], quick=1)
 @pytest.mark.parametrize("version", [0, 2])
 def test_count(out: str, where: str | None, version: int) -> None:
-    """As DuckDB counts the published files."""
+    """The count is equal to DuckDB's count of the published files."""
     files = [str(Path(out, file.path)) for file in ftfile.open(out).files(version)]
     sql = (
         f"SELECT count(*) FROM read_json({files!r}, hive_partitioning = true, hive_types = {{month: VARCHAR}}, "
@@ -264,7 +264,7 @@ def test_tail_reads_no_more_than_it_needs(out: str) -> None:
 
 
 class _Clock:
-    """A clock whose every sleep is a step of the test; the last one is Ctrl-C."""
+    """A clock whose sleeps run the steps of a test. The last sleep raises KeyboardInterrupt."""
 
     def __init__(self, steps: Sequence[Callable[[], object]]) -> None:
         self._steps = iter(steps)
@@ -305,7 +305,7 @@ def test_tail_follows_by_the_clocks_of_the_directory(tmp_path: Path, monkeypatch
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "at": "timestamp"}, options)
     query.run(0, batch)
     monkeypatch.setattr(reading, "SystemClock", lambda: _Clock([lambda: query.run(1, batch)]))
-    where = "at = '2024-07-01 12:00:00' AND at > now()"  # its clock begins in 1970
+    where = "at = '2024-07-01 12:00:00' AND at > now()"  # the clock of the test begins in 1970
     options_of_tail = ("--interval", 2.5, "--where", where, "--columns", "id", "--json")
     text = run("tail", "-f", query.path, *options_of_tail, code=130).stdout
     assert [json.loads(line)["id"] for line in text.splitlines()] == [3, 3]
@@ -325,7 +325,7 @@ def test_values_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert '"[1, null]",AP8=,' in csv
     monkeypatch.setattr("ftfile.tools.cli.row_formats.is_terminal", lambda: True)
     shown = run("cat", query.path, "--format", "csv").stdout
-    assert '"a\\tb\n\\x1b[31m"' in shown, "no raw control character but the ends of lines"
+    assert '"a\\tb\n\\x1b[31m"' in shown, "line ends are the only raw control characters"
     assert "\x1b" not in shown
     monkeypatch.undo()
     table = run("cat", query.path, "--format", "table").stdout

@@ -1,4 +1,4 @@
-"""Commands that look write nothing: neither where the store refuses, nor where permissions do."""
+"""Commands that only read never write, neither if the store refuses writes nor if permissions forbid them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OF_STORES = [
 
 
 class ReadOnly(WrapperFileSystem):
-    """Refuses all that writes."""
+    """Refuses all calls that write."""
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         if operation not in READING:

@@ -1,4 +1,4 @@
-"""`repair`, `drop`, `delete` and `restore`."""
+"""The commands `repair`, `drop`, `delete` and `restore`."""
 
 from __future__ import annotations
 

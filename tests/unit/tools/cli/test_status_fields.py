@@ -1,4 +1,4 @@
-"""Every field of a status, in each place that shows it: a failure names the place that lacks it."""
+"""Each place that shows a status shows every field. A failure names the place that lacks a field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ftfile.operate.status import DirectoryStatus, QueryStatus, UnpublishedFile
 from ftfile.write.files.rolling_rules import PendingRule
 
 ROOT = Path(__file__).parents[4]
-# Fields that `ftfile status` leaves to `--json`; all others are in its tables and lines.
+# Fields that `ftfile status` shows only with `--json`. Its tables and lines contain all other fields.
 IN_JSON_ALONE: dict[type[Any], set[str]] = {
     DirectoryStatus: set(),
     QueryStatus: {"options"},

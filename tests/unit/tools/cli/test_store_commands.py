@@ -1,4 +1,4 @@
-"""`ftfile kv`."""
+"""The commands of `ftfile kv`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_keys_with_commas_and_quotes(tmp_path: Path) -> None:
-    """A key is what `kv scan` prints in CSV, or a JSON array."""
+    """A key is given in the CSV format that `kv scan` prints, or as a JSON array."""
     store = StoreBatch(str(tmp_path / "store"), {"a": "string", "b": "long", "n": "long"}, {"keyColumns": "a,b"})
     texts = ["x,y", 'x"y', "x\ny", "[x", "plain", '"']
     store.run(0, [[{"a": text, "b": 1, "n": number} for number, text in enumerate(texts)]])
@@ -88,9 +88,9 @@ def test_stats_verify_and_compact(store: str) -> None:
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
     for command in ("tail", "count", "schema", "flush", "compact"):
         assert "`ftfile kv" in run(command, store, code=2).stderr
-    told = run("kv", "stats", out, code=2).stderr
-    assert "directory of files" in told
-    assert "use the commands without `kv`" in told
+    output = run("kv", "stats", out, code=2).stderr
+    assert "directory of files" in output
+    assert "use the commands without `kv`" in output
     assert lines("history", store)
 
 

@@ -1,4 +1,4 @@
-"""Tables on terminals of every width, and in pipes."""
+"""Tables in terminals of every width, and in pipes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_table_fits_its_terminal(
     text, notes = capsys.readouterr()
     shown = text.splitlines()
     assert all(cell_len(line) <= width for line in (*shown, *notes.splitlines()))
-    assert "".join(line[: line.find("  ")] for line in shown if "日本" in line).count("日本語") >= 9, "nothing is cut"
+    assert "".join(line[: line.find("  ")] for line in shown if "日本" in line).count("日本語") >= 9, "no text is cut"
     assert ("query" in shown[0]) == (width == 200)
     assert ("query" in notes) == (width < 200)
     assert "nothing" not in text + notes
@@ -71,9 +71,9 @@ def test_which_columns_are_left_out() -> None:
                [("a", 9, True), ("b", 5, False), ("c", 2, False), ("d", 5, False)]]  # fmt: skip
     widths = [40, 10, 10, 10]
     assert chosen_columns(columns, widths, 100) == ([0, 1, 2, 3], [])
-    assert chosen_columns(columns, widths, 70) == ([0, 1, 3], [2]), "rather than folding"
+    assert chosen_columns(columns, widths, 70) == ([0, 1, 3], [2]), "a column is omitted rather than folded"
     assert chosen_columns(columns, widths, 48) == ([0, 1, 3], [2])
-    assert chosen_columns(columns, widths, 47) == ([0, 1], [2, 3]), "the last of those that matter as much"
+    assert chosen_columns(columns, widths, 47) == ([0, 1], [2, 3]), "of equally important columns, the last is omitted"
     assert chosen_columns(columns, widths, 10) == ([0], [1, 2, 3])
 
 

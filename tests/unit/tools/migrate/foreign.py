@@ -1,4 +1,4 @@
-"""Files as other programs leave them."""
+"""Files in the formats and layouts of other programs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def parquet(path: Path, ids: Iterable[int]) -> None:
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    """Return all files by path, and empty directories."""
+    """Return the content of all files by path, and the empty directories."""
     files = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
     return files | {f"{each.relative_to(path)}/": b"" for each in path.rglob("*") if each.is_dir()}
 
 
 def spark_log(out: Path, name: str, entries: Iterable[tuple[str, str]]) -> None:
-    """Write an entry of the log of Spark's file sink: its files, each added or deleted."""
+    """Write an entry of the log of Spark's file sink, with added or deleted files."""
     lines = []
     for action, path in entries:
         more = {"isDir": False, "modificationTime": 1, "blockReplication": 1, "blockSize": 1}

@@ -1,4 +1,4 @@
-"""Files whose names, or a table's log, show whether they are committed: Flink, Kafka Connect, Apex, Delta."""
+"""File sinks whose file names or table logs show the committed files: Flink, Kafka Connect, Apex, Delta."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def put(out: Path, *names: str, text: str = LINES) -> None:
 
 
 def length_file(out: Path, name: str, length: int) -> None:
-    """As Java's `writeUTF` writes it."""
+    """Write the length of a file as Java's `writeUTF` does."""
     digits = str(length).encode()
     (out / name).write_bytes(len(digits).to_bytes(2, "big") + digits)
 
@@ -207,7 +207,7 @@ def test_delta(tmp_path: Path, has_checkpoint: bool) -> None:
     assert (report.source, report.partition_by, len(report.left_out)) == ("delta", ("day",), 1)
     rows = sorted(ftfile.open(str(tmp_path)).to_arrow().to_pylist(), key=lambda row: row["id"])
     assert rows[:3] == [{"id": 1, "day": "x y"}, {"id": 2, "day": "x y"}, {"id": 3, "day": None}]
-    assert len(list(tmp_path.rglob("part-*.parquet"))) == 2 + has_checkpoint, "what was overwritten is out of sight"
+    assert len(list(tmp_path.rglob("part-*.parquet"))) == 2 + has_checkpoint, "overwritten files are hidden"
     ftfile.undo_migration(str(tmp_path))
     assert tree(tmp_path) == before
     migrated(tmp_path, 3 + has_checkpoint)
@@ -218,7 +218,7 @@ def test_delta(tmp_path: Path, has_checkpoint: bool) -> None:
 
 @pytest.mark.parametrize("to", ["delta", "iceberg"])
 def test_an_export_does_not_outlive_the_log(tmp_path: Path, to: str) -> None:
-    """The next migration would take it for the table of another program."""
+    """The next migration would treat the export as a table of another program."""
     parquet(tmp_path / "a.parquet", [1])
     migrated(tmp_path, 1)
     ftfile.export(str(tmp_path), to=to)
@@ -238,7 +238,7 @@ def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
     ftfile.export(str(tmp_path), to="delta")
     exported = tree(tmp_path / "_delta_log")
     ftfile.migrate(str(tmp_path), dry_run=False)
-    assert tree(tmp_path / "_delta_log") == exported, "the export is no log to move"
+    assert tree(tmp_path / "_delta_log") == exported, "the export is not a log to move"
     with pytest.raises(ConfigError, match="'_delta_log' is an export of ftfile"):
         ftfile.undo_migration(str(tmp_path))
     query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
@@ -285,7 +285,7 @@ def test_delta_whose_log_is_moved_in_part(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def change(out: Path, **more: Any) -> None:
-    """Append a commit of these actions."""
+    """Append a commit with these actions."""
     number = len(list((out / "_delta_log").glob("*.json")))
     text = "\n".join(json.dumps({name: action}) for name, action in more.items())
     (out / "_delta_log" / f"{number:020}.json").write_text(text)
@@ -339,7 +339,7 @@ def test_delta_a_removed_file_with_a_deletion_vector_of_a_checkpoint(tmp_path: P
         {"protocol": {"minReaderVersion": 3, "readerFeatures": ["deletionVectors"]}},
         {"metaData": {"schemaString": schema}},
         {"add": {"path": "a.parquet", "size": size, "deletionVector": None}},
-        # All fields, as a checkpoint has them.
+        # All fields are present, as in a checkpoint.
         {"add": {"path": "b.parquet", "size": size, "deletionVector": {**vector, "offset": None, "maxRowIndex": None}}},
     ]
     names = ("protocol", "metaData", "add")

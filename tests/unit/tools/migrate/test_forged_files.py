@@ -1,4 +1,4 @@
-"""Files of other programs that are too long, too deep, or of other types: errors of ftfile's; nothing changes."""
+"""Files of other programs that are too long, too deep, or of wrong types: an error that changes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS_1 = '{"id": 1}\n'
 
 
 def lengthen(path: Path) -> None:
-    """Append zeros, which take no space."""
+    """Append zeros as a hole, which takes no space on the disk."""
     os.truncate(path, SPARSE_BYTES)
 
 
@@ -51,7 +51,7 @@ def _unread(monkeypatch: pytest.MonkeyPatch) -> None:
     read = LocalFileSystem.read
 
     def read_some(fs: LocalFileSystem, path: str, bytes_max: int | None = None) -> bytes:
-        # Code that reads the whole file would take the memory of the machine.
+        # Code that reads the whole file would use all memory of the machine.
         assert bytes_max is not None or fs.stat(path).size_bytes < SPARSE_BYTES, f"{path} is read whole"
         return read(fs, path, bytes_max)
 

@@ -184,11 +184,11 @@ def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.Monkey
     assert tree(out) == before
 
 
-# Spark's own sink
+# Spark's file sink
 
 
 def spark(out: Path) -> None:
-    """Three batches, with a compact entry for two of them; a file expired, and the last attempt failed."""
+    """Write three batches and a compact entry for two of them. A file has expired, and the last attempt failed."""
     for batch, some in enumerate(([1], [2, 3], [4])):
         parquet(out / f"part-{batch}-{UUID}-c000.snappy.parquet", some)
     parquet(out / f"part-9-{UUID}-c000.snappy.parquet", [99])
@@ -219,7 +219,7 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
         query.run(5, [[{"id": 7}]])
     assert ftfile.open(str(out)).verify(full=True).ok
     (out / "_spark_metadata").mkdir()
-    query.plan()  # the directory is checked once in a process
+    query.plan()  # a process checks the directory only once
     forget_all()
     with pytest.raises(ConfigError, match=r"'_spark_metadata' exists \(again\) and hides"):
         query.plan()
@@ -319,7 +319,7 @@ def test_spark_another_checkpoint(out: Path, tmp_path: Path) -> None:
 
 
 def go_on(out: Path) -> None:
-    """Write one batch more, as Spark does."""
+    """Write another batch, as Spark does."""
     parquet(out / "late.parquet", [5])
     spark_log(out, "3", [("add", "late.parquet")])
 
@@ -342,7 +342,7 @@ def test_a_writer_goes_on_while_the_files_are_read(out: Path, late: str) -> None
 
     call = partial(ftfile.migrate, str(out), dry_run=False, confirm=write, **more)
     if late == ".late":
-        assert call().rows == 4, "no reader sees it"
+        assert call().rows == 4, "no reader sees the new file"
         return
     with pytest.raises(CommitError, match=r"was changed while .* its writer is still running.* Nothing was changed"):
         call()
@@ -362,7 +362,7 @@ def test_spark_goes_on_behind_the_record(out: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(CommitError, match="its writer is still running"):
             ftfile.migrate(str(out), dry_run=False)
     assert (out / "_spark_metadata/3").exists()
-    assert (out / "expired.parquet").exists(), "nothing is moved before it is known that Spark was stopped"
+    assert (out / "expired.parquet").exists(), "no file is moved before Spark is known to be stopped"
     with pytest.raises(CommitError, match="undo the migration"):
         ftfile.migrate(str(out), dry_run=False)
     ftfile.undo_migration(str(out))
@@ -387,7 +387,7 @@ def test_spark_an_interrupted_migration_asks_again(out: Path, monkeypatch: pytes
         return False
 
     report = ftfile.migrate(str(out), dry_run=False, confirm=decline)
-    assert tree(out) == before, "it was not confirmed"
+    assert tree(out) == before, "the migration was not confirmed"
     assert asked == [report] == [ftfile.migrate(str(out))]
     assert len(report.left_out) == 2
     report = ftfile.migrate(str(out), dry_run=False, confirm=lambda _: True)
@@ -416,7 +416,7 @@ def test_formats(out: Path) -> None:
     with (out / "avro/a.avro").open("wb") as file:
         fastavro.writer(file, avro, table.to_pylist())
     orc.write_table(table, out / "orc/a.orc")
-    # As Spark writes times by default.
+    # The type with which Spark writes timestamps by default.
     times = pa.table({"id": pa.array([1, 2], pa.int32()), "at": pa.array([at, None], pa.timestamp("us", tz="UTC"))})
     pq.write_table(times, out / "parquet/a.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
     pq.write_table(
@@ -538,7 +538,7 @@ def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
     assert tree(out) == before
     (out / "checkpoint").rename(out / "_checkpoint")
     migrated(out, checkpoint=str(out / "_checkpoint"))
-    assert (out / "_checkpoint/metadata").exists(), "readers pass over it, so it stays"
+    assert (out / "_checkpoint/metadata").exists(), "readers ignore the file, so it stays"
 
 
 def test_hidden_tables_do_not_count(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Names of columns with any characters: in texts of schemas, in files and in the output of `migrate`."""
+"""Column names with any characters: in schemas, in files and in the output of `migrate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates and times that a migration refuses, since a file may have them by the Julian calendar."""
+"""Dates and times that a migration refuses, because a file may store them in the Julian calendar."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_parquet_by_its_footer(tmp_path: Path, metadata: dict[str, str], is_refu
         (pa.array([[(1, LAST_DAY)]], pa.map_(pa.int32(), pa.date32())), True),
         (pa.array([FIRST_TIME], UTC), False),
         (pa.array([LAST_TIME, FIRST_TIME], UTC), True),
-        # Spark never converts local times.
+        # Spark never converts local timestamps between calendars.
         (pa.array([LAST_TIME.replace(tzinfo=None)], pa.timestamp("us")), False),
     ],
 )
@@ -101,7 +101,7 @@ def test_parquet_of_hive(tmp_path: Path, metadata: dict[str, str], is_refused: b
     path = tmp_path / "a.parquet"
     content = path.read_bytes()
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    # As Thrift writes them, each behind its length.
+    # In Thrift, each string follows its length.
     footer = content[start:-8].replace(b"\x06schema", b"\x0bhive_schema", 1)
     path.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + content[-4:])
     assert "hive_schema" in str(pq.read_metadata(path).schema)

@@ -1,4 +1,4 @@
-"""The examples of the pages about migrating, on directories of other programs."""
+"""The examples of the pages about migrations run on directories of other programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put(path: Path, text: str = "1\n") -> None:
 
 
 ROW = '{"id": 1, "word": "a"}\n'
-# The command of Hadoop, for a directory of this machine.
+# The command `hadoop` for a directory on this machine.
 HDFS = """hdfs() { case "$2" in
   -find) find "$3" -name "$5" ;;
   -cat) cat "$3" ;;

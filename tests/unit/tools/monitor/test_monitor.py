@@ -1,4 +1,4 @@
-"""A monitor's values equal those of `history()` and `status()`, over HTTP and OpenTelemetry."""
+"""The values of a monitor are equal to the values of `history()` and `status()`, over HTTP and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def query(out: str) -> MicroBatch:
 
 @pytest.fixture
 def monitor() -> Iterator[Monitor]:
-    """A monitor that looks when it is asked to."""
+    """A monitor that reads the directories only when a test calls it."""
     with Monitor("1h", prometheus_port=0) as found:
         yield found
 
@@ -252,7 +252,7 @@ def test_reasons_of_a_users_policy_are_one(monitor: Monitor, query: MicroBatch, 
 
 
 class EndsAlways:
-    """A policy with as many codes as files."""
+    """A policy that returns a different reason for each file."""
 
     def reason_to_end(self, group: Any, now_ms: int) -> str:
         return f"own {group.first_ms} {now_ms}"
@@ -353,7 +353,7 @@ def test_closing_frees_the_port_and_ends_all_threads(query: MicroBatch, out: str
     monitor.close()
     assert set(threading.enumerate()) <= before
     with socket.socket() as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended linger
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections remain for a while
         free.bind(("127.0.0.1", port))
         free.listen()
 

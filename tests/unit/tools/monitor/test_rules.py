@@ -1,4 +1,4 @@
-"""Alert rules, dashboard and page name metrics that there are; Prometheus itself takes the rules and the metrics."""
+"""Alert rules, dashboard and page use only existing metrics, and Prometheus accepts the rules and the metrics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALERTS = re.findall(r"- alert: (\w+)", RULES)
 
 
 def metrics_in(text: str) -> set[str]:
-    """Return the metrics that a text names, a histogram for each of its series."""
+    """Return the metrics in a text, with a separate name for each series of a histogram."""
     found = set()
     for name in re.findall(r"\bftfile_\w+", text):
         base = re.sub(r"_(bucket|sum|count)$", "", name)
@@ -47,7 +47,7 @@ def metrics_in(text: str) -> set[str]:
 
 
 def program(name: str) -> str:
-    """Return a program of Prometheus, which `.ci/prometheus` brings."""
+    """Return a program of Prometheus that `.ci/prometheus` installed."""
     found = shutil.which(name, path=str(ROOT / ".servers/prometheus/usr/bin")) or shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not installed")
@@ -117,7 +117,7 @@ def unknown_fields(given: Any, known: Any, path: str = "") -> list[str]:
 
 @pytest.mark.slow
 def test_grafana_knows_every_field_of_the_dashboard() -> None:
-    """Grafana's own model of dashboards drops a field that it does not know; no Grafana itself is in a registry."""
+    """Grafana's model of dashboards drops an unknown field. No registry has Grafana itself."""
     pytest.importorskip("grafana_foundation_sdk")
     plugins, encoder, models = (
         importlib.import_module(f"grafana_foundation_sdk.{name}")
@@ -167,7 +167,7 @@ def test_the_page_has_every_metric_and_every_alert() -> None:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_a_name_tells_the_kind(metric: Metric) -> None:
-    """As docs/monitoring.md describes."""
+    """The names have the endings that docs/monitoring.md describes."""
     ends = {"_total": "counter", "_timestamp_seconds": "gauge", "_seconds": "histogram"}
     assert metric.kind == next((kind for end, kind in ends.items() if metric.name.endswith(end)), "gauge")
 
@@ -200,7 +200,7 @@ def test_promtool_takes_the_expressions_of_the_dashboard(tmp_path: Path) -> None
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A real Prometheus with the alert rules: its URL, and the file of its targets."""
+    """Run Prometheus with the alert rules; return its URL and the file of its targets."""
     (port,) = free_ports(1)
     targets = tmp_path / "targets.json"
     config = {
@@ -235,7 +235,7 @@ def until(look: Any, expected: object) -> None:
     while True:
         try:
             found = look()
-        except OSError as error:  # it does not listen yet
+        except OSError as error:  # the port is not open yet
             found = error
         if found == expected:
             return

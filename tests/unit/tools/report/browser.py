@@ -1,4 +1,4 @@
-"""A headless browser, driven by the DevTools protocol over two pipes: no port, no driver, no package."""
+"""A headless browser that tests control by the DevTools protocol over two pipes, without port, driver or package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("Browser", "Page")
 HOME = Path(__file__).parents[4] / ".servers/browser"
 INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 ANSWER_S = 120
-FREE_FD = 20  # the browser reads from 3 and writes to 4
+FREE_FD = 20  # the browser reads from descriptor 3 and writes to descriptor 4
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--no-zygote", "--remote-debugging-pipe"),
@@ -26,7 +26,7 @@ FLAGS = (
 
 
 def program() -> tuple[str, dict[str, str]]:
-    """Return the browser that `.ci/browser` brings, or an installed one, and its environment."""
+    """Return the browser that `.ci/browser` installed, or an installed browser, and its environment."""
     if (HOME / "stamp").exists():
         own = {"LD_LIBRARY_PATH": str(HOME / "lib"), "FONTCONFIG_PATH": str(HOME)}
         return str(HOME / "chromium"), {**os.environ, **own}
@@ -37,7 +37,7 @@ def program() -> tuple[str, dict[str, str]]:
 
 
 class Browser:
-    """One process; pages of it are opened one after the other."""
+    """A browser process that opens one page at a time."""
 
     def __init__(self, profile: Path) -> None:
         path, environment = program()
@@ -63,7 +63,7 @@ class Browser:
         os.waitpid(self._process, 0)
 
     def call(self, method: str, session: str | None = None, **parameters: object) -> dict[str, Any]:
-        """Return the result of a method; events that arrive meanwhile are added to `events`."""
+        """Return the result of a method. Events that arrive before it are added to `events`."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         text = json.dumps(message | ({"sessionId": session} if session else {}))
@@ -75,7 +75,7 @@ class Browser:
         return result
 
     def wait_for(self, method: str) -> None:
-        """Return once an event has come."""
+        """Wait until an event of this method has arrived."""
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._read())
 
@@ -91,7 +91,7 @@ class Browser:
 
 
 class Page:
-    """A page in a window of a width, in a colour scheme."""
+    """A page in a window of this width and colour scheme."""
 
     def __init__(self, browser: Browser, file: Path, width: int = 1_440, scheme: str = "light") -> None:
         self._browser = browser
@@ -112,25 +112,25 @@ class Page:
         return self._browser.call(method, self._session, **parameters)
 
     def value(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript."""
+        """Return the value of a JavaScript expression."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press a key and let it go."""
+        """Press and release a key."""
         code = {"Tab": 9, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13}[key]
         more = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
 
     def requests(self) -> list[str]:
-        """Return the URLs that were asked for since the page was opened."""
-        told = self._told("Network.requestWillBeSent")
-        return [params["request"]["url"] for params in told]
+        """Return the URLs that the page has requested since it was opened."""
+        requests = self._told("Network.requestWillBeSent")
+        return [params["request"]["url"] for params in requests]
 
     def complaints(self) -> list[dict[str, Any]]:
-        """Return errors and warnings of the console, and exceptions."""
+        """Return the errors, warnings and exceptions in the console."""
         found = self._told("Runtime.exceptionThrown") + self._told("Runtime.consoleAPICalled")
         return found + [params for params in self._told("Log.entryAdded") if params["entry"]["level"] != "info"]
 

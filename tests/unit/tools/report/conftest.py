@@ -1,4 +1,4 @@
-"""A directory to report on."""
+"""Directories for reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = {"id": "long", "day": "string"}
 
 @pytest.fixture
 def rolled(tmp_path: Path) -> MicroBatch:
-    """A query whose files stay open, with two written batches: one file is finished, and two are open."""
+    """A query with a rolling policy, whose files stay open over its three batches."""
     options = {"fileFormat": "json", "partitionBy": "day", "rolling": "policy", "maxRecordsPerFile": "3"}
     query = MicroBatch(str(tmp_path / "out"), COLUMNS, options | {"rolloverInterval": "1h"})
     query.run(0, [[{"id": 1, "day": "<i>1"}, {"id": 2, "day": "<i>1"}, {"id": 3, "day": "2"}]])
@@ -29,7 +29,7 @@ def rolled(tmp_path: Path) -> MicroBatch:
 
 @pytest.fixture
 def damaged(rolled: MicroBatch) -> str:
-    """The same, with a damaged record before the newest checkpoint."""
+    """The directory of the query with a damaged record before the newest checkpoint."""
     log = CommitLog(open_filesystem(rolled.path))
     write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     Path(rolled.path, layout.record_path(1)).write_bytes(b"")

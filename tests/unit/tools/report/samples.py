@@ -1,4 +1,4 @@
-"""Contents of a page, from random numbers: a log of that size would take long to write."""
+"""Random contents of a page. Writing a log of this size would take too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: drawn, quiet, within the window, by keyboard, in both colour schemes."""
+"""The page in a browser: its plots, console, width and keyboard control, in both colour schemes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CHARTS = 6
 DRAWN = (
     "[...document.querySelectorAll('.line, .marks, .band')].filter(p => p.getBoundingClientRect().width > 100).length"
 )
-# What is wider than the window makes it scroll sideways.
+# The width by which the content exceeds the window; if it is positive, the window scrolls horizontally.
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOCUSED = "(e => e.getAttribute('aria-label') || e.textContent.trim())(document.activeElement)"
-# The least ratio of all texts between the luminance of the letters and of their background, as WCAG 2 defines it.
+# The least contrast ratio of all texts and their backgrounds, as defined by WCAG 2.
 CONTRAST = """(() => {
   const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -117,7 +117,7 @@ def test_all_that_is_used_or_drawn_has_a_name(browser: Browser, file: Path) -> N
 
 
 def test_one_version_and_none(browser: Browser, tmp_path: Path) -> None:
-    for versions, lines in ((1, CHARTS - 2), (0, 0)):  # the first has no version before
+    for versions, lines in ((1, CHARTS - 2), (0, 0)):  # the first version has no version before it
         file = tmp_path / f"{versions}.html"
         file.write_text(render(contents_of(versions)))
         page = Page(browser, file, 360)

@@ -1,4 +1,4 @@
-"""Groups of versions, axes, and the numbers that are read of a log."""
+"""Groups of versions, axes, and the numbers that are read from a log."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_sizes_of_files() -> None:
 
 
 def read_with_comparisons(log: CommitLog, times: int) -> Commits:
-    """Return the commits as comparisons of storage and log see them; each comparison reads the log from its start."""
+    """Return the commits that comparisons of storage and log read. Each comparison reads the log from its start."""
     columns = CommitColumns()
     for _ in range(times):
         found = verify(log.fs, on_record=columns.add)
@@ -157,5 +157,5 @@ def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: 
 def test_versions_that_cannot_be_read_are_counted(read: Callable[[CommitLog], Commits], damaged: str) -> None:
     commits = read(open_log(damaged, Access()))
     assert (commits.columns["version"].tolist(), commits.unreadable) == ([0, 2], 1)
-    # Each version contains the values of the version before.
+    # The values of each version include the values of the previous version.
     assert np.isnan(commits.columns["create"]).all()

@@ -1,4 +1,4 @@
-"""`ftfile.report`: the page, its warnings, and the command."""
+"""The function `ftfile.report`: the page, its warnings, and the command."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_page_of_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_records_are_read_once(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch) -> None:
-    """The plots use the records that the comparison has read."""
+    """The plots use the records that the comparison has already read."""
     monkeypatch.setattr("ftfile.tools.report.report.read_commits", None)
     assert "3 versions, from left to right" in ftfile.report(rolled.path).html
 
@@ -205,8 +205,8 @@ def test_silence_is_told() -> None:
     last_ms = int(commits.columns["time_ms"][-1])
     beyond_ms = 1_000 * findings.SILENT_S + 1
     assert not [*findings.of_silence(queries, commits, last_ms + beyond_ms - 1)]
-    (told,) = findings.of_silence(queries, commits, last_ms + beyond_ms)
-    assert (told.code, told.expected) == ("silence", "a version within 10 s, as usual")
+    (finding,) = findings.of_silence(queries, commits, last_ms + beyond_ms)
+    assert (finding.code, finding.expected) == ("silence", "a version within 10 s, as usual")
     assert not [*findings.of_silence((), commits, last_ms + beyond_ms)]
 
 
