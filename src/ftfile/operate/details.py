@@ -126,7 +126,7 @@ class ColumnChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class VersionDifference:
     """The result of `Directory.diff`."""
 
     old_version: int
@@ -239,7 +239,7 @@ def _add_in(record: Record, add_id: str) -> Add | None:
     return None
 
 
-def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> Changes:
+def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> VersionDifference:
     """Return the differences of two versions, given by number or time; see `OpenedDirectory.diff`."""
     first, second = _snapshot_of(log, old), _snapshot_of(log, new)
     added, removed = changes_between(first, second)
@@ -249,7 +249,7 @@ def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | 
         in_both = rows_removed - _rows_ended(log, first.version, second.version)
         in_both = min(max(in_both, 0), rows_added, rows_removed)
         rows_added, rows_removed = rows_added - in_both, rows_removed - in_both
-    return Changes(
+    return VersionDifference(
         first.version,
         second.version,
         added=tuple(map(_added, added)),

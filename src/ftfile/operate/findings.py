@@ -24,7 +24,7 @@ __all__ = (
     "SEVERITIES",
     "STRANGERS",
     "Action",
-    "DirectoryReport",
+    "CheckReport",
     "Finding",
     "Severity",
     "check",
@@ -381,7 +381,7 @@ def _rank(finding: Finding) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryReport:
+class CheckReport:
     """The findings of a check of a machine, a directory or a store."""
 
     findings: tuple[Finding, ...] = ()  # worst first

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import AccessArguments, OperationArguments
     from ftfile.core.context import Context, OnProgress
-    from ftfile.operate.details import Changes, FileDetails, VersionDetails, VersionSchema
+    from ftfile.operate.details import FileDetails, VersionDetails, VersionDifference, VersionSchema
     from ftfile.operate.status import DirectoryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
 
@@ -91,7 +91,7 @@ class OpenedDirectory(Directory):
         return version_schema(self._log, version)
 
     @checked
-    def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> Changes:
+    def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> VersionDifference:
         """Return the files, rows and columns in which two versions differ. Reads only the log.
 
         Rows that a compaction, a flush or a delete wrote into other files are neither added nor removed.

@@ -25,7 +25,7 @@ DOCUMENT_ADDS = 50_000
 
 
 @dataclass(slots=True)
-class Block:
+class AddBlock:
     """The adds of a document, or some of them."""
 
     ids: Sequence[str]  # of all adds of the document
@@ -75,7 +75,7 @@ class Block:
 class AddTable(Mapping[str, "Add"]):
     """Adds by id, in blocks. Iterating decodes them each time; a lookup caches its block."""
 
-    def __init__(self, blocks: Sequence[Block] = (), single_adds: dict[str, Add] | None = None) -> None:
+    def __init__(self, blocks: Sequence[AddBlock] = (), single_adds: dict[str, Add] | None = None) -> None:
         self._blocks = blocks
         self._others = single_adds or {}
         self._count = sum(block.count() for block in blocks) + len(self._others)

@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
-from ftfile.log.read.add_table import AddTable, Block, columns_of
+from ftfile.log.read.add_table import AddBlock, AddTable, columns_of
 from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
 from ftfile.log.state import Definitions
 from ftfile.storage.calls import THREADS_MAX, parallel
@@ -235,7 +235,7 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
 
 def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
     removed: set[str] = set()
-    blocks: list[Block] = []
+    blocks: list[AddBlock] = []
     for name in cover(list_compacted(fs)):
         if name.last < version:
             continue
@@ -245,7 +245,7 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
             versions = document.versions()
             chosen = [added == version for added in versions.added]
             if any(chosen):
-                blocks.append(Block(versions.ids, document.rest, document.path, chosen))
+                blocks.append(AddBlock(versions.ids, document.rest, document.path, chosen))
     for block in blocks:
         block.without(removed)
     adds: dict[str, Add] = {}
@@ -262,7 +262,7 @@ class _Builder:
         self._version = version
         self._since = since
         self._end = -1
-        self._blocks: list[Block] = []
+        self._blocks: list[AddBlock] = []
         self._others: dict[str, Add] = {}
         self._removed: set[str] = set()
         self._schema: str | None = None
@@ -349,7 +349,7 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(Block(ids, document.rest, document.path, chosen))
+            self._blocks.append(AddBlock(ids, document.rest, document.path, chosen))
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():

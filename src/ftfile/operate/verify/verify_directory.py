@@ -21,7 +21,7 @@ from ftfile.log.format.adds import total_bytes
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import oldest_readable, snapshot_at
-from ftfile.operate.findings import Action, DirectoryReport, Finding, find, lost, worst_first
+from ftfile.operate.findings import Action, CheckReport, Finding, find, lost, worst_first
 from ftfile.operate.verify.files import (
     StoredFiles,
     compare_files,
@@ -54,7 +54,7 @@ TRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport(DirectoryReport):
+class VerifyReport(CheckReport):
     """The result of `Directory.verify()`."""
 
     kind: Literal["files", "store"] = "files"

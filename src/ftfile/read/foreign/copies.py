@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ftfile.core.codecs import codec_of
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, WINDOW_BYTES
 from ftfile.read.foreign.known.rows import NO_IDENTITY
-from ftfile.read.foreign.matching import CHANGED, Content, Copy, Failure, Look, Rule
+from ftfile.read.foreign.matching import CHANGED, Content, Copy, Failure, IdentityRule, Look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class Originals:
         for match in matches.values():
             if match.previous_keys and match.file:
                 self._moved[match.file.key] = match.row
-            if match.rule is Rule.UNDECIDED:
+            if match.rule is IdentityRule.UNDECIDED:
                 self._undecided[match.row.identity_hash] = match.row
         self._undecided.pop(NO_IDENTITY, None)
         self._by_start: dict[str, tuple[Original, ...]] = {}
@@ -93,14 +93,14 @@ class Originals:
 
     def may_have(self, match: Match) -> bool:
         """Return True if a file may be a copy: it was not read yet, or another known file has the same start."""
-        if match.rule is Rule.UNDECIDED or match.row.size_bytes < 0:
+        if match.rule is IdentityRule.UNDECIDED or match.row.size_bytes < 0:
             return False
         return match.before is None or len(self.starting(match.before.start)) > 1
 
     def _original(self, file: KnownFile, place: int) -> Original:
         match = self._matches.get(place)
         row = self._moved.get(file.key)
-        if row is None and place >= 0 and (match is None or match.rule in {Rule.SAME, Rule.UNDECIDED}):
+        if row is None and place >= 0 and (match is None or match.rule in {IdentityRule.SAME, IdentityRule.UNDECIDED}):
             row = self._table.row(place)
         if row is None:
             row = self._undecided.get(file.identity)
@@ -277,7 +277,7 @@ def _matched(
     for codec in _codecs(match.row):
         content = answers[place, codec]
         if isinstance(content, Failure):
-            return replace(match, rule=Rule.UNDECIDED, error=content.error)
+            return replace(match, rule=IdentityRule.UNDECIDED, error=content.error)
         compared = [_compare(one, content, listed) for one in originals.get((place, codec), ())]
         for original in _related(compared, Relation.MISMATCH):
             if original.row is not None:
@@ -350,7 +350,7 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
     original, position = max(copied, key=itemgetter(1))
     path = "" if original.row is None else original.row.path
     copy = copy._replace(original=path, is_read=size_bytes <= position, is_whole=size_bytes == position)
-    return replace(match, rule=Rule.COPY, copy=copy)
+    return replace(match, rule=IdentityRule.COPY, copy=copy)
 
 
 def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
@@ -362,7 +362,7 @@ def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Conten
             if error is None:
                 error = comparison.error
     if is_undecided:
-        return replace(match, rule=Rule.UNDECIDED, error=error)
+        return replace(match, rule=IdentityRule.UNDECIDED, error=error)
     return None
 
 
@@ -381,9 +381,9 @@ def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], content
         return None
     file, row = max(behind, key=_position_and_listed)
     if row is None and file.key in contents.claimed:
-        return replace(match, rule=Rule.UNDECIDED)
+        return replace(match, rule=IdentityRule.UNDECIDED)
     is_packed = bool(copy.content.codec)
-    decision = replace(match, rule=Rule.CONTINUED, file=file, copy=copy if is_packed else None)
+    decision = replace(match, rule=IdentityRule.CONTINUED, file=file, copy=copy if is_packed else None)
     if row is not None:
         return decision
     contents.claimed.add(file.key)
@@ -399,7 +399,7 @@ def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Conte
     for one in _related(compared, Relation.OTHER):
         if one.cut_off and one.file is not None and one.file.position > size_bytes:
             copy = copy._replace(original=one.cut_off, is_read=size_bytes >= WINDOW_BYTES)
-            return replace(match, rule=Rule.CUT_COPY, copy=copy)
+            return replace(match, rule=IdentityRule.CUT_COPY, copy=copy)
     return None
 
 

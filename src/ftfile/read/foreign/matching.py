@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.known.rows import KnownFile
 
 
-class Rule(enum.Enum):
+class IdentityRule(enum.Enum):
     """The rule that decided which file a listed file is; the value completes "it is …"."""
 
     SAME = "the file known at its path"
@@ -89,7 +89,7 @@ class Match:
     """The decision which file a listed file is, and where reading resumes."""
 
     row: Row
-    rule: Rule
+    rule: IdentityRule
     file: KnownFile | None = None  # reading resumes at its position; None for a file that is read from its start
     previous_keys: tuple[bytes, ...] = ()  # keys of the other paths at which the file was known
     displaces: bool = False  # another file was known at the path; its known state moves to another key
@@ -100,7 +100,7 @@ class Match:
     @property
     def is_changing(self) -> bool:
         """Return True if the file is undecided and the next listing can decide it."""
-        return self.rule is Rule.UNDECIDED and self.error is None
+        return self.rule is IdentityRule.UNDECIDED and self.error is None
 
     @property
     def position(self) -> int:
@@ -119,7 +119,7 @@ class Match:
 
 def match_unchanged(row: Row) -> Match:
     """Return the match of a file that is not a suspect: the known file at its path, or a new file."""
-    return Match(row, Rule.NEW if row.known is None else Rule.SAME, row.known)
+    return Match(row, IdentityRule.NEW if row.known is None else IdentityRule.SAME, row.known)
 
 
 def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
@@ -198,14 +198,14 @@ class _Matching:
         for row in self._rows:
             answer = self._answers.get(row.place)
             if isinstance(answer, Failure):
-                self._matches[row.place] = Match(row, Rule.UNDECIDED, error=answer.error)
+                self._matches[row.place] = Match(row, IdentityRule.UNDECIDED, error=answer.error)
 
     def claim_at_their_paths(self) -> None:
         """Match known files by path, identity and content."""
         for row in self._open_rows():
             file = row.known
             if file is not None and file.identity == row.identity_hash and self._goes_on(row, file):
-                self._claim(row, file, Rule.SAME)
+                self._claim(row, file, IdentityRule.SAME)
 
     def claim_renamed(self) -> None:
         """Match known files by identity and content."""
@@ -215,28 +215,28 @@ class _Matching:
                 if file.key != row.key and self._goes_on(row, file):
                     files.append(file)
             if files:
-                self._claim(row, max(files, key=_rank), Rule.MOVED)
+                self._claim(row, max(files, key=_rank), IdentityRule.MOVED)
 
     def claim_by_path(self) -> None:
         """Match known files by path and content, unless the file that has the known identity now is undecided."""
         undecided = set()
         for match in self._matches.values():
-            if match.rule is Rule.UNDECIDED:
+            if match.rule is IdentityRule.UNDECIDED:
                 undecided.add(match.row.identity_hash)
         for row in self._open_rows():
             file = row.known
             if file is None or not file.position or not self._goes_on(row, file):
                 continue
             if file.identity != NO_IDENTITY and file.identity in undecided:
-                self._matches[row.place] = Match(row, Rule.UNDECIDED)
+                self._matches[row.place] = Match(row, IdentityRule.UNDECIDED)
             else:
-                self._claim(row, file, Rule.SAME)
+                self._claim(row, file, IdentityRule.SAME)
 
     def result(self, *, keeps_truncated: bool) -> dict[int, Match]:
         """Return the matches. All other files are new, and may replace an unclaimed known file at their path."""
         matches = {}
         for row in self._rows:
-            match = self._matches.get(row.place, Match(row, Rule.NEW))
+            match = self._matches.get(row.place, Match(row, IdentityRule.NEW))
             matches[row.place] = self._beside_known(match, keeps_truncated=keeps_truncated)
         return matches
 
@@ -252,21 +252,21 @@ class _Matching:
         answer = self._answers.get(row.place, CHANGED)
         return isinstance(answer, Content) and answer.begins_as(file)
 
-    def _claim(self, row: Row, file: KnownFile, rule: Rule) -> None:
+    def _claim(self, row: Row, file: KnownFile, rule: IdentityRule) -> None:
         self._claimed.add(file.key)
-        self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is Rule.MOVED else ())
+        self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is IdentityRule.MOVED else ())
 
     def _beside_known(self, match: Match, *, keeps_truncated: bool) -> Match:
         """Return a match with its effect on the file that was known at its path."""
         row, file = match.row, match.row.known
-        is_here = match.rule in {Rule.NEW, Rule.MOVED}
+        is_here = match.rule in {IdentityRule.NEW, IdentityRule.MOVED}
         if file is None or not is_here or not file.position or file.key in self._claimed:
             return match
-        if match.rule is Rule.MOVED:
+        if match.rule is IdentityRule.MOVED:
             return replace(match, displaces=True)
         if file.identity == row.identity_hash:
-            return replace(match, rule=Rule.TRUNCATED, displaces=keeps_truncated)
-        return replace(match, rule=Rule.REPLACED, displaces=True)
+            return replace(match, rule=IdentityRule.TRUNCATED, displaces=keeps_truncated)
+        return replace(match, rule=IdentityRule.REPLACED, displaces=True)
 
 
 def _rank(file: KnownFile) -> tuple[bool, int, int]:

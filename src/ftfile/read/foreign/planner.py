@@ -18,7 +18,7 @@ from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, pac
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.listing_schedule import ListingSchedule
 from ftfile.read.foreign.looks import FileMemory, Looks
-from ftfile.read.foreign.matching import Rule, known_looks, match_known, match_unchanged
+from ftfile.read.foreign.matching import IdentityRule, known_looks, match_known, match_unchanged
 from ftfile.read.foreign.plan import Late, Refused
 from ftfile.storage.calls import THREADS_MAX, parallel
 
@@ -173,7 +173,7 @@ class Planner:
         matches = match_known(rows, known, answers, keeps_truncated=keeps_truncated)
         for match in matches.values():
             row = match.row
-            if match.rule is Rule.TRUNCATED and row.known is not None:
+            if match.rule is IdentityRule.TRUNCATED and row.known is not None:
                 self._cut_off |= dict.fromkeys([row.known.key, row.known.displaced_key()], row.path)
         return matches
 
@@ -332,7 +332,7 @@ class Planner:
 
     def _is_undecided(self, table: Table, matches: Mapping[int, Match], behind: NDArray[np.intp]) -> bool:
         """Return True if a missing file may still be found: in a file that waits or that cannot be opened now."""
-        is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
+        is_undecided = any(match.rule is IdentityRule.UNDECIDED for match in matches.values())
         return is_undecided or (self._settings.file_identity == "content" and table.has_new(behind))
 
     def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_LossOfData]:
@@ -340,7 +340,7 @@ class Planner:
         for match in matches:
             file, path = match.row.known, match.row.path
             is_lost = (
-                match.rule is Rule.TRUNCATED
+                match.rule is IdentityRule.TRUNCATED
                 and self._settings.file_identity == "native"
                 and self._settings.reads_lines(path)
             )

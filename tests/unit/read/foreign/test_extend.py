@@ -11,7 +11,7 @@ from ftfile.read.foreign.extend import Draft, Extension
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known.files import KnownFiles
 from ftfile.read.foreign.known.rows import key_of
-from ftfile.read.foreign.matching import Match, Rule
+from ftfile.read.foreign.matching import IdentityRule, Match
 from ftfile.read.foreign.plan import FileEntry, Plan, Range
 from ftfile.read.foreign.settings import FilesSettings
 from tests.unit.read.foreign.tailing import Tailing
@@ -34,10 +34,10 @@ class Drafts:
         settings = FilesSettings.from_options(parse_options(options, FilesOptions))
         self.draft = Draft(Table(self.listing, self.known), settings, is_limited=True)
 
-    def match(self, name: str, rule: Rule = Rule.NEW) -> Match:
+    def match(self, name: str, rule: IdentityRule = IdentityRule.NEW) -> Match:
         """Return a match of a file; one that moved was `old`."""
         row = self.draft.table.row(self.listing.paths.index(f"in/{name}"))
-        if rule is Rule.NEW:
+        if rule is IdentityRule.NEW:
             return Match(row, rule)
         key = key_of(self.root, "in/old")
         return Match(row, rule, self.known.get(key), (key,))
@@ -55,7 +55,7 @@ class Drafts:
 def test_files_share_the_bytes_that_a_plan_has_left(bytes_max: str | None, budgets: list[int | None]) -> None:
     """Each file gets the bytes that the earlier files do not use, and at least one line."""
     drafts = Drafts(**({} if bytes_max is None else {"maxBytesPerTrigger": bytes_max}))
-    matches = [drafts.match("a"), drafts.match("b", Rule.MOVED), drafts.match("c")]
+    matches = [drafts.match("a"), drafts.match("b", IdentityRule.MOVED), drafts.match("c")]
     assert drafts.draft.budgets(matches) == budgets
 
 
@@ -69,7 +69,7 @@ def test_what_a_plan_has_is_no_part_of_a_budget() -> None:
 def test_a_file_without_room_has_neither_range_nor_entry(limits: dict[str, str]) -> None:
     """That it moved is recorded with the position that it had."""
     drafts = Drafts(**limits)
-    match = drafts.match("b", Rule.MOVED)
+    match = drafts.match("b", IdentityRule.MOVED)
     entry = FileEntry("in/b", "moved", SIZE, *MARKS, SIZE, 5, previous_keys=(match.previous_keys[0].hex(),))
     assert drafts.draft.add(drafts.match("a"), Extension(drafts.range("a")))
     assert not drafts.draft.add(match, Extension(drafts.range("b"), entry))

@@ -14,7 +14,7 @@ from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
 from ftfile.read.foreign.known.rows import KnownFile, identity_hash, key_of
 from ftfile.read.foreign.looks import FileMemory, Looks, answer_to
-from ftfile.read.foreign.matching import CHANGED, Content, Failure, Look, Match, Rule
+from ftfile.read.foreign.matching import CHANGED, Content, Failure, IdentityRule, Look, Match
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import ManualClock
 from tests.histories.foreign_store import ForeignStore
@@ -136,7 +136,7 @@ def test_a_range_has_one_content_whenever_the_file_changes(how: str, position: i
         logs = Logs()
         row = logs.row(position)
         logs.do_before(call, getattr(logs, how))
-        match = Match(row, Rule.SAME if position else Rule.NEW, row.known)
+        match = Match(row, IdentityRule.SAME if position else IdentityRule.NEW, row.known)
         extension = extend(logs.store, SETTINGS, match, 0.0, None)
         if logs.calls < call:
             break
