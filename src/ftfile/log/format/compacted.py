@@ -50,6 +50,10 @@ class Rare(Value, frozen=True):
     rolling_stats: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+RANGE_FORMAT = 1
+# Bytes of the first read, which contains most headers completely.
+HEADER_BYTES = 1 << 16
+
 # By their names in JSON, in the order of the constructor of `Add`, after its id.
 FIELDS = {
     info.encode_name: info
@@ -237,11 +241,6 @@ def _decode(coded: dict[str, Any], count: int, name: str) -> list[Any]:
     positions: list[int] = convert(indexes[0], list[int], name)
     check_count(name, positions, count)
     return list(map(items.__getitem__, positions))
-
-
-RANGE_FORMAT = 1
-# Bytes of the first read, which contains most headers completely.
-HEADER_BYTES = 1 << 16
 
 
 class SchemaChange(NamedTuple):
