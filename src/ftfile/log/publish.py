@@ -83,7 +83,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
             problems.append(problem)
             continue
         head.unpublished.pop(version, None)
-        log.notes.recoveries += version != created
+        log.commit_metrics.recoveries += version != created
     if not head.unpublished and created is None:  # otherwise `post_commit` writes it
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems

@@ -14,7 +14,7 @@ from ftfile.log import checkpoints, records
 from ftfile.log import commit_log as log
 from ftfile.log import publish as keeping
 from ftfile.log import state as states
-from ftfile.log.apply import TablesDraft, after
+from ftfile.log.apply import TablesBuilder, after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as range_format
@@ -129,10 +129,10 @@ class TestState:
     @pytest.mark.slow
     def test_entries_of_a_table(self) -> None:
         keys = [f"{number:x}" for number in range(fold.ENTRIES_MAX + 10)]
-        draft = TablesDraft({})
-        draft.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
-        draft.apply({"t": {"set": {keys[20]: 2}}}, 1)
-        found = draft.finish()
+        builder = TablesBuilder({})
+        builder.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
+        builder.apply({"t": {"set": {keys[20]: 2}}}, 1)
+        found = builder.finish()
         assert len(found["t"]) == fold.ENTRIES_MAX
         assert list(found["t"])[:2] == [keys[10], keys[11]]
         assert list(found["t"])[-1] == keys[20]
@@ -177,17 +177,17 @@ class TestSharing:
         found = SharedMap(dict(expected))
         for step in range(6):
             before, copy = found, dict(found.items())
-            draft = found.draft()
+            builder = found.builder()
             for number in range(step * CHANGES_MIN // 2):
                 key = f"k{number * 3 + step}"
-                draft.drop(key)
+                builder.drop(key)
                 expected.pop(key, None)
                 if number % 2:
-                    draft.set(key, -number)
+                    builder.set(key, -number)
                     expected[key] = -number
-            found = draft.finish()
+            found = builder.finish()
             assert list(found.items()) == list(expected.items())
-            assert list(draft.items()) == list(expected.items())
+            assert list(builder.items()) == list(expected.items())
             assert (len(found), "k3" in found) == (len(expected), "k3" in expected)
             assert list(before.items()) == list(copy.items())
 

@@ -1,6 +1,6 @@
 """Detection of listed files that are copies of other files, also compressed ones: `fileIdentity=content`.
 
-The rules work on values only, as in `matching`. They yield looks and receive the answers.
+The rules work on values only, as in `matching`. They yield probes and receive the answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ftfile.core.codecs import codec_of
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, WINDOW_BYTES
 from ftfile.read.foreign.known.rows import NO_IDENTITY
-from ftfile.read.foreign.matching import CHANGED, Content, Copy, Failure, IdentityRule, Look
+from ftfile.read.foreign.matching import CHANGED, Content, ContentProbe, Copy, Failure, IdentityRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.known.rows import KnownFile
     from ftfile.read.foreign.matching import Answer, Match
 
-    Key: TypeAlias = tuple[int, str]  # key of a content: place and codec, as in looks
+    Key: TypeAlias = tuple[int, str]  # key of a content: place and codec, as in probes
     Answers: TypeAlias = Mapping[Key, Answer]
 
 
@@ -39,7 +39,7 @@ class Original(NamedTuple):
     file: KnownFile | None  # None for a file that is new itself
     row: Row | None  # None for a deleted file
     cut_off: str = ""  # the path at which the listing shows the file truncated
-    first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first look
+    first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first probe
 
     def ends(self) -> list[int]:
         """Return the positions at which a copy may end: the listed size and the position of the known file."""
@@ -124,7 +124,7 @@ class Contents:
 
 def match_content(
     matches: Sequence[Match], starting: Callable[[str], Sequence[Original]], contents: Contents
-) -> Generator[list[Look], Answers, list[Match]]:
+) -> Generator[list[ContentProbe], Answers, list[Match]]:
     """Return matches in their order. Matches of copies are changed by these rules.
 
     5. The content equals a listed file or the beginning of one: it is a copy of this file.
@@ -135,7 +135,7 @@ def match_content(
     8. The content has, or may still get, the first KiB of a longer file that was truncated: it is a copy of that file.
     9. Otherwise the match is unchanged.
 
-    The stored bytes of a file are compared before the decoded bytes. The generator yields looks and receives the
+    The stored bytes of a file are compared before the decoded bytes. The generator yields probes and receives the
     answers: at the first KiB of each content, at each position where another file ended, and at the listed originals.
 
     Args:
@@ -146,9 +146,9 @@ def match_content(
     variants: list[tuple[Match, str]] = []
     for match in matches:
         variants += [(match, codec) for codec in _codecs(match.row)]
-    firsts = yield [Look(match.row, frozenset(), codec) for match, codec in variants]
+    firsts = yield [ContentProbe(match.row, frozenset(), codec) for match, codec in variants]
     originals: dict[Key, list[Original]] = {}
-    looks = _PlanLooks()
+    probes = _PlanProbes()
     for match, codec in variants:
         row = match.row
         content = firsts[row.place, codec]
@@ -162,22 +162,22 @@ def match_content(
         candidates = _candidates([*starting(first.start), *new], match, content)
         if candidates:
             originals[row.place, codec] = candidates
-            looks.add(row, "", row.size_bytes)
+            probes.add(row, "", row.size_bytes)
             for original in candidates:
-                looks.add(row, codec, *original.ends())
+                probes.add(row, codec, *original.ends())
         if not codec and not match.position:
             contents.new[first.start].append(Original(None, row, first=first))
-    answers = {**firsts, **(yield looks.list())}
+    answers = {**firsts, **(yield probes.list())}
     for key in originals:
         answers[key] = _unless_rewritten(firsts[key], answers[key])
-    listed = yield _original_looks(originals, answers)
+    listed = yield _original_probes(originals, answers)
     decide = partial(_matched, answers=answers, originals=originals, listed=listed, contents=contents)
     return [decide(match) for match in matches]
 
 
-def _original_looks(originals: Mapping[Key, Sequence[Original]], answers: Answers) -> list[Look]:
-    """Return the looks at the listed originals with which contents are compared."""
-    looks = _PlanLooks()
+def _original_probes(originals: Mapping[Key, Sequence[Original]], answers: Answers) -> list[ContentProbe]:
+    """Return the probes of the listed originals with which contents are compared."""
+    probes = _PlanProbes()
     for key, candidates in originals.items():
         content = answers[key]
         if not isinstance(content, Content):
@@ -186,9 +186,9 @@ def _original_looks(originals: Mapping[Key, Sequence[Original]], answers: Answer
             row, file = original.row, original.file
             if row is None:
                 continue
-            looks.add(row, "", min(content.size_bytes, row.size_bytes))
-            looks.add(row, "", _first_end(row.size_bytes) if file is None else file.position)
-    return looks.list()
+            probes.add(row, "", min(content.size_bytes, row.size_bytes))
+            probes.add(row, "", _first_end(row.size_bytes) if file is None else file.position)
+    return probes.list()
 
 
 def _codecs(row: Row) -> Iterator[str]:
@@ -240,7 +240,7 @@ def _unless_rewritten(first: Answer, second: Answer) -> Answer:
     return CHANGED
 
 
-class _PlanLooks:
+class _PlanProbes:
     """Looks that are being collected, one for each content."""
 
     def __init__(self) -> None:
@@ -252,13 +252,13 @@ class _PlanLooks:
         self._rows[row.place, codec] = row
         self._positions[row.place, codec].update(positions)
 
-    def list(self) -> list[Look]:
-        """Return the looks."""
-        looks = []
+    def list(self) -> list[ContentProbe]:
+        """Return the probes."""
+        probes = []
         for key, row in self._rows.items():
             _, codec = key
-            looks.append(Look(row, frozenset(self._positions[key]), codec))
-        return looks
+            probes.append(ContentProbe(row, frozenset(self._positions[key]), codec))
+        return probes
 
 
 def _matched(
@@ -317,7 +317,7 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
         return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
     if original.first is not None and answer.prints.get(_first_end(row.size_bytes)) != original.first:
-        return Comparison(original, Relation.FAILED)  # rewritten since the first look
+        return Comparison(original, Relation.FAILED)  # rewritten since the first probe
     at = min(content.size_bytes, row.size_bytes)
     if file is not None and not answer.begins_as(file):
         relation = Relation.MISMATCH

@@ -19,9 +19,9 @@ from ftfile.read.foreign.contents import (
     fingerprints,
     first_line_end,
 )
-from ftfile.read.foreign.looks import open_listed
 from ftfile.read.foreign.matching import IdentityRule
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.read.foreign.probes import open_listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -273,7 +273,7 @@ def _has_end_mark(file_format: str, end: bytes) -> bool:
     return end[: len(end) - behind].endswith(marks)
 
 
-class Draft:
+class PlanBuilder:
     """The parts of a plan that is being built, within the limits of the settings.
 
     Attributes:

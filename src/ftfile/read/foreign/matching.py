@@ -1,6 +1,6 @@
 """The rules that decide which known file each listed file is.
 
-The rules work on values only and do not read a store. They request all looks at contents at once and receive the
+The rules work on values only and do not read a store. They request all probes of contents at once and receive the
 answers. An answer is a content, a change since the listing, or a failure. A file that the rules cannot decide stays
 undecided until a later listing.
 """
@@ -36,7 +36,7 @@ class IdentityRule(enum.Enum):
     UNDECIDED = "not decided yet"
 
 
-class Look(NamedTuple):
+class ContentProbe(NamedTuple):
     """Fingerprints of a content that a rule requests."""
 
     row: Row
@@ -122,17 +122,17 @@ def match_unchanged(row: Row) -> Match:
     return Match(row, IdentityRule.NEW if row.known is None else IdentityRule.SAME, row.known)
 
 
-def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
-    """Return the looks that `match_known` needs: at each position at which a known file may continue in a file."""
-    looks = []
+def known_probes(rows: Iterable[Row], known: KnownByIdentity) -> list[ContentProbe]:
+    """Return the probes that `match_known` needs: at each position at which a known file may continue in a file."""
+    probes = []
     for row in rows:
         files = [*known.get(row.identity_hash, ())]
         if row.known is not None and row.is_changed:
             files.append(row.known)
         positions = {file.position for file in files if 0 < file.position <= row.size_bytes}
         if positions:
-            looks.append(Look(row, frozenset(positions)))
-    return looks
+            probes.append(ContentProbe(row, frozenset(positions)))
+    return probes
 
 
 def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Answer]:
@@ -160,19 +160,19 @@ def match_known(
 ) -> dict[int, Match]:
     """Return the match of each listed file, by place.
 
-    0. The look failed: undecided.
+    0. The probe failed: undecided.
     1. Same path, same identity, same content before the position: the same file.
     2. Same identity, same content: a renamed file. Candidates that are not displaced come first, then the newest.
     3. Same path, same content: the same file; undecided if the file that now has the known identity is undecided.
     4. Otherwise a new file. The file that was known at its path was truncated, or is displaced.
 
     Each rule is applied to all files before the next rule, and a known file is claimed once. If the listed size of a
-    file is less than a position, no look is needed at this position.
+    file is less than a position, no probe is needed at this position.
 
     Args:
         rows: all files that may not be the known files at their paths.
         known: the known files that may have other paths now, by identity.
-        answers: to the looks, by place.
+        answers: to the probes, by place.
         keeps_truncated: the known state of a truncated file is kept, since its content may be found in another file.
     """
     matching = _Matching(rows, known, answers)
@@ -194,7 +194,7 @@ class _Matching:
         self._claimed: set[bytes] = set()
 
     def leave_undecided(self) -> None:
-        """Leave files undecided whose look failed."""
+        """Leave files undecided whose probe failed."""
         for row in self._rows:
             answer = self._answers.get(row.place)
             if isinstance(answer, Failure):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.read.foreign.contents import Fingerprints
-    from ftfile.read.foreign.matching import Answer, Look
+    from ftfile.read.foreign.matching import Answer, ContentProbe
 
 LOG = b"".join(b"line %06d\n" % number for number in range(300))
 OTHER = LOG[:500] + b"".join(b"LINE %06d\n" % number for number in range(300))
@@ -49,20 +49,20 @@ def gone(path: str, position: int, content: bytes = LOG, cut_off: str = "") -> O
 
 
 class World:
-    """Contents of files by path, also decoded ones, as looks see them; a failure is the answer to all looks.
+    """Contents of files by path, also decoded ones, as probes see them; a failure is the answer to all probes.
 
     Attributes:
         stored_bytes: of files that were longer when they were opened.
-        looks: that were asked for.
+        probes: that were asked for.
     """
 
     def __init__(self, **contents: bytes | Failure) -> None:
         self.contents = contents
         self.originals: list[Original] = []
         self.stored_bytes: dict[str, int] = {}
-        self.looks: list[Look] = []
+        self.probes: list[ContentProbe] = []
         self.plan = Contents()
-        self.before_second_looks: Callable[[], object] = lambda: None
+        self.before_second_probes: Callable[[], object] = lambda: None
 
     def live(self, path: str, position: int, *, content: bytes = LOG, time_ms: int = 9) -> Original:
         """Add a listed file of which so much was read."""
@@ -75,13 +75,13 @@ class World:
         """Return the matches of files, or of new ones."""
         matches = [row if isinstance(row, Match) else Match(row, IdentityRule.NEW) for row in rows]
         steps = match_content(matches, self._starting, self.plan)
-        looks = next(steps)
+        probes = next(steps)
         try:
             while True:
-                self.looks += looks
-                answers = {(look.row.place, look.codec): self._answer(look) for look in looks}
-                looks = steps.send(answers)
-                self.before_second_looks()
+                self.probes += probes
+                answers = {(probe.row.place, probe.codec): self._answer(probe) for probe in probes}
+                probes = steps.send(answers)
+                self.before_second_probes()
         except StopIteration as end:
             decided: list[Match] = end.value
         return decided
@@ -89,16 +89,16 @@ class World:
     def _starting(self, start: str) -> list[Original]:
         return [one for one in self.originals if one.file is not None and one.file.head.startswith(start)]
 
-    def _answer(self, look: Look) -> Answer:
-        path = look.row.path
-        content = self.contents[f"{path}!" if look.codec else path]
+    def _answer(self, probe: ContentProbe) -> Answer:
+        path = probe.row.path
+        content = self.contents[f"{path}!" if probe.codec else path]
         if isinstance(content, Failure):
             return content
-        size_bytes = len(content) if look.codec else look.row.size_bytes
-        positions = look.positions or {min(size_bytes, WINDOW_BYTES)}
+        size_bytes = len(content) if probe.codec else probe.row.size_bytes
+        positions = probe.positions or {min(size_bytes, WINDOW_BYTES)}
         _, prints = marks_of([content[:size_bytes]], positions)
-        within = {at: one for at, one in prints.items() if at in positions or look.codec}
-        return Content(within, size_bytes, self.stored_bytes.get(path, look.row.size_bytes), look.codec)
+        within = {at: one for at, one in prints.items() if at in positions or probe.codec}
+        return Content(within, size_bytes, self.stored_bytes.get(path, probe.row.size_bytes), probe.codec)
 
 
 @pytest.mark.parametrize(("position", "is_read", "is_whole"), [(3600, True, True), (2000, False, False)])
@@ -180,7 +180,7 @@ def test_6_an_original_with_other_content_than_known_tells_nothing_and_is_named(
 
 @pytest.mark.parametrize("answer", [CHANGED, REFUSED, DAMAGED])
 @pytest.mark.parametrize("path", ["copy", "copy.gz!"])
-def test_6_a_file_of_which_a_look_failed_is_undecided(path: str, answer: Failure) -> None:
+def test_6_a_file_of_which_a_probe_failed_is_undecided(path: str, answer: Failure) -> None:
     name = path.removesuffix("!")
     contents: dict[str, bytes | Failure] = {name: OTHER, path: answer}
     world = World(**contents)
@@ -188,11 +188,11 @@ def test_6_a_file_of_which_a_look_failed_is_undecided(path: str, answer: Failure
     assert (match.rule, match.error) == (IdentityRule.UNDECIDED, answer.error)
 
 
-def test_6_a_file_that_begins_otherwise_at_the_second_look_is_undecided() -> None:
+def test_6_a_file_that_begins_otherwise_at_the_second_probe_is_undecided() -> None:
     """It was written anew between the two, with the content of a file that it was not compared with."""
     world = World(copy=LOG)
     world.live("a", 1000)
-    world.before_second_looks = lambda: world.contents.update(copy=bytes(len(LOG)))
+    world.before_second_probes = lambda: world.contents.update(copy=bytes(len(LOG)))
     assert [match.rule for match in world.decide(listed("copy", LOG))] == [IdentityRule.UNDECIDED]
 
 
@@ -213,7 +213,7 @@ def test_7_a_file_goes_on_behind_one_that_is_gone() -> None:
     assert (match.position, match.before) == (2000, prints_at(LOG, 2000))
     assert match.previous_keys == (b"b".ljust(16, b"\0"),)
     assert (match.advances, match.copy) == (b"", None)
-    assert [look.row.path for look in world.looks] == ["copy", "copy"], "what is gone costs no look"
+    assert [probe.row.path for probe in world.probes] == ["copy", "copy"], "what is gone costs no probe"
 
 
 def test_7_a_renamed_file_of_which_nothing_was_read_keeps_its_old_key() -> None:
@@ -278,7 +278,7 @@ def test_9_less_than_256_bytes_are_not_looked_at() -> None:
     world.live("a", len(LOG))
     row = listed("copy", LOG[:255])
     assert world.decide(row) == [Match(row, IdentityRule.NEW)]
-    assert not world.looks
+    assert not world.probes
 
 
 def test_9_of_two_known_files_with_one_content_one_is_the_original() -> None:
@@ -294,7 +294,7 @@ def test_9_the_newest_64_of_each_kind_are_compared() -> None:
         world.live(f"a{number}", 500, content=LOG[:500] + bytes([number]) * 600, time_ms=number)
     world.originals += [replace_time(gone(f"g{number}", 400), number) for number in range(70)]
     world.decide(listed("copy", OTHER))
-    paths = {look.row.path for look in world.looks}
+    paths = {probe.row.path for probe in world.probes}
     assert paths == {"copy", *(f"a{number}" for number in range(6, 70))}
 
 

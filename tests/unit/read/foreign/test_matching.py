@@ -14,11 +14,11 @@ from ftfile.read.foreign.known.rows import NO_IDENTITY, KnownFile
 from ftfile.read.foreign.matching import (
     CHANGED,
     Content,
+    ContentProbe,
     Failure,
     IdentityRule,
-    Look,
     Match,
-    known_looks,
+    known_probes,
     match_known,
     match_unchanged,
 )
@@ -91,7 +91,7 @@ def test_a_file_that_grows_goes_on(keeps_truncated: bool) -> None:
 def test_a_file_with_other_content_was_truncated(size_bytes: int, keeps_truncated: bool) -> None:
     """A listed size below the position is proof enough; by name alone what was cut off is never found again."""
     row = listed("a", 1, known("a", 1), size_bytes)
-    assert len(known_looks([row], {})) == (size_bytes == 200)
+    assert len(known_probes([row], {})) == (size_bytes == 200)
     answers: dict[str, Answer] = {"a": prints("other")} if size_bytes == 200 else {}
     match = decide([row], answers, keeps_truncated=keeps_truncated)["a"]
     assert (match.rule, match.position, match.before) == (IdentityRule.TRUNCATED, 0, None)
@@ -100,7 +100,7 @@ def test_a_file_with_other_content_was_truncated(size_bytes: int, keeps_truncate
 
 @BOTH
 @pytest.mark.parametrize("answer", [CHANGED, REFUSED])
-def test_a_file_of_which_the_look_failed_is_undecided(answer: Failure, keeps_truncated: bool) -> None:
+def test_a_file_of_which_the_probe_failed_is_undecided(answer: Failure, keeps_truncated: bool) -> None:
     """And so nothing that it may be is displaced."""
     file = known("a", 1)
     for row in (listed("a", 1, file), listed("a", 2, file), listed("b", 1)):
@@ -172,8 +172,8 @@ def test_the_identity_comes_before_the_path_alone() -> None:
 def test_of_several_files_with_an_identity_the_newest_that_is_equal_goes_on() -> None:
     old, new, other = known("a", 1, 50), known("b", 1, 100, modified_ms=6), known("c", 1, 120, "y", modified_ms=7)
     row = listed("d", 1)
-    (look,) = known_looks([row], {identity(1): [old, new, other]})
-    assert look.positions == {50, 100, 120}
+    (probe,) = known_probes([row], {identity(1): [old, new, other]})
+    assert probe.positions == {50, 100, 120}
     match = decide([row], {"d": prints(positions=(50, 100, 120))}, old, new, other)["d"]
     assert match.file == new
 
@@ -200,7 +200,7 @@ def test_without_identities_path_and_content_tell() -> None:
 
 def test_of_a_file_of_which_nothing_was_read_the_identity_tells() -> None:
     file = known("a", 1, 0)
-    assert known_looks([listed("b", 1)], {identity(1): [file]}) == []
+    assert known_probes([listed("b", 1)], {identity(1): [file]}) == []
     assert rules(decide([listed("a", 1, file)], {})) == {"a": IdentityRule.SAME}
     assert rules(decide([listed("b", 1)], {}, file)) == {"b": IdentityRule.MOVED}
     match = decide([listed("a", 2, file)], {})["a"]
@@ -213,8 +213,8 @@ def test_files_that_nobody_suspects_are_the_ones_at_their_paths() -> None:
     assert match_unchanged(listed("b", 2)).rule is IdentityRule.NEW
 
 
-def test_one_look_is_at_all_positions_up_to_the_listed_size() -> None:
+def test_one_probe_is_at_all_positions_up_to_the_listed_size() -> None:
     file, elsewhere = known("a", 1, 100), known("b", 2, 150)
     row = listed("a", 2, file, size_bytes=120)
-    assert known_looks([row], {identity(2): [elsewhere]}) == [Look(row, frozenset({100}))]
-    assert known_looks([listed("c", 3)], {}) == []
+    assert known_probes([row], {identity(2): [elsewhere]}) == [ContentProbe(row, frozenset({100}))]
+    assert known_probes([listed("c", 3)], {}) == []

@@ -171,9 +171,9 @@ class TestNumbersThatAreForgotten:
     @pytest.mark.slow
     def test_of_the_real_bound(self) -> None:
         names = [f"directory-{number}" for number in range(fold.ENTRIES_MAX + 1)]
-        draft = fold.TablesDraft({})
-        draft.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
-        assert [*draft.finish()["partNumbers"]] == names[1:]
+        builder = fold.TablesBuilder({})
+        builder.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
+        assert [*builder.finish()["partNumbers"]] == names[1:]
 
 
 @pytest.mark.slow
