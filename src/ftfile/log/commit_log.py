@@ -43,16 +43,16 @@ _FORMAT_ADVICE = Advice(
 
 @dataclass(slots=True)
 class RecentRecords:
-    """Consecutive records up to the newest one, for writing ranges; empty in a process without commits."""
+    """Consecutive records up to the newest one, for writing compacted logs; empty in a process without commits."""
 
     records: dict[int, Record] = field(default_factory=dict)  # by version
     is_kept: bool = False
     size_bytes: int = 0  # of the records on storage
-    failures: int = 0  # consecutive failures to write a range of them
-    paused_to: int = -1  # the version before which writing a range is not tried again
+    failures: int = 0  # consecutive failures to write a compacted log of them
+    paused_to: int = -1  # the version before which writing a compacted log is not tried again
 
     def clear(self) -> None:
-        """Forget all records, because a range replaces them, or because they may not be part of the log."""
+        """Forget all records, because a compacted log replaces them, or because they may not be part of the log."""
         self.records = {}
         self.size_bytes = 0
 

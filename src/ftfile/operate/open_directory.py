@@ -126,8 +126,9 @@ class OpenedDirectory(Directory):
     ) -> VerifyReport:
         """Return the differences between storage and the log, worst first. Writes nothing; safe while queries run.
 
-        The call compares the existing records with checkpoints, ranges and hints. It checks the path and the length of
-        each committed file, and lists files that no record names. It takes about 10 s and 90 MB for 100,000 records.
+        The call compares the existing records with checkpoints, compacted logs and hints. It checks the path and the
+        length of each committed file, and lists files that no record names. It takes about 10 s and 90 MB for 100,000
+        records.
         With `full`, it also reads every file, compares its checksum, and counts its rows.
 
         Args:

@@ -38,7 +38,7 @@ def test_it_is_what_the_records_tell(
     every: int, removals: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For all ranges: they remove files of the same range and of older ranges."""
-    monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", every)
+    monkeypatch.setattr("ftfile.log.publish.COMPACTED_EVERY", every)
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "m": "long"}, {"fileFormat": "json", "partitionBy": "m"})
     for batch in range(12):
         query.run(batch, [[{"id": batch, "m": batch // 2}]])

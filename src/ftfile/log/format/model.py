@@ -64,7 +64,7 @@ class SourceRange(Value, frozen=True):
 class Add(Value, frozen=True):
     """Rows that a record adds: a part (a separate file) or a segment (a range of a spool)."""
 
-    id: str  # unique for ever; removes, tasks and ranges refer to it
+    id: str  # unique for ever; removes, tasks and compacted logs refer to it
     kind: Literal["part", "segment"]
     path: str  # where it was written, relative to the directory
     final_path: str | None  # the name under which a part is published; None for a segment

@@ -33,7 +33,7 @@ _Kind = TypeVar("_Kind", bound=Struct)
 
 RECORD_FORMAT = 1
 COMPANION_FROM_BYTES = 1 << 20
-# The limit of a record, companion, checkpoint or range, and of an unpacked stream of a range.
+# The limit of a record, companion, checkpoint or compacted log, and of an unpacked stream of a compacted log.
 FILE_BYTES_MAX = 512 << 20
 # The limit of the format file, the marker of a directory, a hint or a note.
 SMALL_BYTES_MAX = 1 << 20
