@@ -16,7 +16,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.log.format.record import encode_record
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _create(path: Path, record: Record) -> None:
 
 def _end_with_base(path: Path) -> None:
     """Let one file stand for all records, and one for the state, in which all files are at their final names."""
-    merge_ranges(str(path))
+    compact_log(str(path))
     fs = open_filesystem(str(path))
     head = CommitLog(fs).refresh()
     head.unpublished.clear()

@@ -33,8 +33,8 @@ MAXIMA = {
     "calls with five positional arguments or more": 48,
     "calls with splatted literals": 0,
     "module docstrings that join subjects": 10,
-    "modules with two or more blocks of constants after definitions": 17,
-    "class names that live in several modules": 35,
+    "modules with two or more blocks of constants after definitions": 0,
+    "class names that live in several modules": 0,
 }
 # A limit this much above the count is out of date.
 SLACK = 30

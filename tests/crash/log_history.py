@@ -18,7 +18,7 @@ from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout, version_blocks
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor
-from ftfile.log.read import range_writer
+from ftfile.log.read import compacted_writer
 from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
 from ftfile.log.read.snapshot import removals, snapshot_at, take_snapshot
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -102,10 +102,10 @@ class LogHistory:
     def _limits(self) -> Iterator[None]:
         """Set small limits within the block. All processes have the same block size."""
         limits: list[tuple[object, str, tuple[int, ...]]] = [
-            (publish, "RANGE_EVERY", (1, 2, 4, 4, 4, 8)),
-            (publish, "RANGE_BYTES", (800, 3000, 1 << 20)),
-            (range_writer, "GAP_RECORDS", (1, 3, 16, 256)),
-            (range_writer, "MERGED_BYTES", (1500, 4000, 1 << 20)),
+            (publish, "COMPACTED_EVERY", (1, 2, 4, 4, 4, 8)),
+            (publish, "COMPACTED_BYTES", (800, 3000, 1 << 20)),
+            (compacted_writer, "GAP_RECORDS", (1, 3, 16, 256)),
+            (compacted_writer, "MERGED_BYTES", (1500, 4000, 1 << 20)),
             (version_blocks, "BLOCK_VERSIONS", (1, 2, 4, 64)),
         ]
         with contextlib.ExitStack() as stack:
@@ -252,9 +252,9 @@ class LogHistory:
         if is_merging or self._draw.random() < 0.3:
             # Other processes continue meanwhile. If a vacuum cannot merge a range, the next vacuum merges it.
             with contextlib.suppress(FtfileError):
-                range_writer.merge_all(log, head)
-        own_ranges = CompactedFiles(log, head, list_compacted(log.fs)).cover()
-        for compacted in contained(list_compacted(log.fs), own_ranges):
+                compacted_writer.write_fewest_compacted(log, head)
+        log_files = CompactedFiles(log, head, list_compacted(log.fs)).cover()
+        for compacted in contained(list_compacted(log.fs), log_files):
             with contextlib.suppress(NotFound):
                 log.fs.delete(layout.compacted_path(compacted))
 

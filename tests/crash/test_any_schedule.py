@@ -48,7 +48,7 @@ TRIES = 30
 def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Checkpoints and ranges at about every second version, so that vacuum deletes records, too."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
     with repeatable(CLOCK, IDS):
         yield
 

@@ -188,7 +188,7 @@ def test_every_crash_around_a_checkpoint(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
     monkeypatch.setattr(checkpoints, "CHECKPOINTS_KEPT", 1)
     assert explore(REPLACING, record_property, seed) >= PORTION * 5_000
 
@@ -197,7 +197,7 @@ def test_every_crash_around_a_vacuum(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
     # Vacuum does not sync its deletions, so there are too many states to try them all.
     assert explore(VACUUMED, record_property, seed, limit=16 if THOROUGH else 4) >= (10_000 if THOROUGH else 250)
 

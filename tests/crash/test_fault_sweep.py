@@ -95,7 +95,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
     monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
     # Fixed random bytes: states without another difference are equal.
     monkeypatch.setattr(aes_gcm, "random_bytes", lambda count: (IDS.unique() * 2).encode()[:count])

@@ -236,7 +236,7 @@ def with_checkpoints(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     """Checkpoints and ranges at about every second version, or none."""
     if request.param:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
     with repeatable(CLOCK, IDS):
         yield
 

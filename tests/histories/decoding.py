@@ -16,7 +16,7 @@ from ftfile.storage.api import RangeFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.log.format.compacted import Range
+    from ftfile.log.format.compacted import CompactedLog
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
     from ftfile.storage.api import InputFile
@@ -46,13 +46,13 @@ def _adds(ids: tuple[str, ...], rest: bytes, path: str) -> tuple[Add, ...]:
     return tuple(decode_adds(ids, rest, path))
 
 
-def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> Range:
+def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> CompactedLog:
     """Read a range as `decode_compacted` does."""
     return _range(file.read_at(0, file.size_bytes), path, ended)
 
 
 @cache
-def _range(content: bytes, path: str, ended: bool | None) -> Range:
+def _range(content: bytes, path: str, ended: bool | None) -> CompactedLog:
     return decode_compacted(RangeFile.of_content(path, content), path, ended=ended)
 
 

@@ -18,7 +18,7 @@ from ftfile import kv
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.sealed import open_with_keys
 from ftfile.operate.repair_actions import set_aside
 from ftfile.read.foreign import plan_log
@@ -102,7 +102,7 @@ def make_files(place: Path, file_format: str) -> None:
     fs = open_with_keys(normalise(str(place / "out")), current(), None)
     log = CommitLog(fs)
     write_checkpoint(fs, SeededIds(2), log.refresh())
-    write_due_ranges(log, log.refresh())
+    write_due_compacted(log, log.refresh())
     fs.put("in the way", b"somebody's\n")
     set_aside(fs, "in the way", "it has the name of a part")
     stage = layout.staged_directory(query.query_id, 4)
@@ -112,7 +112,7 @@ def make_files(place: Path, file_format: str) -> None:
     fs.create_exclusive(layout.note_path(stage, f"00001-0-{'4' * 32}"), note)
     messages = query.write(3, [[row(12), row(13), row(14)], []])
     # The driver dies before the files of its record are published.
-    with mock.patch("ftfile.log.protocol.Measured.created", side_effect=Killed), contextlib.suppress(Killed):
+    with mock.patch("ftfile.log.protocol.CommitTimer.created", side_effect=Killed), contextlib.suppress(Killed):
         query.commit(3, messages)
 
 

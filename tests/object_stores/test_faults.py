@@ -142,7 +142,7 @@ def test_a_fault_that_passes_is_survived(
 def many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write checkpoints often, so that no run reads much more than the run before."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 4)
 
 
 @pytest.fixture(params=["copy", "by hand"] if THOROUGH else ["drawn"])

@@ -10,7 +10,6 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from ftfile.core.errors import ConfigError, FtfileError, Retry, Unavailable
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TypeAlias
 
 
@@ -53,6 +53,8 @@ AWAY_S = 10.0
 LOG_EVERY_S = 10.0
 
 Result = TypeVar("Result")
+
+OnProgress: TypeAlias = "Callable[[Progress], object]"
 
 _log = get_logger(__name__)
 
@@ -268,9 +270,6 @@ class Progress:
         if done:
             return self.elapsed_s * (total / done - 1)
         return None
-
-
-OnProgress: TypeAlias = Callable[[Progress], object]
 
 
 class Tracker:

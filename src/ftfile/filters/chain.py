@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.filters.api import Buffer, ByteWriter, Stream
-    from ftfile.filters.codecs import Codec
+    from ftfile.filters.codecs import CompressionCodec
     from ftfile.filters.keys import Keys
 
 
@@ -33,9 +33,9 @@ ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 _BUILT_IN = {name: f"ftfile.filters.{codec.code}" for name, codec in CODECS.items()} | ENCRYPTION
 
 
-def codec(name: str, level: int | None = None) -> Codec:
+def codec(name: str, level: int | None = None) -> CompressionCodec:
     """Return a codec; `ConfigError` if its package is missing, or the level is not supported."""
-    codec_filter = cast("Codec", filter_class(name).from_definition({"level": level}))
+    codec_filter = cast("CompressionCodec", filter_class(name).from_definition({"level": level}))
     if level is None:
         return codec_filter
     if codec_filter.levels is None:

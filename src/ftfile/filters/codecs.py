@@ -34,7 +34,7 @@ _XZ_DICTIONARY_BYTES_MIN = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Filter):
+class CompressionCodec(Filter):
     """A compression codec. Its frames can be concatenated."""
 
     joins: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class Codec(Filter):
         return {"level": self.level}
 
     @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> Codec:
+    def from_definition(cls, definition: Mapping[str, Any]) -> CompressionCodec:
         return cls(definition.get("level"))
 
     @abstractmethod
@@ -100,7 +100,7 @@ class _Decompressor(Protocol):
     def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
 
 
-class Gzip(Codec):
+class Gzip(CompressionCodec):
     """gzip members (RFC 1952), each with CRC-32 and length; by ISA-L at levels where it is as good, else by zlib."""
 
     name, levels = "gzip", (1, 9)
@@ -114,7 +114,7 @@ class Gzip(Codec):
         return FrameDecoder(self.name, _GzipFrame, error)
 
 
-class Bzip2(Codec):
+class Bzip2(CompressionCodec):
     """bzip2 streams, each with a CRC-32."""
 
     name, levels = "bzip2", (1, 9)
@@ -128,7 +128,7 @@ class Bzip2(Codec):
         return FrameDecoder(self.name, bz2.BZ2Decompressor, OSError, ValueError)
 
 
-class Xz(Codec):
+class Xz(CompressionCodec):
     """xz streams, each with a CRC-64."""
 
     name, levels = "xz", (0, 9)
@@ -146,7 +146,7 @@ class Xz(Codec):
         return FrameDecoder(self.name, start, lzma.LZMAError)
 
 
-class Zstd(Codec):
+class Zstd(CompressionCodec):
     """zstd frames (RFC 8878), with their length and a checksum of their content."""
 
     name, levels = "zstd", (1, 22)
@@ -168,7 +168,7 @@ class Zstd(Codec):
         return FrameDecoder(self.name, start, zstandard.ZstdError)
 
 
-class Lz4Frame(Codec):
+class Lz4Frame(CompressionCodec):
     """LZ4 frames in the format of the command `lz4`, with a checksum of their content.
 
     Spark and Hadoop use another format for `.lz4`, and a frame in a file with that ending exhausts their memory; so the

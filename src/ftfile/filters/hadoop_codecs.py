@@ -14,7 +14,7 @@ import lz4.block
 import pyarrow as pa
 
 from ftfile.filters.api import BadStream
-from ftfile.filters.codecs import Codec
+from ftfile.filters.codecs import CompressionCodec
 from ftfile.rows.buffers import read_varint
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _LZ4_HIGH_LEVEL_MIN = 3
 _SNAPPY = pa.Codec("snappy")
 
 
-class Lz4Blocks(Codec):
+class Lz4Blocks(CompressionCodec):
     """LZ4 in Hadoop's blocks."""
 
     name, levels = "lz4", (1, 12)
@@ -50,7 +50,7 @@ class Lz4Blocks(Codec):
         return BlockDecoder("LZ4", lz4.block.decompress, lz4.block.LZ4BlockError)
 
 
-class SnappyBlocks(Codec):
+class SnappyBlocks(CompressionCodec):
     """snappy in Hadoop's blocks."""
 
     name = "snappy"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.formats.columnar import CollectingEncoder, ColumnarFormat, FormatCodec, as_sink, check_text, encoding_errors
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.lent_file import LentFile
 from ftfile.formats.reading.read_errors import reading_errors
@@ -28,7 +28,11 @@ class ArrowFormat(ColumnarFormat):
     """Arrow IPC files; LZ4 uses its frame format."""
 
     name: ClassVar[str] = "arrow"
-    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec(), "lz4": Codec(), "zstd": Codec(level=1)}
+    codecs: ClassVar[Mapping[str, FormatCodec]] = {
+        "none": FormatCodec(),
+        "lz4": FormatCodec(),
+        "zstd": FormatCodec(level=1),
+    }
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
         check_text(batch)

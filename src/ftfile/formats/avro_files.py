@@ -24,7 +24,7 @@ from ftfile.formats.avro_container import (
     import_fastavro,
     read_header,
 )
-from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
+from ftfile.formats.columnar import CollectingEncoder, ColumnarFormat, FormatCodec, check_text, encoding_errors
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.read_errors import corrupt
 from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
@@ -189,11 +189,11 @@ class AvroFormat(ColumnarFormat):
 
     name: ClassVar[str] = "avro"
     extension = ".avro"  # for every codec: readers use this ending
-    codecs: ClassVar[Mapping[str, Codec]] = {
-        "none": Codec("null"),
-        "deflate": Codec("deflate", 1),
-        "snappy": Codec("snappy"),
-        "zstd": Codec("zstandard", 1),
+    codecs: ClassVar[Mapping[str, FormatCodec]] = {
+        "none": FormatCodec("null"),
+        "deflate": FormatCodec("deflate", 1),
+        "snappy": FormatCodec("snappy"),
+        "zstd": FormatCodec("zstandard", 1),
     }
     open_files_max: ClassVar[int] = 200
 

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 4 << 20
 _MORE = 0x80
 _VARINT_BYTES_MAX = 5  # of a length below 2**31
+_SIZES: dict[str, tuple[str, Literal["big", "little"]]] = {"int32": (">u4", "big"), "int32le": ("<u4", "little")}
+ENTRY_POINT_GROUP = "ftfile.encoders"
+_OPTION = "encoder"
+_EXTENSION = ".bin"
+_EXTENSION_FORM = re.compile(r"(\.[A-Za-z0-9_-]+)+", re.ASCII)
+_PAGE = "see docs/formats/binary.md"
 
 
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
@@ -80,9 +86,6 @@ class _Delimited:
         """Yield the records of a file, some megabytes at a time; `CorruptData` if the last one is incomplete."""
         for block in whole_lines(file, self.delimiter):
             yield pa.array(block.split(self.delimiter)[:-1], pa.binary())
-
-
-_SIZES: dict[str, tuple[str, Literal["big", "little"]]] = {"int32": (">u4", "big"), "int32le": ("<u4", "little")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +152,6 @@ class _Prefixed:
 
 
 Framing: TypeAlias = _Delimited | _Prefixed
-
-
-ENTRY_POINT_GROUP = "ftfile.encoders"
-
-_OPTION = "encoder"
-_EXTENSION_FORM = re.compile(r"(\.[A-Za-z0-9_-]+)+", re.ASCII)
-_PAGE = "see docs/formats/binary.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +256,6 @@ def _installed(name: str) -> str:
             f"installed where the driver and the executors run{choices}"
         )
     return places[name]
-
-
-_EXTENSION = ".bin"
 
 
 @dataclass(frozen=True, slots=True)

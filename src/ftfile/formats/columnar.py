@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 __all__ = (
-    "Codec",
     "CollectingEncoder",
     "ColumnarFormat",
+    "FormatCodec",
     "RowJoiner",
     "RowSegments",
     "as_sink",
@@ -47,7 +47,7 @@ _MARK_BYTES = 8  # the maximum length of a format's name at the start of a file
 _RATIO_GUESS = 0.4  # assumed ratio of the length in the file to the memory, until a file was written
 
 
-class Codec(NamedTuple):
+class FormatCodec(NamedTuple):
     """A codec within files of a format."""
 
     label: str = ""  # in file names; in Avro, within the file
@@ -59,7 +59,7 @@ class ColumnarFormat(Format):
     """A format that encodes rows in groups, and compresses them within the file."""
 
     open_files_max: ClassVar[int] = 32
-    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}  # by values of the option `compression`
+    codecs: ClassVar[Mapping[str, FormatCodec]] = {"none": FormatCodec()}  # by values of the option `compression`
 
     compression: str = _CODEC  # a key of `codecs`
     level: int | None = None  # of the codec; None for the default of the codec
@@ -328,10 +328,10 @@ def encoding_errors(format_name: str) -> Iterator[None]:
 
 def as_sink(target: ByteWriter) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return a target as a file for pyarrow."""
-    return pa.PythonFile(_Sink(target), mode="w")
+    return pa.PythonFile(_OutputAdapter(target), mode="w")
 
 
-class _Sink:
+class _OutputAdapter:
     closed = False
 
     def __init__(self, target: ByteWriter) -> None:

@@ -18,9 +18,9 @@ from pyarrow import orc
 
 from ftfile.core.errors import UnencodableRows
 from ftfile.formats.columnar import (
-    Codec,
     CollectingEncoder,
     ColumnarFormat,
+    FormatCodec,
     as_sink,
     check_text,
     encoding_errors,
@@ -201,11 +201,11 @@ class OrcFormat(ColumnarFormat):
     name: ClassVar[str] = "orc"
     has_groups: ClassVar[bool] = True
     # Arrow's writer also accepts lz4, but then stores everything uncompressed.
-    codecs: ClassVar[Mapping[str, Codec]] = {
-        "none": Codec(),
-        "snappy": Codec(".snappy"),
-        "zlib": Codec(".zlib"),
-        "zstd": Codec(".zstd"),
+    codecs: ClassVar[Mapping[str, FormatCodec]] = {
+        "none": FormatCodec(),
+        "snappy": FormatCodec(".snappy"),
+        "zlib": FormatCodec(".zlib"),
+        "zstd": FormatCodec(".zstd"),
     }
 
     def check_schema(self, schema: pa.Schema) -> None:

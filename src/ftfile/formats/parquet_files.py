@@ -20,7 +20,7 @@ import pyarrow.parquet.encryption as pe
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
-from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
+from ftfile.formats.columnar import CollectingEncoder, ColumnarFormat, FormatCodec, as_sink, encoding_errors
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.lent_file import LentFile
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
@@ -154,13 +154,13 @@ class ParquetFormat(ColumnarFormat):
     name: ClassVar[str] = "parquet"
     has_groups: ClassVar[bool] = True
     # lz4 is LZ4_RAW, its meaning in current readers.
-    codecs: ClassVar[Mapping[str, Codec]] = {
-        "none": Codec(),
-        "snappy": Codec(".snappy"),
-        "gzip": Codec(".gz", 6),
-        "zstd": Codec(".zstd", 1),
-        "lz4": Codec(".lz4raw"),
-        "brotli": Codec(".br", 4),
+    codecs: ClassVar[Mapping[str, FormatCodec]] = {
+        "none": FormatCodec(),
+        "snappy": FormatCodec(".snappy"),
+        "gzip": FormatCodec(".gz", 6),
+        "zstd": FormatCodec(".zstd", 1),
+        "lz4": FormatCodec(".lz4raw"),
+        "brotli": FormatCodec(".br", 4),
     }
 
     key_id: str | None = None  # of Parquet's encryption; None for unencrypted files

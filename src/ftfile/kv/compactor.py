@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.picker import Compaction
-    from ftfile.kv.planning.plan import Piece, PlannedCompaction, Planner, Terms
+    from ftfile.kv.planning.plan import CompactionPlanner, Piece, PlannedCompaction, Terms
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool
@@ -251,7 +251,7 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
 
 
 def planned_compactions(
-    jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: Planner
+    jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: CompactionPlanner
 ) -> list[PlannedCompaction]:
     """Return the compactions that jobs name, planned against a state, which may be newer than the jobs.
 

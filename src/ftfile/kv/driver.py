@@ -15,7 +15,7 @@ from ftfile.core.options import StoreSinkOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.plan import Planner, acceptable, backoffs_after, backoffs_of, due, job_of
+from ftfile.kv.planning.plan import CompactionPlanner, acceptable, backoffs_after, backoffs_of, due, job_of
 from ftfile.kv.planning.runs import by_id, numbers_of, open_state, placed, recorded_key_types, seal_metadata
 from ftfile.kv.run.block_batch import COMPRESSIONS
 from ftfile.kv.run.writer import BLOCK_BYTES
@@ -60,9 +60,9 @@ class HowWritten:
     block_bytes: int
     storage: Storage
 
-    def planner(self, log: CommitLog) -> Planner:
+    def planner(self, log: CommitLog) -> CompactionPlanner:
         """Return the planner of the store's compactions at the current time."""
-        return Planner(self.plan, self.definition.key_types, log.clock.now_ms())
+        return CompactionPlanner(self.plan, self.definition.key_types, log.clock.now_ms())
 
     def spool(self, stage: Stage) -> RunSpool:
         """Return a new spool for runs."""

@@ -13,8 +13,8 @@ from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
 from ftfile.core.units import packed
 from ftfile.kv.definition import BUCKETS_MAX
 from ftfile.kv.feed_rows import (
-    Change,
-    Share,
+    FeedShare,
+    VersionChange,
     applied,
     as_requested,
     by_bucket,
@@ -29,7 +29,7 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import read_marker
 from ftfile.log.format.adds import ids_of, total_bytes
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.read.log_planner import FollowSettings, LogPlanner, LogStream, Plan, Unit
+from ftfile.read.log_planner import FollowSettings, LogPlan, LogPlanner, LogStream, Unit
 from ftfile.read.log_positions import InLog, InSnapshot, record_or_gone
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.calls import parallel
@@ -66,7 +66,7 @@ def _advising() -> Iterator[None]:
         raise StaleFiles(f"{error.fact}. {_ADVICE}") from error
 
 
-class FeedPlanner(LogPlanner[Share]):
+class FeedPlanner(LogPlanner[FeedShare]):
     """Plans batches of changes of one store, bucket by bucket; for arguments see `LogPlanner`.
 
     Raises `StaleFiles` where `LogPlanner` raises `HistoryGone`.
@@ -83,7 +83,7 @@ class FeedPlanner(LogPlanner[Share]):
     shares = _advising()(LogPlanner.shares)
 
     @_advising()
-    def shares_of_version(self, version: int) -> list[Share]:
+    def shares_of_version(self, version: int) -> list[FeedShare]:
         """Return the change of one version, in the same way as `shares`."""
         return self._shares_of_records(self._log.refresh(), InLog(version - 1, ""), InLog(version, ""))
 
@@ -98,7 +98,7 @@ class FeedPlanner(LogPlanner[Share]):
                 units.append(Unit(place, adds))
         return units
 
-    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
+    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: LogPlan) -> None:
         adds = [*self._live.at(begin.version).values()]
         for record in plan.records:
             adds += record.adds
@@ -108,16 +108,18 @@ class FeedPlanner(LogPlanner[Share]):
         except NotFound as error:
             raise HistoryGone(f"{error.path!r} must be read, and vacuum has deleted it") from error
 
-    def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> list[Share]:
+    def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> list[FeedShare]:
         record = record_or_gone(self._log, head, start.version)
         adds = tuple(self._live.at(start.version).values())
         last = BUCKETS_MAX if behind is None else behind
-        whole = Change(record.version, record.time_ms, adds=adds, removes=(), scope="all", buckets=(start.read, last))
+        whole = VersionChange(
+            record.version, record.time_ms, adds=adds, removes=(), scope="all", buckets=(start.read, last)
+        )
         return _shares({}, [whole], self._live.definitions, self._code)
 
-    def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> list[Share]:
+    def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> list[FeedShare]:
         records = []
-        changes: list[Change] = []
+        changes: list[VersionChange] = []
         for record, first, behind in self._records_between(head, start, end):
             records.append(record)
             changes.append(change_of(record, (first, BUCKETS_MAX if behind is None else behind)))
@@ -161,8 +163,8 @@ class _LiveRuns:
 
 
 def _shares(
-    live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any], code: frozenset[str]
-) -> list[Share]:
+    live: Mapping[str, Add], changes: list[VersionChange], definitions: Mapping[str, Any], code: frozenset[str]
+) -> list[FeedShare]:
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
     everything = [*live.values(), *_adds_of(changes)]
     # An overwrite may redefine the store: then earlier runs do not determine the definition.
@@ -196,11 +198,11 @@ def _shares(
             narrowed.append(bucket_change)
             has_changes |= bucket_change.scope == "all" or bool(bucket_change.new_runs)
         if has_changes:
-            shares.append(Share(bucket_adds, tuple(narrowed), definition.to_json(), code))
+            shares.append(FeedShare(bucket_adds, tuple(narrowed), definition.to_json(), code))
     return shares
 
 
-def _adds_of(changes: Iterable[Change]) -> Iterator[Add]:
+def _adds_of(changes: Iterable[VersionChange]) -> Iterator[Add]:
     """Yield the adds of changes, in order."""
     for change in changes:
         yield from change.adds
@@ -214,7 +216,7 @@ def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]
     return tuple(bucket_adds)
 
 
-class FeedStream(LogStream[Share]):
+class FeedStream(LogStream[FeedShare]):
     """The position of one query in the change feed; raises SchemaError if requested types differ from the feed's."""
 
     def __init__(self, config: FollowConfig, context: Context) -> None:

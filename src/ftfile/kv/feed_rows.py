@@ -50,7 +50,7 @@ _WINDOW_BYTES = 16 << 20  # size of the keys that are looked up at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """The change that one version makes."""
 
     version: int
@@ -70,16 +70,16 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FeedShare:
     """The changes in some buckets, read by one task."""
 
     live: tuple[Add, ...]  # runs of the version before the first change
-    changes: tuple[Change, ...]  # in version order
+    changes: tuple[VersionChange, ...]  # in version order
     definition: dict[str, Any]  # of the store, as in the log
     code: frozenset[str]  # classes that the caller names
 
 
-def change_of(record: Record, buckets: tuple[int, int]) -> Change:
+def change_of(record: Record, buckets: tuple[int, int]) -> VersionChange:
     """Return the change that a record makes, to be read in a range of buckets."""
     author = record.author
     removes = tuple(remove.id for remove in record.removes)
@@ -90,10 +90,12 @@ def change_of(record: Record, buckets: tuple[int, int]) -> Change:
         scope = "all"
     elif not any(_is_new(add, record.version) for add in record.adds):
         scope = "none"
-    return Change(record.version, record.time_ms, adds=record.adds, removes=removes, scope=scope, buckets=buckets)
+    return VersionChange(
+        record.version, record.time_ms, adds=record.adds, removes=removes, scope=scope, buckets=buckets
+    )
 
 
-def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
+def applied(live: Mapping[str, Add], change: VersionChange) -> dict[str, Add]:
     """Return the live runs by id after a change."""
     runs = dict(live)
     for name in change.removes:
@@ -184,7 +186,7 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
     )
 
 
-def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
+def changed_rows(files: OpenFiles, share: FeedShare) -> Iterator[pa.RecordBatch]:
     """Yield a row for each key whose row a version changes, in version order, sorted by key within a bucket.
 
     Raises:
@@ -236,7 +238,7 @@ def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(rows.flatten(), schema=requested)
 
 
-def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBatch]:
+def _changes(change: VersionChange, before: View, after: View) -> Iterator[pa.RecordBatch]:
     new = by_bucket(change.new_runs)
     numbers = sorted({*before.buckets, *after.buckets} if change.scope == "all" else new)
     none = Bucket.of((), after.sources)
@@ -288,7 +290,7 @@ def _with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterat
         yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Change) -> pa.RecordBatch:
+def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: VersionChange) -> pa.RecordBatch:
     """Return the keys whose rows differ, with both rows."""
     hashes = hash_rows(keys.columns)
     was, old = _looked_up(buckets[0], keys, hashes)

@@ -69,7 +69,7 @@ def condition_of(
     return Condition(column, bounds=bounds[comparison])
 
 
-class Selection(NamedTuple):
+class StoreSelection(NamedTuple):
     """The part of a store to read."""
 
     keys: pa.Table | None  # the key columns of all keys; None if the keys are not listed
@@ -78,17 +78,17 @@ class Selection(NamedTuple):
     met: frozenset[int]  # numbers of the conditions that every selected row meets
 
 
-EVERYTHING = Selection(None, None, (((), None),), frozenset())
+EVERYTHING = StoreSelection(None, None, (((), None),), frozenset())
 
 
-def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Selection:
+def select(conditions: Sequence[Condition], definition: StoreDefinition) -> StoreSelection:
     """Return a part of a store that contains all keys that meet the conditions, and possibly other keys."""
     columns = {name: _together(name, conditions) for name in definition.keys}
     listed = [condition.values for condition in columns.values()]
     if _is_at_most(KEYS_MAX, listed):
         arrays = arrays_of(sorted(_tuples(listed)), definition.key_types)
         keys = pa.table(arrays, names=list(definition.keys))
-        return Selection(keys, None, (), frozenset(range(len(conditions))))
+        return StoreSelection(keys, None, (), frozenset(range(len(conditions))))
     hashed = [columns[name].values for name in definition.bucket_by]
     buckets = None
     if _is_at_most(KEYS_MAX, hashed):
@@ -99,7 +99,7 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
     for number, condition in enumerate(conditions):
         if condition.column in used:
             met.add(number)
-    return Selection(None, buckets, ranges, frozenset(met))
+    return StoreSelection(None, buckets, ranges, frozenset(met))
 
 
 def _together(column: str, conditions: Iterable[Condition]) -> Condition:
@@ -171,7 +171,7 @@ class BucketShare(NamedTuple):
 
 
 def shares_of(
-    runs: Iterable[Run], selection: Selection, split_bytes: int = SPLIT_BYTES, join_bytes: int = JOIN_BYTES
+    runs: Iterable[Run], selection: StoreSelection, split_bytes: int = SPLIT_BYTES, join_bytes: int = JOIN_BYTES
 ) -> list[tuple[BucketShare, ...]]:
     """Return the shares of each task that reads a selection of runs, by bucket.
 
@@ -184,7 +184,9 @@ def shares_of(
     return tasks
 
 
-def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
+def _sized_shares(
+    runs: Iterable[Run], selection: StoreSelection, split_bytes: int
+) -> Iterable[tuple[BucketShare, int]]:
     """Yield one share for each bucket with rows, several for a large bucket, with the bytes of its runs."""
     for name, members in runs_by_bucket(runs).items():
         number = bucket_number(name)

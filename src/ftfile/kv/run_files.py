@@ -134,7 +134,7 @@ class RangeReader(Protocol):
         """Return bytes of the file: fewer only at its end."""
 
 
-class _OpenFile:
+class _SharedFile:
     """A file, closed once it is no longer referenced. A mappable file that is not mapped is opened for each read."""
 
     def __init__(self, fs: FileSystem, path: str, *, maps: bool) -> None:
@@ -174,7 +174,7 @@ class OpenFiles:
         self.fs = fs
         self._maps = maps
         self._lock = threading.Lock()
-        self._files: weakref.WeakValueDictionary[str, _OpenFile] = weakref.WeakValueDictionary()
+        self._files: weakref.WeakValueDictionary[str, _SharedFile] = weakref.WeakValueDictionary()
 
     def open(self, path: str) -> RangeReader:
         """Return a file, which stays open while it is referenced.
@@ -184,7 +184,7 @@ class OpenFiles:
             StorageError: the store failed.
         """
         if (file := self._files.get(path)) is None:
-            opened = _OpenFile(self.fs, path, maps=self._maps)
+            opened = _SharedFile(self.fs, path, maps=self._maps)
             with self._lock:
                 file = self._files.setdefault(path, opened)
         return file

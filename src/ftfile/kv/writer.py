@@ -18,7 +18,7 @@ from ftfile.kv.driver import StoreChange, body_of, definition_after, refuse_oper
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
-from ftfile.kv.planning.plan import Planner
+from ftfile.kv.planning.plan import CompactionPlanner
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory, store_of
 from ftfile.log.format import layout
@@ -53,7 +53,7 @@ MANY_RUNS = 4
 _log = get_logger(__name__)
 
 
-class RunWriter:
+class BucketWriter:
     """Collects rows, folds the rows of each key, and appends a run of each bucket to one spool.
 
     Rows of more than `maxOpenBytes` become several runs of a bucket, in row order.
@@ -167,7 +167,7 @@ class StoreSink(Sink[StoreConfig]):
         self, plan: WritePlan[StoreConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> Sequence[StagedSegment]:
         """See `Writes.write_rows`."""
-        runs = RunWriter(plan.config, stage, bad, plan.time_ms)
+        runs = BucketWriter(plan.config, stage, bad, plan.time_ms)
         for batch in rows:
             runs.write(batch)
         runs.finish()
@@ -183,7 +183,7 @@ class StoreSink(Sink[StoreConfig]):
             text, encoding = store_of(state), state.encoding
             assert text is not None is not encoding, "jobs are about runs"
             definition = StoreDefinition.from_json(text).naming(config.definition.code)
-            planner = Planner(config.plan, definition.key_types, plan.time_ms)
+            planner = CompactionPlanner(config.plan, definition.key_types, plan.time_ms)
             compactions = planned_compactions(jobs, state, stage.fs, planner)
         except Exception as error:  # no error of a compaction may fail the batch
             _log.warning("this task compacts no runs: %s", error)

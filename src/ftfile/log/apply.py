@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.log.format.model import Record, Remove
-    from ftfile.log.state import MapDraft, Tables
+    from ftfile.log.state import MapBuilder, Tables
 
 
 # The number of last records whose nonces, and changes of segments, a state contains.
@@ -56,10 +56,10 @@ class Fold:
         self._vacuumed_to = state.vacuumed_to
         self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_tasks
         self._definitions, self._removed_since = state.definitions, state.removed_since
-        self._tables = TablesDraft(state.tables)
-        self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
-        self._removed, self._reserved = state.removed.draft(), state.reserved.draft()
-        self._segments = state.segments.draft()
+        self._tables = TablesBuilder(state.tables)
+        self._queries, self._transactions = state.queries.builder(), state.transactions.builder()
+        self._removed, self._reserved = state.removed.builder(), state.reserved.builder()
+        self._segments = state.segments.builder()
         self._segment_changes = deque(state.segment_changes, RECENT_CHANGES)
         self._recent = deque(state.recent, RECENT_RECORDS)
         self._unpublished = dict(state.unpublished)
@@ -105,7 +105,7 @@ class Fold:
             for name, reserved_at in self._reserved.items():
                 if reserved_at >= self._log_start:
                     still_reserved[name] = reserved_at
-            self._reserved = SharedMap(still_reserved).draft()
+            self._reserved = SharedMap(still_reserved).builder()
             # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
             self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
         self._schema = record.schema or self._schema
@@ -165,7 +165,7 @@ class Fold:
             for add_id, at in self._removed.items():
                 if at > forgotten:
                     remembered[add_id] = at
-            self._removed = SharedMap(remembered).draft()
+            self._removed = SharedMap(remembered).builder()
             self._removed_since = forgotten + 1
 
     def _apply_definitions(self, record: Record) -> None:
@@ -217,12 +217,12 @@ class Fold:
             self._transactions.set(author.transaction.app_id, written)
 
 
-class TablesDraft:
+class TablesBuilder:
     """Changes of the tables; the initial tables are not changed."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._changed: dict[str, MapDraft[str, list[Any]]] = {}
+        self._changed: dict[str, MapBuilder[str, list[Any]]] = {}
 
     def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
         """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
@@ -232,20 +232,20 @@ class TablesDraft:
         """
         for name, change in changes.items():
             if name not in self._changed:
-                self._changed[name] = self._tables.get(name, SharedMap[str, list[Any]]()).draft()
+                self._changed[name] = self._tables.get(name, SharedMap[str, list[Any]]()).builder()
             _change(self._changed[name], change, now_ms)
 
     def finish(self) -> Tables:
-        """Return the changed tables; the draft cannot be used afterwards."""
+        """Return the changed tables; the builder cannot be used afterwards."""
         if not self._changed:
             return self._tables
         changed = {}
-        for name, draft in self._changed.items():
-            changed[name] = draft.finish()
+        for name, builder in self._changed.items():
+            changed[name] = builder.finish()
         return {name: table for name, table in {**self._tables, **changed}.items() if table}
 
 
-def _change(table: MapDraft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
+def _change(table: MapBuilder[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
     for key in change.get("drop", ()):
         table.drop(key)
     for key, value in change.get("set", {}).items():

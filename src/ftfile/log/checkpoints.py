@@ -39,6 +39,19 @@ if TYPE_CHECKING:
 
 
 CHECKPOINT_FORMAT = 1
+# Attributes that are maps in a state, with their keys.
+_MAPS = ("queries", "transactions", "removed", "reserved")
+CHECKPOINTS_KEPT = 2
+# A checkpoint is due when reading the later records costs more than this, and more than half of reading the checkpoint.
+CHECKPOINT_MIN_BYTES = 1 << 20
+# A checkpoint is also due when half of the segments have ended, a restart reads more than this, and would read half
+# with a new checkpoint. To find out, it is encoded, if the last one has at most this multiple of the bytes of later
+# records.
+SHRUNK_MIN_BYTES, ENCODED_SHARE = 256 << 10, 64
+# The cost of opening a record in bytes: a restart must not open thousands of small records.
+RECORD_COST_BYTES = 4 << 10
+_ADVICE = "Restore it from a copy. If all records from version 0 exist, you can also delete it"
+_log = get_logger(__name__)
 
 
 class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOINT_FORMAT):
@@ -62,10 +75,6 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     tables: dict[str, dict[str, list[Any]]]
     recent: tuple[tuple[int, str], ...] = field(name="recentRecords")
     unpublished: tuple[Unpublished, ...]
-
-
-# Attributes that are maps in a state, with their keys.
-_MAPS = ("queries", "transactions", "removed", "reserved")
 
 
 def _checkpoint_of(state: LogState) -> Checkpoint:
@@ -94,20 +103,6 @@ def _state_of(checkpoint: Checkpoint) -> LogState:
     values["tables"] = {name: SharedMap(table) for name, table in checkpoint.tables.items()}
     values["unpublished"] = {entry.version: entry for entry in checkpoint.unpublished}
     return LogState(**values)
-
-
-_ADVICE = "Restore it from a copy. If all records from version 0 exist, you can also delete it"
-CHECKPOINTS_KEPT = 2
-# A checkpoint is due when reading the later records costs more than this, and more than half of reading the checkpoint.
-CHECKPOINT_MIN_BYTES = 1 << 20
-# A checkpoint is also due when half of the segments have ended, a restart reads more than this, and would read half
-# with a new checkpoint. To find out, it is encoded, if the last one has at most this multiple of the bytes of later
-# records.
-SHRUNK_MIN_BYTES, ENCODED_SHARE = 256 << 10, 64
-# The cost of opening a record in bytes: a restart must not open thousands of small records.
-RECORD_COST_BYTES = 4 << 10
-
-_log = get_logger(__name__)
 
 
 class LogCheckpoints:

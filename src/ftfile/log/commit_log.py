@@ -43,16 +43,16 @@ _FORMAT_ADVICE = Advice(
 
 @dataclass(slots=True)
 class RecentRecords:
-    """Consecutive records up to the newest one, for writing ranges; empty in a process without commits."""
+    """Consecutive records up to the newest one, for writing compacted logs; empty in a process without commits."""
 
     records: dict[int, Record] = field(default_factory=dict)  # by version
     is_kept: bool = False
     size_bytes: int = 0  # of the records on storage
-    failures: int = 0  # consecutive failures to write a range of them
-    paused_to: int = -1  # the version before which writing a range is not tried again
+    failures: int = 0  # consecutive failures to write a compacted log of them
+    paused_to: int = -1  # the version before which writing a compacted log is not tried again
 
     def clear(self) -> None:
-        """Forget all records, because a range replaces them, or because they may not be part of the log."""
+        """Forget all records, because a compacted log replaces them, or because they may not be part of the log."""
         self.records = {}
         self.size_bytes = 0
 
@@ -74,7 +74,7 @@ class KnownPaths:
 
 
 @dataclass(slots=True)
-class CommitNotes:
+class CommitMetrics:
     """Counts of a process since its last record, for the metrics of its next one."""
 
     replays: int = 0  # batches that were in the log already
@@ -124,7 +124,7 @@ class CommitLog(Records):
         self.checkpoint_bytes = self.delta_bytes = 0
         self.segments_max = 0  # the largest known number of live segments since the last checkpoint
         self.reads = 0  # records and checkpoints that were read to find the head
-        self.notes = CommitNotes()
+        self.commit_metrics = CommitMetrics()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
         # Is the end of the read records known to be the end of the log; and known well enough to write after it.
         self._is_end_checked = self._is_end_checked_to_commit = False
@@ -311,8 +311,8 @@ class CommitLog(Records):
         return bool(included)
 
 
-class Measured:
-    """Times of one commit, and the notes of earlier commits for its record."""
+class CommitTimer:
+    """Times of one commit, and the metrics of earlier commits for its record."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -322,14 +322,14 @@ class Measured:
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of a record that is created now."""
-        notes = self._log.notes
+        counts = self._log.commit_metrics
         measures = {
             "prepareSeconds": in_seconds(self._now_s() - self._began_s),
             "logReads": self._log.reads - self._reads,
-            "recoveries": notes.recoveries,
-            "replays": notes.replays,
-            "orphans": notes.orphans,
-            "lastCommit": notes.last_commit,
+            "recoveries": counts.recoveries,
+            "replays": counts.replays,
+            "orphans": counts.orphans,
+            "lastCommit": counts.last_commit,
         }
         self._creating_s = self._now_s()
         metrics: dict[str, Any] = {}
@@ -339,8 +339,8 @@ class Measured:
         return metrics
 
     def created(self) -> None:
-        """Forget the notes, which the new record contains."""
-        self._log.notes = CommitNotes()
+        """Forget the counts, which the new record contains."""
+        self._log.commit_metrics = CommitMetrics()
         self._began_s = self._now_s()
         self._create_s = self._began_s - self._creating_s
 
@@ -351,7 +351,7 @@ class Measured:
             "publishSeconds": in_seconds(self._now_s() - self._began_s),
         }
         if any(seconds.values()):
-            self._log.notes.last_commit = {"version": version, **seconds}
+            self._log.commit_metrics.last_commit = {"version": version, **seconds}
 
     def _now_s(self) -> float:
         return self._log.clock.monotonic_s()

@@ -39,9 +39,9 @@ _WHY = {
     "direct": "no record names it",
     "retired": "it was removed before the horizon",
     "returned": "it was removed, but exists again at its name",
-    "record": "log checkpoints and ranges replace it",
+    "record": "log checkpoints and compacted logs replace it",
     "checkpoint": "a newer log checkpoint replaces it",
-    "range": "a newer range replaces it",
+    "range": "a newer compacted log replaces it",
     "windows": "a newer process has taken over its windows",
     "temporary": "a process was killed before it renamed the file to its final name",
 }
@@ -79,7 +79,7 @@ class Findings:
 
     log_start: int  # the oldest record to keep
     vacuumed_to: int  # files of adds that were removed at this version or before are deleted
-    lacks_ranges: bool = False  # more records could be deleted if ranges replaced them
+    lacks_compacted: bool = False  # more records could be deleted if compacted logs replaced them
     files: list[GarbageFile] = field(default_factory=list)  # to be deleted
     returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)  # to be hidden again
     foreign: list[str] = field(default_factory=list)  # other files at the names of removed parts, which are kept
@@ -227,10 +227,10 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
 
 
 def _log_start(log: CommitLog, head: LogState, since: int) -> int:
-    """Return the oldest record to keep if ranges replace all records before it: the newest one older than the horizon.
+    """Return the oldest record to keep if compacted logs replace all records before it.
 
-    Readers at that time need it. Both last checkpoints replace the deleted records: if the newer one is lost, the older
-    one and records replace it.
+    This is the newest record older than the horizon. Readers at that time need it. Both last checkpoints
+    replace the deleted records: if the newer one is lost, the older one and records replace it.
     """
     names = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
     checkpoints = []
@@ -344,14 +344,14 @@ def _collect_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
 
 
 def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
-    """Find replaced checkpoints and ranges, and files of killed processes next to them."""
-    fs, ranges = log.fs, list_compacted(log.fs)
+    """Find replaced checkpoints and compacted logs, and files of killed processes next to them."""
+    fs, names = log.fs, list_compacted(log.fs)
     own_checkpoints = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
     replaced: dict[str, str] = {}
     for checkpoint in list_checkpoints(fs) if own_checkpoints else ():
         if checkpoint.version < own_checkpoints[-1].version and checkpoint not in own_checkpoints:
             replaced[layout.log_checkpoint_path(checkpoint)] = "checkpoint"
-    for name in contained(ranges, CompactedFiles(log, head, ranges).cover()):
+    for name in contained(names, CompactedFiles(log, head, names).cover()):
         replaced[layout.compacted_path(name)] = "range"
     writers = list_wal_writers(fs)
     for path in _unneeded_windows(fs, head, writers):

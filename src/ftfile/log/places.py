@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from ftfile.log.state import Unpublished
     from ftfile.storage.api import FileInfo, FileSystem
 
+# The bytes of a compared file in memory.
+PIECE_BYTES = 4 << 20
+_log = get_logger(__name__)
+_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
+_Step = Literal["done", "nowhere", "foreign"]
+
 
 def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
     """Return the file or directory at a path; None if it does not exist, also if a parent is a file."""
@@ -133,13 +139,6 @@ def write_file(fs: FileSystem, write: Callable[[str, bytes], None], path: str, c
         fs.make_directories(directory)
         fs.sync_directory(layout.parent(directory))
         write(path, content)
-
-
-# The bytes of a compared file in memory.
-PIECE_BYTES = 4 << 20
-
-_log = get_logger(__name__)
-_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
 
 
 class Place(enum.Enum):
@@ -244,9 +243,6 @@ def _length(opened: bytes | FileInfo | InputFile) -> int:
     if isinstance(opened, bytes):
         return len(opened)
     return opened.size_bytes
-
-
-_Step = Literal["done", "nowhere", "foreign"]
 
 
 def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = None, *, first: bool = False) -> None:

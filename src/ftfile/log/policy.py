@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _log = get_logger(__name__)
+_UNPROVEN = "its rows differ from the committed rows, or cannot be compared with them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,6 @@ def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
         )
     _log.warning("batch %d does not follow %d: recording a new start (onGap=accept)", author.batch_id, expected - 1)
     return author.batch_id
-
-
-_UNPROVEN = "its rows differ from the committed rows, or cannot be compared with them"
 
 
 def check_replay(

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ftfile.core.errors import InvalidMessages
 from ftfile.log.checks import FinalPaths, check_staged
-from ftfile.log.commit_log import Measured
+from ftfile.log.commit_log import CommitTimer
 from ftfile.log.format.adds import ids_of, parts_of
 from ftfile.log.format.model import Body, Record
 from ftfile.log.policy import DEFAULT_POLICY, check_replay, fingerprint_mac, lineage_start
@@ -67,14 +67,14 @@ def commit(  # noqa: PLR0913 - the last by name
         ConfigError, NameCollision: see `FinalPaths.claim`.
         StorageError: the store failed before the record was created; later failures are CommitErrors.
     """
-    nonce, measured = log.ids.unique(), Measured(log)
+    nonce, timer = log.ids.unique(), CommitTimer(log)
     while True:
         head = log.refresh(durable=True)
         problems = roll_forward(log, head, policy, author)
         raise_own_or_warn(problems, author)
         if head.has(author):
             check_replay(log, head, author=author, fingerprint=fingerprint, policy=policy)
-            log.notes.replays += 1
+            log.commit_metrics.replays += 1
             return Committed(head.version, replayed=True)
         if task_found_batch:
             raise InvalidMessages("a task wrote nothing because this batch was in the log, but no record has it")
@@ -89,13 +89,13 @@ def commit(  # noqa: PLR0913 - the last by name
             record_of(log, head, body=body, author=author, nonce=nonce), lineage_start=starts, fingerprint=mac
         )
         check_removes_published(problems, record)
-        record = structs.replace(record, metrics=body.metrics | measured.metrics())
+        record = structs.replace(record, metrics=body.metrics | timer.metrics())
         if (after := log.create(record)) is not None:
             break
     # Committed. If the process dies from here on, the next committer rolls forward.
-    measured.created()
+    timer.created()
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version, progress=progress)
-    measured.published(record.version)
+    timer.published(record.version)
     raise_own_or_warn(problems, author, record.version)
     post_commit(log, after)
     return Committed(record.version, replayed=False, record=record)

@@ -19,7 +19,7 @@ from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import clear_stage, place, retire, sync_names
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.records import PublishedHint, read_published, write_published
 
@@ -83,7 +83,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
             problems.append(problem)
             continue
         head.unpublished.pop(version, None)
-        log.notes.recoveries += version != created
+        log.commit_metrics.recoveries += version != created
     if not head.unpublished and created is None:  # otherwise `post_commit` writes it
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems
@@ -193,33 +193,34 @@ def _is_own(entry: Unpublished, author: Author) -> bool:
     return isinstance(author, StreamAuthor) and entry.query_id == author.query_id
 
 
-# Ranges are due at every 64th version, and as soon as this committer holds 256 KiB of records.
-RANGE_EVERY = 64
-RANGE_BYTES = 256 << 10
-# After consecutive failures, ranges are retried after twice as many versions each time, at most after 64 times 64.
+# Compacted logs are due at every 64th version, and as soon as this committer holds 256 KiB of records.
+COMPACTED_EVERY = 64
+COMPACTED_BYTES = 256 << 10
+# After consecutive failures, compacted logs are retried after twice as many versions each time, at most after 64 times
+# 64.
 PAUSES_MAX = 6
 
 
 def post_commit(log: CommitLog, head: LogState) -> None:
-    """Write a hint, a range and a checkpoint if they are due."""
+    """Write a hint, a compacted log and a checkpoint if they are due."""
     if not head.unpublished:
         # Only the hint shows later that the newest record is lost.
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     recent = log.recent
-    if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
+    if (head.version + 1) % COMPACTED_EVERY == 0 or recent.size_bytes >= COMPACTED_BYTES:
         if head.version >= recent.paused_to:
             try:
-                write_due_ranges(log, head)
+                write_due_compacted(log, head)
                 recent.failures = 0
             except FtfileError as error:
-                recent.paused_to = head.version + (RANGE_EVERY << min(recent.failures, PAUSES_MAX))
+                recent.paused_to = head.version + (COMPACTED_EVERY << min(recent.failures, PAUSES_MAX))
                 recent.failures += 1
                 _log.warning(
-                    "could not write a range up to version %d, readers read the records instead: %s",
+                    "could not write a compacted log up to version %d, readers read the records instead: %s",
                     head.version,
                     error,
                 )
-        # Records without a range are read again.
+        # Records without a compacted log are read again.
         recent.clear()
     write_checkpoint_if_due(log, head)
 

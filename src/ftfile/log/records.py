@@ -40,6 +40,19 @@ if TYPE_CHECKING:
 
 
 _log = get_logger(__name__)
+# In ms. Clocks that differ by more were not only read at different moments.
+CLOCK_ERROR_MS = 10_000
+# Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
+CREATE_TRIES = 5
+_ADVICE = Advice(
+    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, ",
+    Remedy("repair", accept_lost_records=True, dry_run=False),
+    " accepts the loss",
+)
+_NO_CHECKPOINT_ADVICE = (
+    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, start a new "
+    "log, as docs/disaster-recovery.md shows"
+)
 
 
 class PublishedHint(Value, frozen=True):
@@ -74,10 +87,6 @@ def store_now_ms(fs: FileSystem) -> int:
     return fs.stat(layout.CLOCK_HINT).modified_ms
 
 
-# In ms. Clocks that differ by more were not only read at different moments.
-CLOCK_ERROR_MS = 10_000
-
-
 class StoreClock:
     """The store's clock, estimated by this machine, for the times in records, which copies keep.
 
@@ -105,20 +114,6 @@ class StoreClock:
         if self._offset_ms:
             return now_ms + self._offset_ms
         return None
-
-
-# Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
-CREATE_TRIES = 5
-
-_ADVICE = Advice(
-    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, ",
-    Remedy("repair", accept_lost_records=True, dry_run=False),
-    " accepts the loss",
-)
-_NO_CHECKPOINT_ADVICE = (
-    "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, start a new "
-    "log, as docs/disaster-recovery.md shows"
-)
 
 
 class Records:

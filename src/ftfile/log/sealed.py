@@ -1,7 +1,7 @@
 """Sealed (encrypted) directories, whose log is authenticated by MACs.
 
-All files of the log that decide anything end with a MAC. The protocol uses plain records, checkpoints, ranges and
-hints. A directory is sealed from its first record on, or never: its files cannot be replaced by unsealed ones.
+All files of the log that decide anything end with a MAC. The protocol uses plain records, checkpoints, compacted logs
+and hints. A directory is sealed from its first record on, or never: its files cannot be replaced by unsealed ones.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Definitions(dict[str, Any]):
 
 
 class SharedMap(Mapping[K, V]):
-    """An immutable dictionary, in the order in which its keys were set last; see `draft`."""
+    """An immutable dictionary, in the order in which its keys were set last; see `builder`."""
 
     __slots__ = ("gone", "newer", "older")
 
@@ -56,9 +56,9 @@ class SharedMap(Mapping[K, V]):
     ) -> None:
         self.older, self.newer, self.gone = older or {}, newer or {}, gone or set()
 
-    def draft(self) -> MapDraft[K, V]:
+    def builder(self) -> MapBuilder[K, V]:
         """Return a mutable copy."""
-        return MapDraft(self)
+        return MapBuilder(self)
 
     def __getitem__(self, key: K) -> V:
         if key in self.newer:
@@ -104,14 +104,14 @@ class SharedMap(Mapping[K, V]):
         return self.older.values()
 
 
-class MapDraft(SharedMap[K, V]):
+class MapBuilder(SharedMap[K, V]):
     """Changes of a `SharedMap`, which is not changed."""
 
     __slots__ = ("_owns_all", "_owns_changes")
 
     def __init__(self, start: SharedMap[K, V]) -> None:
         self.older, self.newer, self.gone = start.older, start.newer, start.gone
-        # True once `newer` and `gone`, and possibly `older`, are copies of this draft.
+        # True once `newer` and `gone`, and possibly `older`, are copies of this builder.
         self._owns_changes = self._owns_all = False
 
     def oldest(self) -> Iterator[tuple[K, V]]:
@@ -142,7 +142,7 @@ class MapDraft(SharedMap[K, V]):
             self.gone.add(key)
 
     def finish(self) -> SharedMap[K, V]:
-        """Return the changed map; the draft cannot be used afterwards."""
+        """Return the changed map; the builder cannot be used afterwards."""
         return SharedMap(self.older, self.newer, self.gone)
 
     def _own(self) -> None:

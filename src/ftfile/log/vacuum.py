@@ -22,7 +22,7 @@ from ftfile.log.places import retire
 from ftfile.log.protocol import catch_up, commit
 from ftfile.log.publish import skip_published
 from ftfile.log.read.compacted_records import CompactedFiles, list_compacted, reach
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.log.records import store_now_ms
 from ftfile.storage.calls import parallel
@@ -46,9 +46,9 @@ LEAST_RETENTION = "24h"
 LOWERING = "lowerHorizon"
 # Attempts while another vacuum deletes files that this one reads, and while others lower the horizon.
 TRIES = 100
-# The number of unneeded ranges, and of records without a range, above which ranges are merged; commits leave 64
-# records.
-MANY_RANGES = 16
+# The number of unneeded compacted logs, and of records without one, above which compacted logs are merged; commits
+# leave 64 records.
+MANY_COMPACTED = 16
 UNCOVERED_RECORDS = 128
 
 _log = get_logger(__name__)
@@ -84,7 +84,8 @@ def vacuum(
     """Delete files that no record and no version within the retention needs, and return them.
 
     These are files of failed and lost attempts, replaced parts, segments that were assembled into parts, and records
-    that a checkpoint and ranges replace. Versions within the retention can be read as before, older ones cannot.
+    that a checkpoint and compacted logs replace. Versions within the retention can be read as before, older versions
+    cannot.
 
     Deleted files cannot be restored, so by default this is a dry run: it only returns the files that it would delete,
     and writes one hint, to read the store's time. Idempotent: a second vacuum only deletes files that the first one
@@ -193,9 +194,9 @@ def _delete_garbage(
         wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms, keep_from=keep_from)[1].needs_record
     ):
         _remove_directories(log.fs, findings)
-        _merge(log, head, needed=findings.lacks_ranges)
+        _merge(log, head, needed=findings.lacks_compacted)
         return VacuumReport(None, horizon_ms, head.log_start, ())
-    needed = findings.lacks_ranges or findings.log_start > head.log_start
+    needed = findings.lacks_compacted or findings.log_start > head.log_start
     version = _announce(log, author, horizon_ms, findings)
     # The second search sees the commits before the record, and the files that they need.
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
@@ -325,14 +326,14 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
 
 
 def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
-    """Merge the ranges if there are many, if some are lost, or if they contain adds that are not kept any more."""
+    """Merge the compacted logs if there are many, if some are lost, or if they contain adds that are not kept."""
     try:
         chosen = CompactedFiles(log, head, list_compacted(log.fs)).cover()
-        many = len(chosen) > MANY_RANGES + len(fewest(reach(chosen) + 1))
+        many = len(chosen) > MANY_COMPACTED + len(fewest(reach(chosen) + 1))
         if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
-            merge_all(log, head)
+            write_fewest_compacted(log, head)
     except FtfileError as error:
-        _log.warning("the ranges were not merged: %s", error)
+        _log.warning("the compacted logs were not merged: %s", error)
 
 
 def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> int:

@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_with_written_settings
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.operate.delete import select, settled_for
 from ftfile.operate.export.after_commit import operating
 from ftfile.operate.rewriting import RewriteChoice, pieces_of, rewrite
@@ -123,17 +123,17 @@ def groups_to_merge(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     return [group for group in groups if len(group) > 1]
 
 
-def merge_ranges(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> int:
-    """Write the fewest ranges that cover all records, so readers open few files; return the last covered version.
+def compact_log(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> int:
+    """Write the fewest compacted logs for all records, so readers open few files; return the last covered version.
 
-    Missing or damaged ranges are rewritten from records. Safe while queries run, and idempotent. Commits also merge
-    small ranges. For `access` see `ftfile.open`.
+    Missing or damaged files are rewritten from records. Safe while queries run, and idempotent. Commits also merge
+    small compacted logs. For `access` see `ftfile.open`.
 
     Raises:
         ConfigError: the path is not an ftfile directory.
-        CorruptData: a range is damaged, and its records are no longer kept.
+        CorruptData: a compacted log is damaged, and its records are no longer kept.
     """
     log = open_with_written_settings(path, Access.of(access))
     head = log.refresh(durable=True)
-    merge_all(log, head)
+    write_fewest_compacted(log, head)
     return head.version

@@ -14,7 +14,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.adds import total_rows
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import Place, find_part
-from ftfile.log.read.compacted_records import cover, list_compacted, read_range
+from ftfile.log.read.compacted_records import cover, list_compacted, read_compacted
 from ftfile.log.read.history import operation_of, version_of
 from ftfile.log.read.snapshot import changes_between, take_snapshot
 from ftfile.log.read.times import created_ms, parsed_version_at, version_time_ms
@@ -126,7 +126,7 @@ class ColumnChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class VersionDifference:
     """The result of `Directory.diff`."""
 
     old_version: int
@@ -239,7 +239,7 @@ def _add_in(record: Record, add_id: str) -> Add | None:
     return None
 
 
-def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> Changes:
+def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | None) -> VersionDifference:
     """Return the differences of two versions, given by number or time; see `OpenedDirectory.diff`."""
     first, second = _snapshot_of(log, old), _snapshot_of(log, new)
     added, removed = changes_between(first, second)
@@ -249,7 +249,7 @@ def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | 
         in_both = rows_removed - _rows_ended(log, first.version, second.version)
         in_both = min(max(in_both, 0), rows_added, rows_removed)
         rows_added, rows_removed = rows_added - in_both, rows_removed - in_both
-    return Changes(
+    return VersionDifference(
         first.version,
         second.version,
         added=tuple(map(_added, added)),
@@ -376,18 +376,18 @@ def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> l
 
 
 def _version_of_add(log: CommitLog, add: Add) -> int:
-    """Return the version that added a live add, from ranges, or for the newest versions, from records."""
+    """Return the version that added a live add, from compacted logs, or for the newest versions, from records."""
     while True:
         end = -1
         try:
             for name in cover(list_compacted(log.fs)):
                 end = name.last
-                for document in read_range(log.fs, name, ended=False).kept:
+                for document in read_compacted(log.fs, name, ended=False).kept:
                     versions = document.versions()
                     if add.id in versions.ids:
                         return versions.added[versions.ids.index(add.id)]
         except NotFound:
-            continue  # a larger range has replaced this one since the listing
+            continue  # a larger compacted log has replaced this one since the listing
         head = log.refresh()
         for version in range(head.version, max(end, head.log_start - 1), -1):
             record = log.read_record(version)

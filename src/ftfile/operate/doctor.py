@@ -22,7 +22,7 @@ from ftfile.core.interpreter import is_plain, launcher_of, setting
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
-from ftfile.operate.findings import DirectoryReport, check, find, worst_first
+from ftfile.operate.findings import CheckReport, check, find, worst_first
 from ftfile.operate.worker_start import check_start
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
@@ -69,7 +69,7 @@ def doctor(
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
     measure_start: bool = True,
-) -> DirectoryReport:
+) -> CheckReport:
     """Check Python, packages, Spark, Java and the Python of Spark's workers; with a path, also the directory.
 
     It writes nothing, does not start Spark, and raises nothing: a failed check is an error in the report, with its
@@ -91,7 +91,7 @@ def doctor(
         findings += check_start(program, variable)
     if path is not None:
         findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
-    return DirectoryReport(findings=worst_first(findings))
+    return CheckReport(findings=worst_first(findings))
 
 
 def _python() -> Finding:

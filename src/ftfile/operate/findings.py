@@ -24,7 +24,7 @@ __all__ = (
     "SEVERITIES",
     "STRANGERS",
     "Action",
-    "DirectoryReport",
+    "CheckReport",
     "Finding",
     "Severity",
     "check",
@@ -61,7 +61,7 @@ ACTIONS = {
     "retire": "hide {path!r} again",
     "start-log": "record that the log starts with version {version}",
     "rebuild-checkpoint": "rebuild the log checkpoint from the records",
-    "rebuild-ranges": "rebuild the ranges from the records",
+    "rebuild-ranges": "rebuild the compacted logs from the records",
     "rebuild-hint": "rebuild the hint",
 }
 
@@ -176,7 +176,7 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "missing-directory": "A directory that ftfile needs is missing",
         "bad-marker": "The file by which hosts recognise the directory is damaged",
         "bad-checkpoint": "A log checkpoint is wrong",
-        "bad-range": "A range, which lists files for readers, is wrong",
+        "bad-range": "A compacted log, which lists files for readers, is wrong",
         "bad-hint": "The hint of how far files are published is wrong",
         "removed-part-staged": "A removed file would be published again",
     },
@@ -381,7 +381,7 @@ def _rank(finding: Finding) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryReport:
+class CheckReport:
     """The findings of a check of a machine, a directory or a store."""
 
     findings: tuple[Finding, ...] = ()  # worst first

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import AccessArguments, OperationArguments
     from ftfile.core.context import Context, OnProgress
-    from ftfile.operate.details import Changes, FileDetails, VersionDetails, VersionSchema
+    from ftfile.operate.details import FileDetails, VersionDetails, VersionDifference, VersionSchema
     from ftfile.operate.status import DirectoryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
 
@@ -91,7 +91,7 @@ class OpenedDirectory(Directory):
         return version_schema(self._log, version)
 
     @checked
-    def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> Changes:
+    def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> VersionDifference:
         """Return the files, rows and columns in which two versions differ. Reads only the log.
 
         Rows that a compaction, a flush or a delete wrote into other files are neither added nor removed.
@@ -126,8 +126,9 @@ class OpenedDirectory(Directory):
     ) -> VerifyReport:
         """Return the differences between storage and the log, worst first. Writes nothing; safe while queries run.
 
-        The call compares the existing records with checkpoints, ranges and hints. It checks the path and the length of
-        each committed file, and lists files that no record names. It takes about 10 s and 90 MB for 100,000 records.
+        The call compares the existing records with checkpoints, compacted logs and hints. It checks the path and the
+        length of each committed file, and lists files that no record names. It takes about 10 s and 90 MB for 100,000
+        records.
         With `full`, it also reads every file, compares its checksum, and counts its rows.
 
         Args:

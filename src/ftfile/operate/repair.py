@@ -17,7 +17,7 @@ from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.export.after_commit import renew
-from ftfile.operate.findings import STRANGERS, Action, DirectoryReport, Finding, is_well
+from ftfile.operate.findings import STRANGERS, Action, CheckReport, Finding, is_well
 from ftfile.operate.repair_actions import OPERATION, Mender
 from ftfile.operate.verify.verify_directory import verify
 
@@ -49,7 +49,7 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairReport(DirectoryReport):
+class RepairReport(CheckReport):
     """The result of a repair; its findings are the remaining faults."""
 
     version: int  # the newest version after the repair

@@ -27,7 +27,7 @@ from ftfile.log.places import has_content, list_or_empty, stat_or_none
 from ftfile.log.protocol import commit, record_of
 from ftfile.log.publish import publish, skip_published
 from ftfile.log.read.compacted_records import list_compacted
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.log.vacuum import lower_horizon
@@ -201,7 +201,7 @@ def _cut_log(fs: FileSystem, version: int) -> None:
 
 
 def _derived_files(fs: FileSystem, version: int) -> Iterator[str]:
-    """Yield the paths of checkpoints and ranges that contain records from a version on, and of the hint."""
+    """Yield the paths of checkpoints and compacted logs that contain records from a version on, and of the hint."""
     for checkpoint in list_checkpoints(fs):
         if checkpoint.version >= version:
             yield layout.log_checkpoint_path(checkpoint)
@@ -376,9 +376,9 @@ def _rebuild_checkpoint(mender: Mender, _: Action) -> None:
     write_checkpoint(log.fs, log.ids, log.refresh(durable=True))
 
 
-def _rebuild_ranges(mender: Mender, _: Action) -> None:
+def _rebuild_compacted(mender: Mender, _: Action) -> None:
     log = mender.open_log()
-    merge_all(log, log.refresh(durable=True))
+    write_fewest_compacted(log, log.refresh(durable=True))
 
 
 def _add_of(action: Action) -> Add:
@@ -399,6 +399,6 @@ MENDS: dict[str, Mend] = {
     "retire": _retire,
     "start-log": _start_log,
     "rebuild-checkpoint": _rebuild_checkpoint,
-    "rebuild-ranges": _rebuild_ranges,
+    "rebuild-ranges": _rebuild_compacted,
     "rebuild-hint": _rebuild_hint,
 }

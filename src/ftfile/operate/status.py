@@ -21,7 +21,7 @@ from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
-from ftfile.operate.findings import DirectoryReport, find, worst_first
+from ftfile.operate.findings import CheckReport, find, worst_first
 from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.open_files import OpenFile, open_files_of
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
@@ -66,7 +66,7 @@ class UnpublishedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryStatus(DirectoryReport):
+class DirectoryStatus(CheckReport):
     """The result of `ftfile.status(path)` and `Directory.status()`."""
 
     path: str  # URL of the directory or the store

@@ -42,7 +42,7 @@ _Share = TypeVar("_Share")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The limits of one plan; None is no limit."""
 
     files: int | None = None
@@ -56,13 +56,13 @@ class FollowSettings:
 
     starting_version: int | Literal["latest"] | None = None
     starting_time: datetime | None = None
-    limits: Limits = Limits()
+    limits: BatchLimits = BatchLimits()
     skip_changes: bool = False
 
     @property
     def has_limits(self) -> bool:
         """Return True if a plan may stop at a limit before the end of the log."""
-        return self.limits != Limits()
+        return self.limits != BatchLimits()
 
     def __post_init__(self) -> None:
         if self.starting_version is not None and self.starting_time is not None:
@@ -73,7 +73,7 @@ class FollowSettings:
     @classmethod
     def from_options(cls, parsed: FollowOptions) -> FollowSettings:
         """Return the settings of the options; a ConfigError if they contradict each other."""
-        limits = Limits(parsed.max_files_per_trigger, parsed.max_bytes_per_trigger, parsed.max_rows_per_trigger)
+        limits = BatchLimits(parsed.max_files_per_trigger, parsed.max_bytes_per_trigger, parsed.max_rows_per_trigger)
         skips_changes = isinstance(parsed, DirectoryFollowOptions) and parsed.skip_change_commits
         return cls(parsed.starting_version, parsed.starting_timestamp, limits, skips_changes)
 
@@ -88,7 +88,7 @@ class Unit(NamedTuple):
 class Budget:
     """The number of files, bytes and rows that a plan may still take."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BatchLimits) -> None:
         self._files = _or_infinite(limits.files)
         self._size_bytes = _or_infinite(limits.size_bytes)
         self._rows = _or_infinite(limits.rows)
@@ -124,7 +124,7 @@ def _or_infinite(limit: int | None) -> float:
 
 
 @dataclass
-class Plan:
+class LogPlan:
     """A plan that is being built."""
 
     position: Begun  # the end of the plan
@@ -196,7 +196,7 @@ class LogPlanner(ABC, Generic[_Share]):
             begin = start.resumed()
         if isinstance(begin, Beginning):
             return begin
-        plan = Plan(begin, Budget(self._settings.limits if limited else Limits()))
+        plan = LogPlan(begin, Budget(self._settings.limits if limited else BatchLimits()))
         if begin.snapshot is None or self._plan_snapshot(plan, begin.snapshot):
             self._plan_records(head, plan, begin.behind_snapshot(), end)
         if plan.position == begin:
@@ -228,7 +228,7 @@ class LogPlanner(ABC, Generic[_Share]):
             all_shares += self._shares_of_records(head, start.behind_snapshot(), end.behind_snapshot())
         return all_shares
 
-    def _plan_snapshot(self, plan: Plan, begin: InSnapshot) -> bool:
+    def _plan_snapshot(self, plan: LogPlan, begin: InSnapshot) -> bool:
         """Take the remaining units of a snapshot, and return True if the limits allow all of them."""
         next_place = plan.take_first(begin.version, self._units_of_snapshot(begin))
         if next_place is None:
@@ -237,7 +237,7 @@ class LogPlanner(ABC, Generic[_Share]):
             plan.position = replace(begin, read=next_place)
         return next_place is None
 
-    def _plan_records(self, head: LogState, plan: Plan, begin: InLog, end: int) -> None:
+    def _plan_records(self, head: LogState, plan: LogPlan, begin: InLog, end: int) -> None:
         """Take the units of each following record.
 
         A record that cannot be followed ends the plan before it. If it is the first record of the plan, its error is
@@ -306,7 +306,7 @@ class LogPlanner(ABC, Generic[_Share]):
         """Return the remaining units of a snapshot, in the same order at every call."""
 
     @abstractmethod
-    def _require_files(self, head: LogState, begin: Begun, plan: Plan) -> None:
+    def _require_files(self, head: LogState, begin: Begun, plan: LogPlan) -> None:
         """Raise HistoryGone if files that a plan reads were deleted. Live files need no check."""
 
     @abstractmethod

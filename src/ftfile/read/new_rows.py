@@ -17,7 +17,7 @@ from ftfile.log.format.model import MaintenanceAuthor, Origin, StreamAuthor
 from ftfile.log.places import list_or_empty, open_add, stat_or_none
 from ftfile.log.read.snapshot import last_restore, moved_since, take_snapshot
 from ftfile.log.sealed import open_with_keys
-from ftfile.read.log_planner import FollowSettings, LogPlanner, LogStream, Plan, Unit
+from ftfile.read.log_planner import FollowSettings, LogPlan, LogPlanner, LogStream, Unit
 from ftfile.read.log_positions import START, InLog, InSnapshot, check_kept, position_of
 from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
@@ -81,7 +81,7 @@ class FollowPlanner(LogPlanner[Share]):
                 self.skipped += 1
         return super()._refusal(record)
 
-    def _require_files(self, head: LogState, begin: Begun, plan: Plan) -> None:
+    def _require_files(self, head: LogState, begin: Begun, plan: LogPlan) -> None:
         # A file at a version that vacuum has deleted can be a dead record.
         check_kept(self._log.refresh(), begin.needed)
         removed = [add for version, add in plan.taken if not head.is_live(add, version)]

@@ -30,7 +30,7 @@ from ftfile.operate.export.after_commit import operating
 from ftfile.operate.flush import Flush, files_each
 from ftfile.operate.rewriting import rewrite
 from ftfile.operate.verify.verify_directory import verify as verify_directory
-from ftfile.spark.settings import Place, absolute_options, check_shared
+from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import normalise, settings_for_others
 from ftfile.write.messages import JobIdentity, TaskIdentity
@@ -66,7 +66,7 @@ class SparkTasks(Workers):
     """The tasks of a cluster. If the directory is encrypted, their input and results are encrypted as well."""
 
     spark: SparkSession
-    place: Place
+    place: TaskDirectory
 
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
@@ -110,7 +110,7 @@ def shares_of(sizes: Sequence[int], count: int) -> list[list[int]]:
 class _Shares(Shipped):
     """The work of the tasks of a job."""
 
-    def __init__(self, place: Place, job_id: str, work: Work[Any, Any], shares: Sequence[bytes]) -> None:
+    def __init__(self, place: TaskDirectory, job_id: str, work: Work[Any, Any], shares: Sequence[bytes]) -> None:
         self._place = place
         self._job_id = job_id
         self._work = work
@@ -352,7 +352,7 @@ def _maintaining(
             marker = read_marker(log.fs)
         else:
             marker = write_marker(log.fs)
-        place = Place(url, access.key_provider, executor_settings, marker)
+        place = TaskDirectory(url, access.key_provider, executor_settings, marker)
         yield log, author, SparkTasks(author.job_id, at_once, spark, place)
 
 

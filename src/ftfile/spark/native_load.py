@@ -37,7 +37,7 @@ from ftfile.spark.plain_files import (
     plan_groups,
     possible_adds,
 )
-from ftfile.spark.settings import Place, absolute_options, check_shared, struct_type
+from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import settings_for_others
@@ -316,7 +316,9 @@ class _Loading:
         """Return the rows of some adds, read by ftfile."""
         shares = pack(adds, self.snapshot.definitions)
         storage = tuple(settings_for_others(self.directory.path, self.access.settings).items())
-        place = Place(self.directory.path, self.access.key_provider, storage, read_marker(self.directory.file_system))
+        place = TaskDirectory(
+            self.directory.path, self.access.key_provider, storage, read_marker(self.directory.file_system)
+        )
         task = _Task(place, self.schema_json, shares[0])
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -330,7 +332,7 @@ class _Loading:
 class _Task(Shipped):
     """The reader of shares of adds in an executor."""
 
-    def __init__(self, place: Place, schema_json: str, like: Share) -> None:
+    def __init__(self, place: TaskDirectory, schema_json: str, like: Share) -> None:
         self._place = place
         self._schema_json = schema_json
         self._like = like  # the executor's ftfile must have the same fields as one of the pickled shares

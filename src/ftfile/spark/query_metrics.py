@@ -107,7 +107,7 @@ _listening: WeakKeyDictionary[SparkSession, _Listening] = WeakKeyDictionary()
 
 
 @dataclass
-class _Run:
+class _QueryRun:
     """One run of a query."""
 
     labels: Labels  # the URL of its directory, and its name
@@ -119,7 +119,7 @@ class _QueryListener(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession, monitor: Monitor) -> None:
         self._session, self._monitor, self._tally = spark, monitor, monitor.tally
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _QueryRun] = {}
         self._ended: dict[Labels, None] = {}  # labels of ended queries, the newest last
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -135,7 +135,7 @@ class _QueryListener(StreamingQueryListener):
             follower = self._monitor.follow(place, run_id, {query_id: name})
             if follower is None:
                 return
-            run = _Run((follower.url, name), follower.last_batch(query_id))
+            run = _QueryRun((follower.url, name), follower.last_batch(query_id))
             self._runs[run_id] = run
             self._tally.set("ftfile_query_running", run.labels, 1)
             self._tally.add("ftfile_query_starts_total", run.labels)

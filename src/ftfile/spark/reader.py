@@ -20,7 +20,7 @@ from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.rows.value_text import UTC
-from ftfile.spark.settings import Place, absolute_options, check_shared, struct_type
+from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
 
@@ -78,7 +78,7 @@ class FtFileReader(Shipped, DataSourceReader):
 
     def __init__(self, directory: Directory, version: int | None, parsed: ReadOptions, schema: StructType) -> None:
         storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
-        self._place = Place(directory.path, parsed.key_provider, storage, read_marker(directory.file_system))
+        self._place = TaskDirectory(directory.path, parsed.key_provider, storage, read_marker(directory.file_system))
         if version is None:
             self._version = directory.version()
         else:

@@ -54,7 +54,7 @@ _PATHS = ("path", "statelocation", "sourcearchivedir")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskDirectory:
     """A directory that tasks open."""
 
     path: str

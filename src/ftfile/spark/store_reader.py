@@ -16,7 +16,7 @@ from ftfile.core.options import StoreFollowOptions, StoreReadOptions, parse_opti
 from ftfile.formats.parts import recorded_names
 from ftfile.kv.definition import FOUND
 from ftfile.kv.feed import FeedStream
-from ftfile.kv.feed_rows import Share, as_requested, changed_rows, feed_schema
+from ftfile.kv.feed_rows import FeedShare, as_requested, changed_rows, feed_schema
 from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
@@ -87,7 +87,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
     check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
     if pushes:
         check_pushdown_enabled()
-    return (_PushingReader if pushes else FtKvReader)(place, schema)
+    return (_PushingStoreReader if pushes else FtKvReader)(place, schema)
 
 
 class FtKvReader(Shipped, DataSourceReader):
@@ -145,7 +145,7 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
             yield from reader.scan_range(*bounds, columns, [share.bucket])
 
 
-class _PushingReader(FtKvReader):
+class _PushingStoreReader(FtKvReader):
     """Reads only keys that match the filters.
 
     For a reader with this method, Spark requires `spark.sql.python.filterPushdown.enabled=true`.
@@ -241,7 +241,7 @@ class FtKvStreamReader(StreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a task, in an executor."""
         assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"
-        assert isinstance(partition.share, Share), f"a share of another source: {partition.share!r}"
+        assert isinstance(partition.share, FeedShare), f"a share of another source: {partition.share!r}"
         config, requested = self._config, arrow_schema(self._config.schema_json)
         fs = open_with_keys(config.path, SYSTEM, config.key_provider, self._storage_of_tasks.items())
         check_marker(fs, config.path, partition.marker)

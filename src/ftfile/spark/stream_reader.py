@@ -22,7 +22,7 @@ from ftfile.read.new_rows import FollowStream
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import Share, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format, struct_type
+from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, has_file_format, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ftfile.kv.feed import FeedStream
-    from ftfile.kv.feed_rows import Share as StoreShare
+    from ftfile.kv.feed_rows import FeedShare
     from ftfile.log.directory import DirectoryMarker
 
 
@@ -57,7 +57,7 @@ _IDLE_WAIT_S = 0.1
 class SharePartition(InputPartition):
     """The share of one task. Spark sends the reader once per run, so later data is sent with the share."""
 
-    share: Share | FileShare | StoreShare
+    share: Share | FileShare | FeedShare
     marker: DirectoryMarker | None
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the share of each task."""
         stream = self._opened()
-        shares: Sequence[Share | FileShare | StoreShare] = stream.shares(start, end)
+        shares: Sequence[Share | FileShare | FeedShare] = stream.shares(start, end)
         marker = None if isinstance(stream, FileStream) else stream.marker
         return [SharePartition(share, marker) for share in shares]
 
@@ -165,7 +165,7 @@ class FtFileStreamReader(StreamReader):
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
             return rows_for_spark(read_files(fs, share, requested, config.settings.decoding))
         assert isinstance(share, Share), f"a share of another source: {share!r}"
-        place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
+        place = TaskDirectory(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
         return rows_for_spark(read_share(place.open(), share, requested))
 
     def _open(self) -> FollowStream | FileStream:

@@ -37,6 +37,13 @@ EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
 # Seconds after which threads of compiled code have finished their calls of Python.
 QUIET_S = 0.05
 THREADS_MAX = 32
+# Workers without a call. A worker whose call hangs is missing until the call returns.
+_idle: deque[_Worker] = deque()
+# An entry for each call that the end of the process waits for, until the thread holds no object of the call.
+_running: set[object] = set()
+_visited_s = -math.inf  # when the last call of compiled code ended
+# The threads of the enclosing calls, which share the concurrency of the store.
+_outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
 
 
 class NoThreadError(OSError):
@@ -66,11 +73,6 @@ class _Worker:
             _running.discard(entry)
 
 
-# Workers without a call. A worker whose call hangs is missing until the call returns.
-_idle: deque[_Worker] = deque()
-# An entry for each call that the end of the process waits for, until the thread holds no object of the call.
-_running: set[object] = set()
-_visited_s = -math.inf  # when the last call of compiled code ended
 # Threads do not survive a fork.
 os.register_at_fork(after_in_child=_idle.clear)
 os.register_at_fork(after_in_child=_running.clear)
@@ -192,10 +194,6 @@ class Pool(ThreadPoolExecutor):
         except Exception as error:  # handed over to the thread
             done.set_exception(error)
         return done
-
-
-# The threads of the enclosing calls, which share the concurrency of the store.
-_outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
 
 
 def parallel(

@@ -48,6 +48,24 @@ __all__ = (
 
 Method = TypeVar("Method", bound="Callable[..., object]")
 Result = TypeVar("Result")
+# Creating, renaming and deleting are missing on purpose: if such a call fails, the protocol checks first, since a
+# second attempt would report "exists" or "not found" after a successful first one.
+REPEATABLE = READING | {"make_directories", "sync_directory"}
+ENTRY_POINT_GROUP = "ftfile.filesystems"
+_BUILT_IN = {
+    "file": "ftfile.storage.local:open_location",
+    "hdfs": "ftfile.storage.hdfs.native:open_location",
+    "memory": "ftfile.testing.fs.memory:open_location",
+    "s3": "ftfile.storage.s3.filesystem:open_location",
+    "s3a": "ftfile.storage.s3.filesystem:open_location",
+    "swebhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
+    "webhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
+}
+# Functions that add the environment of a driver to its settings, for processes on other hosts.
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:settings_for_executors")
+_registered: dict[str, Factory] = {}
+# Loaded drivers by scheme, since a lookup of entry points takes as long as a small commit.
+_places: dict[str, str] = {}
 
 
 def _delegated(method: Method, operation: str | None = None) -> Method:
@@ -172,11 +190,6 @@ class WrapperWatch(Watch):
         return self._inner.changed(wait_s)
 
 
-# Creating, renaming and deleting are missing on purpose: if such a call fails, the protocol checks first, since a
-# second attempt would report "exists" or "not found" after a successful first one.
-REPEATABLE = READING | {"make_directories", "sync_directory"}
-
-
 class RetryingFileSystem(WrapperFileSystem):
     """Retries reads, listings, and creating and syncing directories, after errors that a retry can cure.
 
@@ -209,24 +222,6 @@ class RetryingFileSystem(WrapperFileSystem):
 
     def open(self, path: str) -> InputFile:
         return WrapperFile(super().open(path), self)
-
-
-ENTRY_POINT_GROUP = "ftfile.filesystems"
-
-_BUILT_IN = {
-    "file": "ftfile.storage.local:open_location",
-    "hdfs": "ftfile.storage.hdfs.native:open_location",
-    "memory": "ftfile.testing.fs.memory:open_location",
-    "s3": "ftfile.storage.s3.filesystem:open_location",
-    "s3a": "ftfile.storage.s3.filesystem:open_location",
-    "swebhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
-    "webhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
-}
-
-# Functions that add the environment of a driver to its settings, for processes on other hosts.
-_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:settings_for_executors")
-
-_registered: dict[str, Factory] = {}
 
 
 def register(scheme: str, factory: Factory) -> None:
@@ -277,10 +272,6 @@ def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]
         return dict(settings)
     hand_over: Callable[[Mapping[str, str]], dict[str, str]] = pkgutil.resolve_name(_HANDING_OVER[scheme])
     return hand_over(settings)
-
-
-# Loaded drivers by scheme, since a lookup of entry points takes as long as a small commit.
-_places: dict[str, str] = {}
 
 
 def _installed() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Checks that the records, checkpoints and ranges of a log agree (I1 and I7)."""
+"""Checks that the records, checkpoints and compacted logs of a log agree (I1 and I7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.format.record import decode_record
 from ftfile.log.places import list_or_empty
-from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
 from ftfile.operate.verify.history import adds_in
@@ -128,7 +128,7 @@ def read_log(fs: FileSystem) -> LogContents:
     require(versions == list(range(log.start, log.start + len(versions))), "I1", f"the versions are {versions}")
     _check_snapshots(fs, log)
     _check_checkpoints(log)
-    _check_ranges(fs, log)
+    _check_compacted_logs(fs, log)
     return log
 
 
@@ -250,32 +250,32 @@ def _check_checkpoints(log: LogContents) -> None:
         require(_forgetting(checkpoint.segments) == _forgetting(segments), "I7", f"{path} knows other open segments")
 
 
-def _check_ranges(fs: FileSystem, log: LogContents) -> None:
-    """Check that ranges equal their records: all ranges together, and each range as far as its records are kept."""
+def _check_compacted_logs(fs: FileSystem, log: LogContents) -> None:
+    """Check that compacted logs equal their records: all of them together, and each as far as its records are kept."""
     for info in list_or_empty(fs, layout.COMPACTED):
         is_odd = info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None
-        require(not is_odd, "I7", f"{info.path} stands for versions for which there is no range")
+        require(not is_odd, "I7", f"{info.path} stands for versions for which there is no compacted log")
     names = list_compacted(fs)
     if names:
         adds = _forgetting(by_id(log.adds()))
     else:
         adds = {}
     for name in names:
-        _check_range(fs, log, name, adds)
+        _check_compacted(fs, log, name, adds)
     if names and log.records:
-        # Readers skip ranges that they cannot read.
+        # Readers skip compacted logs that they cannot read.
         read_adds = _snapshot(fs, _fold(log), log.head)
-        require(read_adds == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
+        require(read_adds == _forgetting(log.snapshots[log.head]), "I7", "compacted logs and records make other adds")
 
 
-def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, adds: Mapping[str, Add]) -> None:
+def _check_compacted(fs: FileSystem, log: LogContents, name: layout.CompactedName, adds: Mapping[str, Add]) -> None:
     path = layout.compacted_path(name)
     with _broken_is("I7"):
-        content = read_range(fs, name, ended=True)
+        content = read_compacted(fs, name, ended=True)
     if name.last > log.head:
         return
     if name.last >= log.start and log.records[name.last - log.start].nonce != content.nonce:
-        return  # the range belongs to another history, and readers ignore it
+        return  # the compacted log belongs to another history, and readers ignore it
     before = {} if name.first == 0 else log.snapshots.get(name.first - 1)
     if before is None:
         return
@@ -306,7 +306,7 @@ def _removed_until(removes: Mapping[str, int], version: int) -> set[str]:
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
-    """Return the adds without the fields that ranges omit."""
+    """Return the adds without the fields that compacted logs omit."""
     forgetting = {}
     for add_id, add in adds.items():
         if add.ranges:

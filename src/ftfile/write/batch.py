@@ -281,7 +281,7 @@ def commit_batch(
                 fingerprint=fingerprint_of(whole),
                 task_found_batch=any(message.found_committed for message in whole),
             )
-            log.notes.orphans += orphans_of(whole, log, author, done.record)
+            log.commit_metrics.orphans += orphans_of(whole, log, author, done.record)
         _report_commit(log, writer, done)
         prepared.after_commit(done)
         return done

@@ -17,7 +17,7 @@ from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import KeyHasher, bucket_name
 from ftfile.kv.planning.picker import DEFAULT_PLAN
-from ftfile.kv.planning.plan import Planner
+from ftfile.kv.planning.plan import CompactionPlanner
 from ftfile.kv.planning.runs import Run, RunMetadata, placed
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
@@ -132,7 +132,7 @@ class Builder:
     # --------------------------------------------------------------------------------------------------------- jobs
     def jobs(self) -> int:
         """Do all compactions that are due; return how many."""
-        planner = Planner(self.settings, self.definition.key_types, self.log.clock.now_ms())
+        planner = CompactionPlanner(self.settings, self.definition.key_types, self.log.clock.now_ms())
         due = planner.due(self.log.refresh().segments.values())
         for planned in due:
             adds = [*planned.moved(self.log.ids), *(self._compacted(planned) if planned.inputs else ())]

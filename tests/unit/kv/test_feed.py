@@ -17,7 +17,7 @@ from ftfile.kv.feed_rows import as_requested, changed_rows, differ, feed_schema
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.automatic import forget_vacuums, vacuum_if_due
 from ftfile.log.commit_log import CommitLog
-from ftfile.read.log_planner import FollowConfig, FollowSettings, Limits
+from ftfile.read.log_planner import BatchLimits, FollowConfig, FollowSettings
 from ftfile.read.log_positions import START
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
@@ -195,7 +195,7 @@ def test_histories_equal_differences(seed: int) -> None:
     assert len(found) == len(set(found))
     assert set(found) == set().union(*expected)
     assert [change[0] for change in found] == sorted(change[0] for change in found)
-    limits = Limits(history.rng.choice((None, 1, 5)), None, history.rng.choice((None, 1, 50)))
+    limits = BatchLimits(history.rng.choice((None, 1, 5)), None, history.rng.choice((None, 1, 50)))
     first = history.rng.randrange(len(expected))
     batches = followed(starting_version=first, limits=limits)
     changes = [change for _, _, batch in batches for change in batch]
@@ -231,7 +231,7 @@ def test_a_new_query_begins_with_the_newest_version_as_inserts() -> None:
     query = store(merge="n:sum")
     query.run(0, [rows(a=1, b=2, c=3)])
     query.run(1, [rows(a=1, c=None)])
-    batches = followed(limits=Limits(files=1))
+    batches = followed(limits=BatchLimits(files=1))
     query.run(2, [rows(a=5)])
     assert len(batches) == 3  # of as many buckets
     assert {change for _, _, batch in batches for change in batch} == {
@@ -265,7 +265,7 @@ def test_bytes_bound_a_batch() -> None:
         query.run(batch, [rows(a=batch)])
     sizes = {add.length for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()}
     for size, batches in ((1, 4), (max(sizes), 4), (2 * max(sizes), 2), (8 * max(sizes), 1)):
-        found = followed(starting_version=0, limits=Limits(size_bytes=size))
+        found = followed(starting_version=0, limits=BatchLimits(size_bytes=size))
         assert len(found) == batches
         assert [change[0] for _, _, batch in found for change in batch] == [0, 1, 2, 3]
 
@@ -288,7 +288,7 @@ def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
     for batch in range(3):
         query.run(batch, [rows(a=batch)])
     follower = stream(starting_version=0)
-    start = stream(starting_version=0, limits=Limits(files=1)).latest_offset(dict(START))
+    start = stream(starting_version=0, limits=BatchLimits(files=1)).latest_offset(dict(START))
     again = kv.changes(PATH, context=current())
     clock.advance(9000)
     query.run(3, [rows(a=9)])

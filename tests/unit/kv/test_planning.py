@@ -12,8 +12,8 @@ from ftfile.core.errors import CorruptData, EncodingError
 from ftfile.kv.compactor import planned_compactions
 from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction
 from ftfile.kv.planning.plan import (
+    CompactionPlanner,
     PlannedCompaction,
-    Planner,
     Result,
     Terms,
     acceptable,
@@ -63,7 +63,7 @@ def a_run(  # an add of a live run
 
 
 def plan_of(live: Sequence[Add], backoffs: Sequence[Backoff] = (), now_ms: int = 0) -> list[PlannedCompaction]:
-    return Planner(SETTINGS, [pa.int64()], now_ms).due(live, backoffs)
+    return CompactionPlanner(SETTINGS, [pa.int64()], now_ms).due(live, backoffs)
 
 
 def named(due: Sequence[PlannedCompaction]) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -143,7 +143,7 @@ class TestDue:
         jobs = [job_of(planned.compaction, 1) for planned in plan_of(live, [Backoff(live[3].id, 3)])]
         assert [job.reason for job in jobs] == ["retry", "level0", "level0", "level0"]
         state = LogState(20, segments=SharedMap({add.id: add for add in live}), assembly_tasks=tuple(jobs))
-        fs, planner = MemoryFileSystem("named"), Planner(SETTINGS, [pa.int64()], 0)
+        fs, planner = MemoryFileSystem("named"), CompactionPlanner(SETTINGS, [pa.int64()], 0)
         for job in jobs:
             (planned,) = planned_compactions([job], state, fs, planner)
             assert job_of(planned.compaction, 1) == job

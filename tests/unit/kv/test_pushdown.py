@@ -19,7 +19,7 @@ from ftfile.kv.pushdown import (
     BucketShare,
     Comparison,
     Condition,
-    Selection,
+    StoreSelection,
     condition_of,
     select,
     shares_of,
@@ -39,7 +39,7 @@ def is_met(row: dict[str, Any], column: str, comparison: Comparison, values: lis
     return bool(ALL[comparison](row[column], values if comparison == "in" else values[0]))
 
 
-def is_selected(selection: Selection, row: dict[str, Any], definition: StoreDefinition, bucket: int) -> bool:
+def is_selected(selection: StoreSelection, row: dict[str, Any], definition: StoreDefinition, bucket: int) -> bool:
     table = pa.Table.from_pylist([row], definition.schema)
     if selection.keys is not None:
         return table.select(definition.keys).to_pylist()[0] in selection.keys.to_pylist()
@@ -150,7 +150,7 @@ def test_large_buckets_are_split_where_runs_begin() -> None:
         (BucketShare(0, (((20,), None),)),),
         (BucketShare(3, (((), None),)),),
     ]
-    ranges = Selection(None, frozenset({0}), (((2,), (4,)), ((6,), (21,)), ((30,), None)), frozenset())
+    ranges = StoreSelection(None, frozenset({0}), (((2,), (4,)), ((6,), (21,)), ((30,), None)), frozenset())
     assert shares_of(runs, ranges, 125, 0) == [
         (BucketShare(0, (((2,), (4,)), ((6,), (20,)))),),
         (BucketShare(0, (((20,), (21,)), ((30,), None))),),
@@ -161,7 +161,7 @@ def test_small_buckets_that_are_neighbours_share_a_task() -> None:
     runs = [run(bucket, 0, 9, size) for bucket, size in enumerate((10, 20, 1, 30, 31, 5))]
     shares = shares_of(runs, EVERYTHING, 125, 31)
     assert [[each.bucket for each in task] for task in shares] == [[0, 1, 2], [3], [4], [5]]
-    some = Selection(None, frozenset({1, 3, 5}), (((2,), (4,)), ((30,), None)), frozenset())
+    some = StoreSelection(None, frozenset({1, 3, 5}), (((2,), (4,)), ((30,), None)), frozenset())
     tasks = shares_of([*runs, run(5, 40, 49, 8), run(1, 50, 59, 1)], some, 125, 40)
     assert [[each.bucket for each in task] for task in tasks] == [[1], [3], [5]]
     assert {each.ranges for task in tasks for each in task} == {some.ranges}

@@ -24,10 +24,10 @@ from ftfile.log.format.model import MaintenanceAuthor, Record
 from ftfile.log.format.record import encode_record
 from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves, may_stand
 from ftfile.log.read import add_table as merging
-from ftfile.log.read import range_writer
-from ftfile.log.read.add_table import compact_records, merge
-from ftfile.log.read.compacted_records import contained, cover, list_compacted, reach, read_range, write_range
-from ftfile.log.read.range_writer import merge_all, write_due_ranges
+from ftfile.log.read import compacted_writer
+from ftfile.log.read.add_table import compact_records, merge_compacted
+from ftfile.log.read.compacted_records import contained, cover, list_compacted, reach, read_compacted, write_compacted
+from ftfile.log.read.compacted_writer import write_due_compacted, write_fewest_compacted
 from ftfile.log.read.snapshot import read_records, snapshot_at, take_snapshot
 from ftfile.log.state import LogState
 from ftfile.storage.registry import WrapperFileSystem
@@ -39,7 +39,7 @@ from tests.wrappers import MeteredFileSystem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.log.format.compacted import Range
+    from ftfile.log.format.compacted import CompactedLog
     from ftfile.storage.api import Capabilities, FileSystem, InputFile
     from tests.unit.log.conftest import Driver
 
@@ -64,13 +64,13 @@ def intervals(log: RandomLog) -> list[Interval]:
     return cut
 
 
-def pieces(log: RandomLog, *, nested: bool = False) -> list[Range]:
+def pieces(log: RandomLog, *, nested: bool = False) -> list[CompactedLog]:
     """Return ranges of all records, cut at random, some of them merged from others; and one within another."""
     made = []
     for first, last in intervals(log):
         middle = log.random.randint(first, last)
         parts = [compact_records(log.records[first:middle], 0)] if middle > first else []
-        made.append(merge([*parts, compact_records(log.records[middle : last + 1], 0)], 0))
+        made.append(merge_compacted([*parts, compact_records(log.records[middle : last + 1], 0)], 0))
     if nested:
         first, last = log.random.choice(intervals(log))
         made.append(compact_records(log.records[first : last + 1], 0))
@@ -114,7 +114,7 @@ class TestMerging:
         fs = log.store("merging")
         head = folded(log)
         for content in pieces(log, nested=nested):
-            write_range(fs, SYSTEM.ids, content)
+            write_compacted(fs, SYSTEM.ids, content)
         reader = CommitLog(NoRecords(fs))
         for version in range(log.versions):
             snapshot = snapshot_at(reader, head, version)
@@ -129,12 +129,12 @@ class TestMerging:
         log = RandomLog(seed, 16)
         fs = log.store("left out")
         head = replace(folded(log), log_start=log_start)
-        write_range(fs, SYSTEM.ids, merge(pieces(log), log_start))
+        write_compacted(fs, SYSTEM.ids, merge_compacted(pieces(log), log_start))
         for version in range(log_start, log.versions):
             found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
             assert dict(found.items()) == log.snapshots[version], version
         (name,) = list_compacted(fs)
-        ended = read_range(fs, name, ended=True).ended or ()
+        ended = read_compacted(fs, name, ended=True).ended or ()
         assert all(removed > log_start for document in ended for removed in document.versions().removed)
 
     @pytest.mark.slow
@@ -145,7 +145,7 @@ class TestMerging:
         log = RandomLog(seed, 16)
         fs = log.store("since")
         for content in pieces(log)[:-1]:
-            write_range(fs, SYSTEM.ids, content)
+            write_compacted(fs, SYSTEM.ids, content)
         found = snapshot_at(CommitLog(fs), folded(log), version, since).adds
         expected = {add_id for at in range(since, version + 1) for add_id in log.snapshots[at]}
         assert set(found) == expected
@@ -156,9 +156,9 @@ class TestMerging:
         for seed in range(20):
             log = RandomLog(seed, 32)
             fs = log.store("documents")
-            merged = merge(pieces(log), 0)
+            merged = merge_compacted(pieces(log), 0)
             assert all(document.count <= 4 for document in (*merged.kept, *(merged.ended or ())))
-            write_range(fs, SYSTEM.ids, merged)
+            write_compacted(fs, SYSTEM.ids, merged)
             for version in (3, 17, 31):
                 found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
                 assert dict(found.items()) == log.snapshots[version]
@@ -177,10 +177,10 @@ class TestMerging:
         later = compact_records(log.records[4:], 0)
         odd = compact_records(log.records[:4], 0)
         with pytest.raises(CorruptData, match="earlier versions"):
-            merge([odd, _with_removes(later, {"nobody": 7})], 0)
+            merge_compacted([odd, _with_removes(later, {"nobody": 7})], 0)
 
 
-def _with_removes(content: Range, removes: dict[str, int]) -> Range:
+def _with_removes(content: CompactedLog, removes: dict[str, int]) -> CompactedLog:
     return structs.replace(content, removes=content.removes | removes)
 
 
@@ -248,7 +248,7 @@ class TestFallback:
         log = RandomLog(5, 20)
         fs = log.store(name)
         cuts = [(0, 8), (8, 16), (16, 18)]
-        return log, fs, [write_range(fs, SYSTEM.ids, compact_records(log.records[a:b], 0)) for a, b in cuts]
+        return log, fs, [write_compacted(fs, SYSTEM.ids, compact_records(log.records[a:b], 0)) for a, b in cuts]
 
     @pytest.mark.parametrize("number", range(3))
     @parametrize("harm", ["gone", "torn", "flipped", "other"], quick=1)
@@ -276,13 +276,13 @@ class TestFallback:
             fs.delete(path)
             fs.create_exclusive(path, content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
             with pytest.raises(CorruptData, match=names[1].unique):
-                read_range(fs, names[1], ended=True)
+                read_compacted(fs, names[1], ended=True)
 
     def test_a_range_of_another_log_is_passed_over(self) -> None:
         log, fs, names = self.log("another")
         for name in names:
             fs.delete(layout.compacted_path(name))
-        write_range(fs, SYSTEM.ids, compact_records(_renonced(RandomLog(6, 16)), 0))
+        write_compacted(fs, SYSTEM.ids, compact_records(_renonced(RandomLog(6, 16)), 0))
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_of_a_log_that_began_later_is_passed_over(self) -> None:
@@ -291,7 +291,7 @@ class TestFallback:
         for name in names:
             fs.delete(layout.compacted_path(name))
         other = compact_records(RandomLog(6, 16).records, 0)
-        write_range(fs, SYSTEM.ids, structs.replace(other, log_start=5))
+        write_compacted(fs, SYSTEM.ids, structs.replace(other, log_start=5))
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_that_goes_on_after_the_head(self) -> None:
@@ -299,7 +299,7 @@ class TestFallback:
         log, fs, names = self.log("beyond")
         for name in names:
             fs.delete(layout.compacted_path(name))
-        write_range(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
+        write_compacted(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
         head = replace(after(LogState(), *log.records[:10]), log_start=10)
         assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
 
@@ -336,7 +336,7 @@ class TestFallback:
             def open(self, path: str) -> InputFile:
                 if path.endswith(".compacted") and not self.raced:
                     self.raced = True
-                    write_range(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
+                    write_compacted(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
                     for name in names[:2]:
                         fs.delete(layout.compacted_path(name))
                     for record in log.records[:18]:
@@ -354,13 +354,13 @@ class TestFallback:
         fs.delete(path)
         fs.create_exclusive(path, to_checked_text([b'{"ftfileCompacted":2}']))
         with pytest.raises(CorruptData, match="newer version of ftfile"):
-            read_range(fs, names[0], ended=True)
+            read_compacted(fs, names[0], ended=True)
 
     @pytest.mark.slow
     def test_more_records_than_become_a_range_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where no range is left, the fewest stand for all of them again."""
-        monkeypatch.setattr(range_writer, "CHUNK_RECORDS", 300)
-        versions = 3 * range_writer.CHUNK_RECORDS + 1
+        monkeypatch.setattr(compacted_writer, "CHUNK_RECORDS", 300)
+        versions = 3 * compacted_writer.CHUNK_RECORDS + 1
         fs = MemoryFileSystem("chunks")
         for directory in layout.DIRECTORIES:
             fs.make_directories(directory)
@@ -368,7 +368,7 @@ class TestFallback:
             record = Record(version, f"n{version}", MaintenanceAuthor("nothing", "job"), 0)
             fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         log = CommitLog(fs)
-        merge_all(log, log.refresh())
+        write_fewest_compacted(log, log.refresh())
         assert sorted((name.first, name.last) for name in list_compacted(fs)) == fewest(versions)
         MemoryFileSystem.drop("chunks")
 
@@ -382,7 +382,7 @@ class TestCommits:
 
     @pytest.fixture(autouse=True)
     def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 4)
 
     def test_readers_open_few_records(self, driver: Driver) -> None:
         for batch in range(22):
@@ -411,8 +411,8 @@ class TestCommits:
         assert reach(cover(list_compacted(driver.fs))) == 7
 
     def test_large_records_become_a_range_at_once(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1000)
-        monkeypatch.setattr(keeping, "RANGE_BYTES", 3000)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1000)
+        monkeypatch.setattr(keeping, "COMPACTED_BYTES", 3000)
         driver.commit_new(0)
         assert not list_compacted(driver.fs)
         driver.commit(1, *(driver.stage(1) for _ in range(20)))
@@ -426,7 +426,7 @@ class TestCommits:
             driver.commit_new(batch)
         for name in list_compacted(driver.fs):
             driver.fs.delete(layout.compacted_path(name))
-        monkeypatch.setattr(range_writer, "GAP_RECORDS", 10)
+        monkeypatch.setattr(compacted_writer, "GAP_RECORDS", 10)
         driver.restart()
         reached = []
         for batch in range(24, 44):
@@ -448,7 +448,7 @@ class TestCommits:
         driver.restart()
         for batch in range(5):
             driver.commit_new(batch)
-        assert "could not write a range" in caplog.text
+        assert "could not write a compacted log" in caplog.text
         assert len(take_snapshot(driver.log).adds) == 5
 
     def test_failing_to_write_one_drops_none(self, driver: Driver) -> None:
@@ -483,7 +483,7 @@ class TestCosts:
 
     def written(self, versions: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
         """Return bytes written to ranges, bytes of the last ones, and how many they are."""
-        monkeypatch.setattr(range_writer, "MERGED_BYTES", 2050 << 40)
+        monkeypatch.setattr(compacted_writer, "MERGED_BYTES", 2050 << 40)
         fs = MeteredFileSystem(RandomLog(0, 0).store("costs"))
         log, head = CommitLog(fs), LogState()
         log.recent.is_kept = True
@@ -492,7 +492,7 @@ class TestCosts:
             log.recent.records[record.version] = record
             head = after(head, record)
             if version % 8 == 7:
-                write_due_ranges(log, head)
+                write_due_compacted(log, head)
         there = list_compacted(fs)
         return fs.counters.bytes_written, sum(there.values()), len(there)
 
@@ -508,8 +508,8 @@ class TestCosts:
 
     @pytest.mark.slow
     def test_one_commit_merges_no_more_than_it_may(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
-        monkeypatch.setattr(range_writer, "MERGED_BYTES", 1000)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
+        monkeypatch.setattr(compacted_writer, "MERGED_BYTES", 1000)
         sizes: list[int] = []
 
         class Watched(WrapperFileSystem):
@@ -531,7 +531,7 @@ class TestBounds:
     def test_versions_that_are_not_kept_are_refused(self, driver: Driver) -> None:
         for batch in range(4):
             driver.commit_new(batch)
-        write_due_ranges(driver.log, driver.log.refresh())
+        write_due_compacted(driver.log, driver.log.refresh())
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
         for version in (-1, 0, 1, 5):
             with pytest.raises(ConfigError, match="the newest is 4, the oldest 2"):

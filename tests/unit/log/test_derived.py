@@ -20,8 +20,8 @@ from ftfile.log.format.record import to_checked_text
 from ftfile.log.format.version_blocks import fewest
 from ftfile.log.protocol import Committed
 from ftfile.log.read.add_table import compact_records
-from ftfile.log.read.compacted_records import cover, list_compacted, reach, write_range
-from ftfile.log.read.range_writer import merge_all, write_due_ranges
+from ftfile.log.read.compacted_records import cover, list_compacted, reach, write_compacted
+from ftfile.log.read.compacted_writer import write_due_compacted, write_fewest_compacted
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.records import PublishedHint, read_published, write_published
 from ftfile.storage.local import LocalFileSystem
@@ -42,7 +42,7 @@ KINDS = (layout.HINTS, layout.CHECKPOINTS, layout.COMPACTED)
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ranges and checkpoints be due every few versions."""
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 4)
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 5 * checkpoints.RECORD_COST_BYTES)
 
 
@@ -175,7 +175,7 @@ class TestAnotherHistory:
         for batch in range(SHARED, 4 * SHARED):
             other.commit_new(batch)
         log = CommitLog(other.fs)
-        merge_all(log, log.refresh())
+        write_fewest_compacted(log, log.refresh())
         assert sorted((name.first, name.last) for name in list_compacted(other.fs)) == fewest(4 * SHARED)
         assert_right(other, 4 * SHARED)
 
@@ -236,7 +236,7 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
         for version in range(32)
     ]
     driver.commit_new(0)
-    name = write_range(driver.fs, SYSTEM.ids, compact_records(foreign, 0))
+    name = write_compacted(driver.fs, SYSTEM.ids, compact_records(foreign, 0))
     for batch in range(1, 60):
         driver.commit_new(batch)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == batch + 1
@@ -249,7 +249,7 @@ def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch:
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 3)
     for batch in range(40):
         driver.commit_new(batch)
-    write_due_ranges(driver.log, driver.log.refresh())
+    write_due_compacted(driver.log, driver.log.refresh())
     write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=30)
     for version in range(30):

@@ -25,10 +25,10 @@ from ftfile.log.format.model import Add, JobAuthor, Origin, Record, Transaction
 from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, read_within, to_checked_text
 from ftfile.log.places import read_note
 from ftfile.log.publish import renew_checkpoint
-from ftfile.log.read import range_writer
+from ftfile.log.read import compacted_writer
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import cover, list_compacted
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.storage.api import RangeFile
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
@@ -196,15 +196,15 @@ class TestRanges:
     def test_one_that_would_be_longer_is_not_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Then ranges stay apart, and readers read several."""
         driver = Driver(MemoryFileSystem("apart"))
-        monkeypatch.setattr(range_writer, "CHUNK_RECORDS", 2)
+        monkeypatch.setattr(compacted_writer, "CHUNK_RECORDS", 2)
         for batch in range(4):
             driver.commit_new(batch)
         records = [record for version in range(4) if (record := driver.log.read_record(version)) is not None]
         monkeypatch.setattr(compacted, "FILE_BYTES_MAX", len(encode_compacted(compact_records(records, 0))) - 1)
-        merge_all(driver.log, driver.log.refresh())
+        write_fewest_compacted(driver.log, driver.log.refresh())
         assert [(name.first, name.last) for name in cover(list_compacted(driver.fs))] == [(0, 1), (2, 3)]
         monkeypatch.undo()
-        merge_all(driver.log, driver.log.refresh())
+        write_fewest_compacted(driver.log, driver.log.refresh())
         assert [(name.first, name.last) for name in list_compacted(driver.fs)] == [(0, 3)]
         MemoryFileSystem.drop("apart")
 

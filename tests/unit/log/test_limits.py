@@ -14,7 +14,7 @@ from ftfile.log import checkpoints, records
 from ftfile.log import commit_log as log
 from ftfile.log import publish as keeping
 from ftfile.log import state as states
-from ftfile.log.apply import TablesDraft, after
+from ftfile.log.apply import TablesBuilder, after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as range_format
@@ -24,11 +24,11 @@ from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, R
 from ftfile.log.format.version_blocks import fewest
 from ftfile.log.policy import find_record
 from ftfile.log.read import add_table as merging
-from ftfile.log.read import range_writer
+from ftfile.log.read import compacted_writer
 from ftfile.log.read import snapshot as snapshots
 from ftfile.log.read.add_table import compact_records
-from ftfile.log.read.compacted_records import cover, list_compacted, reach, read_range, write_range
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_records import cover, list_compacted, reach, read_compacted, write_compacted
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import CHANGES_MIN, LogState, SharedMap
@@ -129,10 +129,10 @@ class TestState:
     @pytest.mark.slow
     def test_entries_of_a_table(self) -> None:
         keys = [f"{number:x}" for number in range(fold.ENTRIES_MAX + 10)]
-        draft = TablesDraft({})
-        draft.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
-        draft.apply({"t": {"set": {keys[20]: 2}}}, 1)
-        found = draft.finish()
+        builder = TablesBuilder({})
+        builder.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
+        builder.apply({"t": {"set": {keys[20]: 2}}}, 1)
+        found = builder.finish()
         assert len(found["t"]) == fold.ENTRIES_MAX
         assert list(found["t"])[:2] == [keys[10], keys[11]]
         assert list(found["t"])[-1] == keys[20]
@@ -177,17 +177,17 @@ class TestSharing:
         found = SharedMap(dict(expected))
         for step in range(6):
             before, copy = found, dict(found.items())
-            draft = found.draft()
+            builder = found.builder()
             for number in range(step * CHANGES_MIN // 2):
                 key = f"k{number * 3 + step}"
-                draft.drop(key)
+                builder.drop(key)
                 expected.pop(key, None)
                 if number % 2:
-                    draft.set(key, -number)
+                    builder.set(key, -number)
                     expected[key] = -number
-            found = draft.finish()
+            found = builder.finish()
             assert list(found.items()) == list(expected.items())
-            assert list(draft.items()) == list(expected.items())
+            assert list(builder.items()) == list(expected.items())
             assert (len(found), "k3" in found) == (len(expected), "k3" in expected)
             assert list(before.items()) == list(copy.items())
 
@@ -271,7 +271,7 @@ class TestTries:
                 if path == layout.COMPACTED and left:
                     left -= 1
                     other = CommitLog(driver.fs)
-                    merge_all(other, other.refresh())
+                    write_fewest_compacted(other, other.refresh())
                     log_start = other.refresh().version + 1
                     driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
                 return super().list(path)
@@ -307,23 +307,23 @@ class TestRanges:
     def test_records_between_ranges(self, in_memory: Driver) -> None:
         """The number of versions and of bytes that are read one by one is bounded."""
         driver = in_memory
-        for batch in range(2 * keeping.RANGE_EVERY + 3):
+        for batch in range(2 * keeping.COMPACTED_EVERY + 3):
             driver.commit(batch)
-        assert reach(cover(list_compacted(driver.fs))) == 2 * keeping.RANGE_EVERY - 1
-        driver.commit(batch + 1, *(driver.stage(batch + 1) for _ in range(keeping.RANGE_BYTES // 200)))
+        assert reach(cover(list_compacted(driver.fs))) == 2 * keeping.COMPACTED_EVERY - 1
+        driver.commit(batch + 1, *(driver.stage(batch + 1) for _ in range(keeping.COMPACTED_BYTES // 200)))
         assert reach(cover(list_compacted(driver.fs))) == batch + 1
 
     @pytest.mark.slow
     def test_a_gap_of_more_records_than_are_read_again(self, in_memory: Driver) -> None:
         driver = in_memory
         other = CommitLog(driver.fs)
-        for _ in range(2 * range_writer.GAP_RECORDS):
+        for _ in range(2 * compacted_writer.GAP_RECORDS):
             driver.create_record(other, author=MaintenanceAuthor("test", "x"))
         reached = []
-        for batch in range(6 * keeping.RANGE_EVERY):
+        for batch in range(6 * keeping.COMPACTED_EVERY):
             driver.commit(batch)
             reached.append(reach(cover(list_compacted(driver.fs))))
-        assert range_writer.GAP_RECORDS - 1 in reached
+        assert compacted_writer.GAP_RECORDS - 1 in reached
         assert reached[-1] == driver.log.refresh().version
 
     @pytest.mark.slow
@@ -343,24 +343,24 @@ class TestRanges:
         driver.fs = Denied(driver.fs)
         driver.restart()
         most = 0
-        for batch in range(16 * keeping.RANGE_EVERY):
+        for batch in range(16 * keeping.COMPACTED_EVERY):
             driver.commit(batch, metrics={"note": "x" * 3000})
             most = max(most, driver.log.recent.size_bytes)
-        assert most <= keeping.RANGE_BYTES
+        assert most <= keeping.COMPACTED_BYTES
         assert 2 <= tries <= 5
         denied = False
         driver.restart()
-        for batch in range(16 * keeping.RANGE_EVERY, 24 * keeping.RANGE_EVERY):
+        for batch in range(16 * keeping.COMPACTED_EVERY, 24 * keeping.COMPACTED_EVERY):
             driver.commit(batch)
         assert reach(cover(list_compacted(driver.fs))) == driver.log.refresh().version
 
     @pytest.mark.slow
     def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ranges are tried ever more seldom, up to a distance; at that, for ever, and then they work again."""
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 8)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 8)
         driver = in_memory
         tried: list[int] = []
-        longest = keeping.RANGE_EVERY << keeping.PAUSES_MAX
+        longest = keeping.COMPACTED_EVERY << keeping.PAUSES_MAX
 
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
@@ -374,23 +374,23 @@ class TestRanges:
         for _ in range(3 * longest):
             driver.create_record(other, author=MaintenanceAuthor("test", "x"))
             keeping.post_commit(other, other.refresh())
-        assert tried == [*(keeping.RANGE_EVERY << pause for pause in range(keeping.PAUSES_MAX + 2)), 3 * longest]
-        assert reach(cover(list_compacted(driver.fs))) == range_writer.GAP_RECORDS - 1
+        assert tried == [*(keeping.COMPACTED_EVERY << pause for pause in range(keeping.PAUSES_MAX + 2)), 3 * longest]
+        assert reach(cover(list_compacted(driver.fs))) == compacted_writer.GAP_RECORDS - 1
 
     @pytest.mark.slow
     def test_ranges_that_are_too_large_to_be_merged_by_a_commit(self, in_memory: Driver) -> None:
         driver, count = in_memory, 0
         other = CommitLog(driver.fs)
-        while sum(list_compacted(driver.fs).values()) <= 2 * range_writer.MERGED_BYTES:
+        while sum(list_compacted(driver.fs).values()) <= 2 * compacted_writer.MERGED_BYTES:
             adds = tuple(part("".join(SYSTEM.ids.unique() for _ in range(8))) for _ in range(500))
             driver.create_record(other, author=MaintenanceAuthor("test", "x"), adds=adds)
             keeping.post_commit(other, other.refresh())
             count += len(adds)
         sizes = list_compacted(driver.fs).values()
-        assert max(sizes) <= range_writer.MERGED_BYTES
+        assert max(sizes) <= compacted_writer.MERGED_BYTES
         assert len(sizes) >= 3
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
-        merge_all(other, other.refresh())
+        write_fewest_compacted(other, other.refresh())
         assert len(list_compacted(driver.fs)) == len(fewest(other.refresh().version + 1))
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
 
@@ -401,7 +401,7 @@ class TestRanges:
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
         made = compact_records([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
-        found = read_range(fs, write_range(fs, SYSTEM.ids, made), ended=True)
+        found = read_compacted(fs, write_compacted(fs, SYSTEM.ids, made), ended=True)
         assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
         assert sum(len(set(document.versions().ids)) for document in found.kept) == count
         MemoryFileSystem.drop("documents")
@@ -411,7 +411,7 @@ class TestRanges:
         fs.make_directories(layout.COMPACTED)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
         record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce="")
-        name = write_range(fs, SYSTEM.ids, compact_records([record], 0))
+        name = write_compacted(fs, SYSTEM.ids, compact_records([record], 0))
         reads: list[int] = []
 
         class Watched(WrapperFileSystem):
@@ -420,7 +420,7 @@ class TestRanges:
                 reads.append(file.size_bytes)
                 return file
 
-        found = read_range(Watched(fs), name, ended=True)
+        found = read_compacted(Watched(fs), name, ended=True)
         assert (found.definitions, found.kept[0].count) == (definitions, 1)
         assert reads[0] > range_format.HEADER_BYTES
         MemoryFileSystem.drop("headers")

@@ -17,7 +17,7 @@ from ftfile.log.format.record import encode_record
 from ftfile.log.policy import DEFAULT_POLICY
 from ftfile.log.protocol import Committed
 from ftfile.log.publish import roll_forward
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.storage.registry import WrapperFileSystem
@@ -34,7 +34,7 @@ def keep_only(driver: Driver, log_start: int) -> None:
     head = driver.log.refresh()
     write_checkpoint(driver.fs, SYSTEM.ids, head)
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
-    write_due_ranges(driver.log, head)
+    write_due_compacted(driver.log, head)
     delete_records(driver, log_start)
 
 

@@ -112,7 +112,7 @@ class TestGoneDirectories:
         self, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
     ) -> None:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
         driver.commit_new(0)
         shutil.rmtree(tmp_path / "out" / lost)
         driver.log.refresh()  # it knows that all directories are there

@@ -224,7 +224,7 @@ class TestHarmless:
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch, operation: str, path: str
     ) -> None:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({operation}), path=path)
         faulty = FaultyFileSystem(driver.fs, [denied])
         add = driver.stage(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ftfile.log import apply as fold
-from ftfile.log.apply import TablesDraft, after
+from ftfile.log.apply import TablesBuilder, after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.format.model import JobAuthor, Record
 from ftfile.log.format.record import decode_record, encode_record
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def remember(found: Tables, changes: dict[str, Any], now_ms: int) -> Tables:
-    draft = TablesDraft(found)
-    draft.apply(changes, now_ms)
-    return draft.finish()
+    builder = TablesBuilder(found)
+    builder.apply(changes, now_ms)
+    return builder.finish()
 
 
 def test_entries_are_set_and_dropped() -> None:

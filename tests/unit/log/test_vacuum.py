@@ -24,9 +24,9 @@ from ftfile.log.format.model import Add, Body, JobAuthor, MaintenanceAuthor, Rec
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import open_add
 from ftfile.log.protocol import commit
-from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.read.snapshot import read_records, take_snapshot
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -119,7 +119,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints at every second record or so, ranges too."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
 
 
 class TestArguments:
@@ -600,7 +600,7 @@ class TestLog:
         # The range from version 0 on forgets as it grows.
         self.fill(world, 16, first=16)
         (name, *_) = sorted(list_compacted(world.fs))
-        content = read_range(world.fs, name, ended=True)
+        content = read_compacted(world.fs, name, ended=True)
         assert (content.first, content.last) == (0, 31)
         assert content.log_start > 6
         assert content.ended == ()
@@ -718,10 +718,10 @@ class TestMergeRanges:
     def test_one_range_of_all(self, world: World) -> None:
         for batch in range(11):
             world.driver.commit_new(batch)
-        assert merge_ranges(world.url) == 10
+        assert compact_log(world.url) == 10
         names = sorted(list_compacted(world.fs))
         assert [(name.first, name.last) for name in names] == [(0, 7), (8, 9), (10, 10)]
-        assert merge_ranges(world.url) == 10
+        assert compact_log(world.url) == 10
         assert sorted(list_compacted(world.fs)) == names
         check_directory(world.fs)
 
@@ -735,7 +735,7 @@ class TestMergeRanges:
             world.fs.delete(paths[number])
         else:
             world.fs.put(paths[number], b"damaged")
-        merge_ranges(world.url)
+        compact_log(world.url)
         assert sorted((name.first, name.last) for name in list_compacted(world.fs)) == [(0, 7), (8, 11)]
         check_directory(world.fs)
 
@@ -745,13 +745,13 @@ class TestMergeRanges:
             world.driver.commit_new(batch)
         path = layout.compacted_path(layout.CompactedName(0, 1, unique))
         world.fs.create_exclusive(path, b"damaged")
-        merge_ranges(world.url)
+        compact_log(world.url)
         assert not world.exists(path)
         check_directory(world.fs)
 
     def test_an_empty_log_has_none(self, world: World) -> None:
         world.driver.log.prepare_directory()
-        assert merge_ranges(world.url) == -1
+        assert compact_log(world.url) == -1
         assert list_compacted(world.fs) == {}
 
     def test_what_nothing_stands_for_is_an_error(self, world: World) -> None:
@@ -762,7 +762,7 @@ class TestMergeRanges:
         for name in list_compacted(world.fs):
             world.fs.delete(layout.compacted_path(name))
         with pytest.raises(CorruptData, match="neither"):
-            merge_ranges(world.url)
+            compact_log(world.url)
 
 
 @pytest.mark.slow

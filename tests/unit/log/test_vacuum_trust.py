@@ -87,7 +87,7 @@ class TestClock:
     def test_it_keeps_nothing_longer(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """The vacuum's own record has a time in the future; what came before it is old in eight days."""
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
         world.driver.stage(0)
         world.driver.commit_new(0)
         world.clock.advance(AHEAD_S)
@@ -276,7 +276,7 @@ class TestForeignFiles:
 
     def test_they_keep_no_record(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
         old = world.driver.commit_new(0)
         world.driver.commit(1, overwrite=True)
         world.fs.create_exclusive(old.final_path or "", b"somebody's\n")
@@ -289,7 +289,7 @@ class TestForeignFiles:
 class TestUnpublished:
     def test_records_stay_that_are_not_published(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both checkpoints and all ranges are newer."""
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
         world.driver.commit_new(0)
         stuck = world.driver.stage(0)
         world.fs.unmovable = stuck.path
@@ -310,7 +310,7 @@ class TestUnpublished:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The checkpoints list the hiding as pending, and nothing records that it was done: no hint exists."""
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
         world.driver.with_policy(on_new_query="continue")
         old = world.driver.stage(0, name="same")
         world.driver.commit(0, old)
@@ -348,7 +348,7 @@ class TestTwoAtOnce:
     @pytest.mark.parametrize("look", [1, 2])
     def test_the_later_looks_again(self, world: World, monkeypatch: pytest.MonkeyPatch, look: int) -> None:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
         for batch in range(12):
             world.driver.commit_new(batch)
         world.driver.stage(0)
@@ -421,9 +421,9 @@ class TestLimits:
         assert not any(world.exists(add.path) for add in lost)
 
     def test_more_ranges_than_are_kept_apart(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
-        monkeypatch.setattr("ftfile.log.read.range_writer.MERGED_BYTES", 0)
-        count = vacuuming.MANY_RANGES + 8
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
+        monkeypatch.setattr("ftfile.log.read.compacted_writer.MERGED_BYTES", 0)
+        count = vacuuming.MANY_COMPACTED + 8
         for batch in range(count):
             world.driver.commit_new(batch)
         assert len(list_compacted(world.fs)) == count

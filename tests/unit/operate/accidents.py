@@ -150,7 +150,7 @@ def as_after_long(title: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if title in LONG:
             stack.enter_context(mock.patch("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0))
-            stack.enter_context(mock.patch("ftfile.log.publish.RANGE_EVERY", 1))
+            stack.enter_context(mock.patch("ftfile.log.publish.COMPACTED_EVERY", 1))
         yield
 
 

@@ -22,7 +22,7 @@ from ftfile.log.directory import write_marker
 from ftfile.log.format import layout, record
 from ftfile.log.opening import open_log
 from ftfile.log.read.compacted_records import list_compacted
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.records import store_now_ms
 from ftfile.log.sealed import SealedFileSystem
@@ -92,7 +92,7 @@ KINDS = {
     "log checkpoint": Kind(
         ("CHECKPOINTS", "log_checkpoint_path"), lambda fs: layout.log_checkpoint_path(max(list_checkpoints(fs)))
     ),
-    "range": Kind(("COMPACTED", "compacted_path"), lambda fs: layout.compacted_path(max(list_compacted(fs)))),
+    "compacted log": Kind(("COMPACTED", "compacted_path"), lambda fs: layout.compacted_path(max(list_compacted(fs)))),
     "`hints/_published`": Kind(("HINTS", "PUBLISHED_HINT"), lambda _: layout.PUBLISHED_HINT),
     "`hints/_clock`": Kind(("HINTS", "CLOCK_HINT"), lambda _: layout.CLOCK_HINT),
     "published part": Kind((), _part),
@@ -145,7 +145,7 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
     log = open_log(path, Access())
     fs, head = log.fs, log.refresh()
     write_checkpoint(fs, log.ids, head)
-    write_due_ranges(log, head)
+    write_due_compacted(log, head)
     store_now_ms(fs)
     write_marker(fs)
     fs.put("in the way", b"somebody's %d\n" % next(_NUMBERS))

@@ -147,7 +147,7 @@ def test_what_is_no_version(tmp_path: Path, old: Any, kind: type[Exception], tex
 
 @pytest.mark.slow
 def test_a_version_that_is_no_longer_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 2)
+    monkeypatch.setattr("ftfile.log.publish.COMPACTED_EVERY", 2)
     monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
     query = MicroBatch(str(tmp_path / "out"), COLUMNS, OPTIONS)
     for batch in range(9):

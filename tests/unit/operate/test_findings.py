@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ftfile.core.remedies import Advice, Remedy
-from ftfile.operate.findings import KINDS, SEVERITIES, DirectoryReport, Finding, check, find, is_well, worst_first
+from ftfile.operate.findings import KINDS, SEVERITIES, CheckReport, Finding, check, find, is_well, worst_first
 from ftfile.operate.repair import RepairReport, RepairStep
 
 
@@ -45,10 +45,10 @@ def test_the_command_of_a_remedy(remedy: str, command: str | None) -> None:
 
 def test_a_report_is_as_its_worst_finding() -> None:
     passed, known = check("python", "", "", is_passed=True), find("extra", "", "", "s3 is not installed")
-    well = DirectoryReport(findings=(known, passed))
+    well = CheckReport(findings=(known, passed))
     assert (well.ok, well.verdict) == (True, "well: 1 check passed")
     assert str(well) == f"{well.verdict}\n{known}"
-    full = DirectoryReport(findings=(find("space", "", "", ""), known))
+    full = CheckReport(findings=(find("space", "", "", ""), known))
     assert (full.ok, full.verdict) == (
         False,
         "The disk is nearly full: free space: on a full disk batches fail and are retried",

@@ -37,8 +37,8 @@ def told_by_records(log: CommitLog) -> int:
 def test_it_is_what_the_records_tell(
     every: int, removals: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranges of any size: their removals remove files of the same range and of older ranges."""
-    monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", every)
+    """Compacted logs of any size: their removals remove files of the same log and of older ones."""
+    monkeypatch.setattr("ftfile.log.publish.COMPACTED_EVERY", every)
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "m": "long"}, {"fileFormat": "json", "partitionBy": "m"})
     for batch in range(12):
         query.run(batch, [[{"id": batch, "m": batch // 2}]])

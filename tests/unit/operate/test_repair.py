@@ -23,7 +23,7 @@ from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.places import open_add
 from ftfile.log.publish import publish
-from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.operate import repair as run
@@ -452,13 +452,13 @@ class TestDerived:
 
     def test_ranges_of_other_adds(self, world: World) -> None:
         for name in list_compacted(world.fs):
-            content = read_range(world.fs, name, ended=True)
+            content = read_compacted(world.fs, name, ended=True)
             world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, kept=())))
         self.check(world)
 
     def test_a_range_beyond_the_head(self, world: World) -> None:
         name = max(list_compacted(world.fs))
-        content = read_range(world.fs, name, ended=True)
+        content = read_compacted(world.fs, name, ended=True)
         beyond = structs.replace(content, first=0, last=99)
         world.write(layout.compacted_path(name._replace(first=0, last=99)), encode_compacted(beyond))
         self.check(world, accept_lost_records=True)
@@ -470,7 +470,7 @@ class TestDerived:
 
     def test_ranges_of_another_history(self, world: World) -> None:
         for name in list_compacted(world.fs):
-            content = read_range(world.fs, name, ended=True)
+            content = read_compacted(world.fs, name, ended=True)
             world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, nonce="other", kept=())))
         self.check(world)
 
@@ -502,7 +502,7 @@ class TestDerived:
             world.fs.delete(layout.compacted_path(name))
         report = ftfile.repair(world.url, dry_run=False)
         assert not report.ok
-        assert not any("checkpoints and ranges replace them" in finding.remedy for finding in report.findings)
+        assert not any("checkpoints and compacted logs replace them" in finding.remedy for finding in report.findings)
         assert mend(world, accept_lost_records=True).ok
         assert rows(world) == [f"row {batch}".encode() for batch in range(version)]
         world.driver.restart()

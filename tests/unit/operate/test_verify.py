@@ -23,8 +23,8 @@ from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.read.add_table import compact_records
-from ftfile.log.read.compacted_records import list_compacted, read_range, write_range
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_records import list_compacted, read_compacted, write_compacted
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.vacuum import LOWERING
 from ftfile.operate.verify import history
 from ftfile.operate.verify import verify_directory as verifying
@@ -142,7 +142,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write checkpoints and ranges at about every second version."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
 
 
 @pytest.mark.usefixtures("_often")
@@ -150,7 +150,7 @@ class TestHealthy:
     def test_nothing_is_found(self, world: World) -> None:
         adds = [world.driver.commit_new(batch) for batch in range(9)]
         world.compact(8, *adds[2:5])
-        removes = [read_range(world.fs, name, ended=True).removes for name in list_compacted(world.fs)]
+        removes = [read_compacted(world.fs, name, ended=True).removes for name in list_compacted(world.fs)]
         assert any(removes)
         report = world.verify(full=True)
         assert report.ok
@@ -267,7 +267,7 @@ class TestBounds:
             files, made = list_files(fs), made + 1
             if made <= vacuums:
                 other = CommitLog(world.fs)
-                merge_all(other, other.refresh())
+                write_fewest_compacted(other, other.refresh())
                 log_start = other.refresh().version + 1
                 world.driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
             return files
@@ -463,7 +463,7 @@ class TestDerived:
 
     def test_a_range_of_other_adds(self, world: World) -> None:
         name = max(list_compacted(world.fs), key=lambda name: name.last - name.first)
-        content = read_range(world.fs, name, ended=True)
+        content = read_compacted(world.fs, name, ended=True)
         columns = content.kept[0].columns()
         columns.fields["rows"][0] += 1
         other = structs.replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
@@ -478,7 +478,7 @@ class TestDerived:
         world.driver.commit_new(10)
         changed = False
         for name in list_compacted(world.fs):
-            content = read_range(world.fs, name, ended=True)
+            content = read_compacted(world.fs, name, ended=True)
             if getattr(content, what):
                 without: dict[str, Any] = {what: {} if what == "removes" else ()}
                 world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, **without)))
@@ -504,7 +504,7 @@ class TestDerived:
         for name in list_compacted(world.fs):
             world.fs.delete(layout.compacted_path(name))
         records[10] = structs.replace(records[10], removes=())
-        write_range(world.fs, SYSTEM.ids, compact_records(records, 0))
+        write_compacted(world.fs, SYSTEM.ids, compact_records(records, 0))
         write_checkpoint(world.fs, SYSTEM.ids, CommitLog(world.fs).refresh())
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=15)
         for version in range(15):
@@ -530,7 +530,7 @@ class TestDerived:
 
     def test_a_range_beyond_the_head(self, world: World) -> None:
         name = max(list_compacted(world.fs))
-        content = read_range(world.fs, name, ended=True)
+        content = read_compacted(world.fs, name, ended=True)
         beyond = name._replace(first=0, last=127)
         world.write(layout.compacted_path(beyond), encode_compacted(structs.replace(content, first=0, last=127)))
         found = world.the("lost-records")
@@ -539,7 +539,7 @@ class TestDerived:
 
     def test_a_range_of_another_history(self, world: World) -> None:
         name = max(list_compacted(world.fs))
-        content = read_range(world.fs, name, ended=True)
+        content = read_compacted(world.fs, name, ended=True)
         world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, nonce="other")))
         assert "another history" in world.the("bad-range").actual
 

@@ -11,7 +11,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.log.format.record import encode_record
-from ftfile.read.log_planner import FollowSettings, Limits
+from ftfile.read.log_planner import BatchLimits, FollowSettings
 from ftfile.read.log_positions import Beginning, InLog, InSnapshot, position_of
 from ftfile.read.new_rows import FollowPlanner
 from ftfile.rows.spark_types import arrow_schema
@@ -56,7 +56,7 @@ def write(path: Path) -> None:
 @pytest.mark.slow
 def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
     write(tmp_path)
-    settings = FollowSettings(limits=Limits(files=PARTS // BATCHES))
+    settings = FollowSettings(limits=BatchLimits(files=PARTS // BATCHES))
     columns = arrow_schema(spark_schema({"value": "string"}))
     planner = FollowPlanner(CommitLog(open_filesystem(str(tmp_path))), settings, columns, str(tmp_path))
     start: Position = Beginning()

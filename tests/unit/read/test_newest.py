@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as columns
 from ftfile.log.read import add_table
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.read import shares as finished_files
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.kit.parameters import parametrize
@@ -28,7 +28,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         query.run(batch, [[{"id": batch, "p": p} for p in range(2)]])
         if batch == BATCHES // 2:
             ftfile.compact(query.path, {"p": 0})
-    merge_ranges(query.path)
+    compact_log(query.path)
     query.run(BATCHES, [[{"id": BATCHES, "p": 0}]])
     return query.path
 

@@ -16,7 +16,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
@@ -96,7 +96,7 @@ def test_what_vacuum_keeps(out: str) -> None:
     log = CommitLog(open_filesystem(out))
     for _ in range(2):
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
-    write_due_ranges(log, log.refresh())
+    write_due_compacted(log, log.refresh())
     since = datetime.now(timezone.utc) - START
     report = ftfile.vacuum(out, dry_run=False, retention=f"{since.total_seconds() - 90} s")
     directory = ftfile.open(out)

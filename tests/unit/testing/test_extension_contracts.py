@@ -18,7 +18,7 @@ from ftfile.filters import codecs
 from ftfile.filters.aes_gcm import AesGcm, AesGcmEncoder
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import codec
-from ftfile.filters.codecs import Codec, FrameDecoder, Gzip
+from ftfile.filters.codecs import CompressionCodec, FrameDecoder, Gzip
 from ftfile.filters.keys import IssuedKey, Keys
 from ftfile.formats import arrow_files as arrow_format
 from ftfile.formats import columnar
@@ -255,11 +255,11 @@ real_size = AesGcmEncoder.size_of
 GZIP, CIPHER, AES = "gzip", "cipher", "aes-gcm"
 
 FILTERS: list[tuple[str, str, Changes]] = [
-    ("filters_are_values", GZIP, {(Codec, "__eq__"): lambda one, other: one is other}),
+    ("filters_are_values", GZIP, {(CompressionCodec, "__eq__"): lambda one, other: one is other}),
     ("names", GZIP, {(Gzip, "extension"): "gz"}),
     ("names", GZIP, {(Gzip, "name"): "gzip,fast"}),
-    ("the_definition", GZIP, {(Codec, "definition"): lambda _: {"level": {1}}}),
-    ("the_definition", GZIP, {(Codec, "from_definition"): classmethod(lambda cls, _: cls(9))}),
+    ("the_definition", GZIP, {(CompressionCodec, "definition"): lambda _: {"level": {1}}}),
+    ("the_definition", GZIP, {(CompressionCodec, "from_definition"): classmethod(lambda cls, _: cls(9))}),
     ("an_empty_definition", CIPHER, {(Cipher, "from_definition"): classmethod(lambda cls, known: cls(known["key"]))}),
     (
         "bytes_come_back",

@@ -14,7 +14,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, AssemblyTask, Body, MaintenanceAuthor, Origin
 from ftfile.log.protocol import commit
-from ftfile.log.read.range_writer import merge_all
+from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
@@ -142,7 +142,7 @@ def test_what_vacuum_leaves(driver: Driver, left: str) -> None:
 def test_a_record_that_is_not_kept(driver: Driver) -> None:
     for batch in range(2):
         driver.commit_new(batch)
-    merge_all(driver.log, driver.log.refresh())
+    write_fewest_compacted(driver.log, driver.log.refresh())
     driver.create_record(driver.log, author=MaintenanceAuthor("vacuum", "x"), log_start=1)
     with fails("L4"):
         check_vacuumed(driver.log, 2)

@@ -17,7 +17,7 @@ from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, R
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import place
 from ftfile.log.read.add_table import compact_records
-from ftfile.log.read.compacted_records import write_range
+from ftfile.log.read.compacted_records import write_compacted
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -311,7 +311,7 @@ class TestI7:
         removed = directory.record(removes=(Remove.of(first),))
         last = directory.record()
         another = structs.replace(first, id="another", path="another", final_path="another.txt")
-        right = write_range(directory.fs, SYSTEM.ids, compact_records([added, more, removed, last], 0))
+        right = write_compacted(directory.fs, SYSTEM.ids, compact_records([added, more, removed, last], 0))
         check_directory(directory.fs)
         directory.fs.delete(layout.compacted_path(right))
         records = {
@@ -324,7 +324,7 @@ class TestI7:
                 structs.replace(removed, removes=(Remove.of(first), Remove.of(another))),
             ],
         }[told]
-        write_range(directory.fs, SYSTEM.ids, compact_records([*records, last], 0))
+        write_compacted(directory.fs, SYSTEM.ids, compact_records([*records, last], 0))
         assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_published(self, directory: Directory) -> None:

@@ -30,6 +30,19 @@ STORES = STORE_WRITE | STORE_READ | STORE_FOLLOW
 EVERYWHERE = OF_FILES | STORES
 
 _Value = TypeVar("_Value")
+# Each record contains the text.
+NOTE_BYTES_MAX = 64 << 10
+# The largest integer of Arrow, Spark and table logs.
+WHOLE_MAX = 2**63 - 1
+_DIGITS = re.compile("[+-]?[0-9]+")
+_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+_PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
+# A column name, with or without backticks, and the comma after it or the end of the text.
+_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s,`][^,]*?))\s*(,|\Z)")
+_FILE_RANGE = re.compile("(.+):([0-9]+)-([0-9]+)")
+_ANY_NAME = "surrogatepass"  # file names on a disk can be invalid UTF-8
+_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +86,6 @@ class FileRange(NamedTuple):
         return cls(unquote(match[1], errors=_ANY_NAME), int(match[2]), int(match[3]))
 
 
-# An option of writers of files and of stores.
-write_option = partial(Option, used_by=WRITERS)
-
-
 def _named(values: dict[str, _Value], text: str) -> _Value:
     try:
         return values[text.strip().lower()]
@@ -95,21 +104,6 @@ def one_of(*names: str, **also: str) -> Kind:
     """Return the kind of an option with named values, in any case; `also` maps other accepted names to values."""
     values = {name.lower(): name for name in names} | also
     return Kind("one of " + ", ".join(f"`{name}`" for name in names), partial(_named, values))
-
-
-# Each record contains the text.
-NOTE_BYTES_MAX = 64 << 10
-# The largest integer of Arrow, Spark and table logs.
-WHOLE_MAX = 2**63 - 1
-_DIGITS = re.compile("[+-]?[0-9]+")
-_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
-_PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
-# A column name, with or without backticks, and the comma after it or the end of the text.
-_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s,`][^,]*?))\s*(,|\Z)")
-_FILE_RANGE = re.compile("(.+):([0-9]+)-([0-9]+)")
-_ANY_NAME = "surrogatepass"  # file names on a disk can be invalid UTF-8
-_ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
-_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 def _whole(text: str) -> int:
@@ -222,6 +216,9 @@ def _permission(text: str) -> int:
         raise ValueError(text)
     return int(text, 8)
 
+
+# An option of writers of files and of stores.
+write_option = partial(Option, used_by=WRITERS)
 
 FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
 TEXT = Kind("text", str)

@@ -50,7 +50,7 @@ class RowMaker:
         return tuple([make(value) for make, value in zip(self._makers, row, strict=True)])
 
 
-def column_values(field: pa.Field) -> _Values:
+def column_values(field: pa.Field) -> _ValueCodec:
     """Return the converter of a column's values."""
     return _values_of(field.type, f"column {field.name!r}")
 
@@ -60,14 +60,14 @@ def _makers_of(fields: Iterable[pa.Field]) -> list[Callable[[Any], Any]]:
     return [column_values(field).make for field in fields]
 
 
-def _values_of(kind: pa.DataType, where: str) -> _Values:
+def _values_of(kind: pa.DataType, where: str) -> _ValueCodec:
     for test, values in _BY_TEST:
         if test(kind):
             return values(kind, where)
-    return _Values(kind, where)
+    return _ValueCodec(kind, where)
 
 
-class _Values:
+class _ValueCodec:
     """Converts the values of a column; this base class uses Arrow's conversion.
 
     Results have the form that reads return. Values that the column would change are refused.
@@ -110,7 +110,7 @@ def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
     return bool(stored == value or (stored != stored and value != value))  # noqa: PLR0124 - NaN
 
 
-class _Plain(_Values):
+class _PlainCodec(_ValueCodec):
     """Accepts values of one Python type, unchanged."""
 
     types: ClassVar = {pa.float64(): float, pa.bool_(): bool, pa.date32(): date}
@@ -125,7 +125,7 @@ class _Plain(_Values):
         return super().make(value)
 
 
-class _Integers(_Values):
+class _IntegerCodec(_ValueCodec):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
         self.end = 1 << kind.bit_width - 1
@@ -136,7 +136,7 @@ class _Integers(_Values):
         return super().make(value)
 
 
-class _ShortFloats(_Values):
+class _ShortFloatCodec(_ValueCodec):
     def make(self, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, float):
             return super().make(value)
@@ -146,14 +146,14 @@ class _ShortFloats(_Values):
             raise self.refusal(value, error) from error
 
 
-class _Strings(_Values):
+class _StringCodec(_ValueCodec):
     def make(self, value: Any) -> Any:  # noqa: ANN401
         if type(value) is str and value.isascii():
             return value
         return super().make(value)
 
 
-class _Binaries(_Values):
+class _BinaryCodec(_ValueCodec):
     def make(self, value: Any) -> bytes | None:  # noqa: ANN401
         if type(value) is bytes or value is None:
             return value
@@ -162,7 +162,7 @@ class _Binaries(_Values):
         return bytes(value)
 
 
-class _Times(_Values):
+class _TimeCodec(_ValueCodec):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
         self.zone = pa.scalar(0, kind).as_py().tzinfo
@@ -178,7 +178,7 @@ class _Times(_Values):
         return super().make(value)
 
 
-class _Lists(_Values):
+class _ListCodec(_ValueCodec):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
         self.make_item = _values_of(kind.value_type, where).make
@@ -192,7 +192,7 @@ class _Lists(_Values):
         return [self.make_item(item) for item in values]
 
 
-class _Structs(_Values):
+class _StructCodec(_ValueCodec):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
         self.makers = {field.name: _values_of(field.type, where).make for field in kind}
@@ -207,7 +207,7 @@ class _Structs(_Values):
         return {name: make(value.get(name)) for name, make in self.makers.items()}
 
 
-class _Maps(_Values):
+class _MapCodec(_ValueCodec):
     def __init__(self, kind: pa.DataType, where: str) -> None:
         super().__init__(kind, where)
         self.make_key, self.make_item = _values_of(kind.key_type, where).make, _values_of(kind.item_type, where).make
@@ -228,16 +228,16 @@ class _Maps(_Values):
         return entries
 
 
-_BY_TEST: list[tuple[Callable[[pa.DataType], bool], type[_Values]]] = [
-    (pa.types.is_signed_integer, _Integers),
-    (pa.types.is_string, _Strings),
-    (pa.types.is_binary, _Binaries),
-    (pa.types.is_float32, _ShortFloats),
-    (_Plain.types.__contains__, _Plain),
-    (lambda kind: kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")), _Times),
-    (lambda kind: isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType), _Lists),
-    (pa.types.is_struct, _Structs),
-    (pa.types.is_map, _Maps),
+_BY_TEST: list[tuple[Callable[[pa.DataType], bool], type[_ValueCodec]]] = [
+    (pa.types.is_signed_integer, _IntegerCodec),
+    (pa.types.is_string, _StringCodec),
+    (pa.types.is_binary, _BinaryCodec),
+    (pa.types.is_float32, _ShortFloatCodec),
+    (_PlainCodec.types.__contains__, _PlainCodec),
+    (lambda kind: kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")), _TimeCodec),
+    (lambda kind: isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType), _ListCodec),
+    (pa.types.is_struct, _StructCodec),
+    (pa.types.is_map, _MapCodec),
 ]
 
 
@@ -260,7 +260,7 @@ class Codec(Protocol):
         """Return the event of a key and its value, which reads return."""
 
 
-class Part(Protocol):
+class Serde(Protocol):
     """Converts a key or a value to bytes and back."""
 
     is_for_keys: bool  # equal values have equal bytes
@@ -280,7 +280,7 @@ class Pairs:
         ConfigError: the part for keys may encode equal keys as different bytes.
     """
 
-    def __init__(self, keys: Part, values: Part) -> None:
+    def __init__(self, keys: Serde, values: Serde) -> None:
         for name, part in (("keys", keys), ("values", values)):
             # An int also has attributes with these names.
             if isinstance(part, type | int) or not hasattr(part, "to_bytes") or not hasattr(part, "from_bytes"):

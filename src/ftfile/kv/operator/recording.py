@@ -61,7 +61,7 @@ _REFUSED = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class Columns(NamedTuple):
+class StoreColumns(NamedTuple):
     """The columns of a store as its user gives them; None is the store's value, or the default of a new store."""
 
     keys: Mapping[str, str | pa.DataType] | None = None
@@ -77,7 +77,7 @@ class Columns(NamedTuple):
             ConfigError: the arguments are invalid.
             SchemaError: a column cannot be stored.
         """
-        if recorded is not None and self == Columns():
+        if recorded is not None and self == StoreColumns():
             return recorded
         base = _NEW if recorded is None else recorded
         names = () if recorded is None else recorded.schema.names
@@ -112,7 +112,7 @@ class Columns(NamedTuple):
 
 
 def config_of(
-    path: str, columns: Columns, options: Mapping[str, str], access: Access, *, has_codec: bool
+    path: str, columns: StoreColumns, options: Mapping[str, str], access: Access, *, has_codec: bool
 ) -> StoreConfig:
     """Return the settings of a writer, with additional options; with a key provider, its files are encrypted.
 

@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.opening import open_writer
-from ftfile.kv.operator.recording import Columns, check_writer_name, config_of
+from ftfile.kv.operator.recording import StoreColumns, check_writer_name, config_of
 from ftfile.kv.operator.upkeep import Upkeep, keep_up
 from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
 from ftfile.kv.user_keys import require_range
@@ -121,7 +121,7 @@ class KeyValueStore(WindowReader):
             raise TypeError(f"codec={codec!r}: it must be a codec, such as Pairs(Text(), Json()), or None")
         if maintenance not in {"background", "inline", "none"}:
             raise ConfigError(f"maintenance={maintenance!r}: it must be background, inline or none")
-        columns = Columns(keys, values, buckets=buckets, bucket_by=bucket_by, merge=merge)
+        columns = StoreColumns(keys, values, buckets=buckets, bucket_by=bucket_by, merge=merge)
         place = Access.of(access)
         config = config_of(os.fspath(path), columns, options or {}, place, has_codec=codec is not None)
         self._recorder, self._wal, windows = open_writer(

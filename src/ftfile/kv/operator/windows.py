@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     Rows = list[tuple[int, Values]]  # operation and values, new to old; input of `fold_values`
 
-Changes = dict["Key", "Change | Values"]  # plain values are a single set
+WindowChanges = dict["Key", "KeyChange | Values"]  # plain values are a single set
 _NOTHING = object()
 
 
 @dataclass(slots=True)
-class Change:
+class KeyChange:
     """The changes of one key in one window, unless they are a single set."""
 
     op: int  # `SET` or `DELETE` if older rows of the key do not count; `MERGE` if they count
@@ -45,12 +45,12 @@ class Change:
 
 @dataclass(slots=True)
 class Buffer:
-    """The changes since the last window ended, by key: plain values for a single set, else a `Change`.
+    """The changes since the last window ended, by key: plain values for a single set, else a `KeyChange`.
 
     A purge deletes the rows of all earlier windows, and the earlier changes of this window.
     """
 
-    changes: Changes = field(default_factory=dict)
+    changes: WindowChanges = field(default_factory=dict)
     purges: tuple[KeyRange, ...] = ()
 
     def __bool__(self) -> bool:
@@ -64,19 +64,19 @@ class Buffer:
         """Merge values into the values of a key."""
         change = self.changes.get(key)
         if change is None:
-            self.changes[key] = Change(MERGE, [row])
+            self.changes[key] = KeyChange(MERGE, [row])
         elif isinstance(change, tuple):
-            self.changes[key] = Change(SET, [change, row])
+            self.changes[key] = KeyChange(SET, [change, row])
         else:
             change.rows.append(row)
 
     def delete(self, key: Key) -> None:
         """Delete a key."""
-        self.changes[key] = Change(DELETE, [])
+        self.changes[key] = KeyChange(DELETE, [])
 
     def purge(self, start: Key, end: Key | None) -> None:
         """Delete all keys of a range (end exclusive)."""
-        remaining: Changes = {}
+        remaining: WindowChanges = {}
         for key, change in self.changes.items():
             if key < start or (end is not None and key >= end):
                 remaining[key] = change
@@ -88,7 +88,7 @@ class Buffer:
         keys: list[Key] = [*self.changes]
         rows: list[Any] = [*self.changes.values()]
         ops = np.full(len(rows), SET, np.int8)
-        if Change in set(map(type, rows)):
+        if KeyChange in set(map(type, rows)):
             keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
         columns = []
         key_types, value_fields = definition.key_types, definition.value_fields
@@ -106,9 +106,9 @@ class Window:
     number: int  # ascends from window to window of a writer
     rows: pa.RecordBatch  # see `Buffer.to_rows`
     purges: tuple[KeyRange, ...]  # delete the rows of all earlier windows
-    changes: Changes | None = None  # by key; None until first used
+    changes: WindowChanges | None = None  # by key; None until first used
 
-    def by_key(self, definition: StoreDefinition) -> Changes:
+    def by_key(self, definition: StoreDefinition) -> WindowChanges:
         """Return the changes by key."""
         if self.changes is None:
             buffer, rows = Buffer(), self.rows
@@ -149,7 +149,7 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     return rows, union(chain.from_iterable(purges))
 
 
-def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
+def _unfolded(changes: WindowChanges, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
     """Return key, values and operation of each row."""
     keys: list[Key] = []
     rows: list[Values] = []
@@ -231,7 +231,7 @@ class Pending:
                 return KeyChanges([*rows, (DELETE, ())], is_whole=True)
         return KeyChanges(rows, is_whole=False)
 
-    def _new_to_old(self) -> Iterator[tuple[Changes, tuple[KeyRange, ...]]]:
+    def _new_to_old(self) -> Iterator[tuple[WindowChanges, tuple[KeyRange, ...]]]:
         yield self.buffer.changes, self.buffer.purges
         for window in reversed(self.windows):
             yield window.by_key(self.definition), window.purges

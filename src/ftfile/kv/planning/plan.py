@@ -220,7 +220,7 @@ def due(
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class CompactionPlanner:
     """Plans compactions for execution by tasks."""
 
     rules: PlanSettings

@@ -124,7 +124,7 @@ class Bucket:
         read_bytes = max(min(window_bytes // len(levels), SCAN_BYTES), _READ_BYTES_MIN)
         sources = []
         for parts in levels:
-            sources.append(_Rows(parts, definition, start=start, end=end, read_bytes=read_bytes))
+            sources.append(_LevelRows(parts, definition, start=start, end=end, read_bytes=read_bytes))
         if len(levels) == 1 and _has_sets_alone(levels[0]):
             for rows in sources[0].aligned():
                 yield batch_of(rows.select(shown))
@@ -220,7 +220,7 @@ def _shared_out(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _LevelRows:
     """The rows of a level's parts in a key range, with the columns of a definition and the columns needed to fold."""
 
     parts: Sequence[RunPart | CachedMerge]  # by key; a scan opens each part when it reaches it

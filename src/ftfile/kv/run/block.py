@@ -271,19 +271,19 @@ class RowFinder:
         return tuple([read(block, row) for read in self._values])
 
 
-def _reader(column: Column, *, is_key: bool = False) -> _ArrowValues:
+def _reader(column: Column, *, is_key: bool = False) -> _ArrowReader:
     """Return the reader of a column: of stored values for a key column, else of values as from Arrow's `as_py`."""
     kind = column.kind
     if column.form == "bytes":
-        return _Strings(column, is_text=pa.types.is_string(kind) and not is_key)
+        return _StringReader(column, is_text=pa.types.is_string(kind) and not is_key)
     if column.form != "fixed":
-        return (_Lists if column.form == "list" else _Structs)(column)
+        return (_ListReader if column.form == "list" else _StructReader)(column)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if is_number or (is_key and column.width in _INTEGERS):
-        return _Numbers(column)
+        return _NumberReader(column)
     if is_key:
-        return _DecimalKeys(column)
-    return _ArrowValues(column)
+        return _DecimalKeyReader(column)
+    return _ArrowReader(column)
 
 
 _INTEGERS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
@@ -291,7 +291,7 @@ _FLOATS = {4: "<f", 8: "<d"}
 _PAIR, _ROWS = struct.Struct("<II").unpack_from, struct.Struct("<I").unpack_from
 
 
-class _ArrowValues:
+class _ArrowReader:
     """Reads the values of a column; this class reads flags, dates, times and decimals."""
 
     def __init__(self, column: Column) -> None:
@@ -310,7 +310,7 @@ class _ArrowValues:
         return pa.Array.from_buffers(self.kind, 1, [None, pa.py_buffer(data[at : at + self.width])])[0].as_py()
 
 
-class _Numbers(_ArrowValues):
+class _NumberReader(_ArrowReader):
     def __init__(self, column: Column) -> None:
         super().__init__(column)
         formats = _INTEGERS
@@ -326,13 +326,13 @@ class _Numbers(_ArrowValues):
         return self.unpack(data, values + self.width * row)[0]
 
 
-class _DecimalKeys(_ArrowValues):
+class _DecimalKeyReader(_ArrowReader):
     def read(self, block: Block, row: int) -> int:
         at = block.bounds[self.values] + self.width * row
         return int.from_bytes(block.data[at : at + self.width], "little", signed=True)
 
 
-class _Strings(_ArrowValues):
+class _StringReader(_ArrowReader):
     """Reads strings, and binaries and key strings as bytes."""
 
     def __init__(self, column: Column, *, is_text: bool) -> None:
@@ -356,7 +356,7 @@ class _Strings(_ArrowValues):
         return bytes(value)
 
 
-class _Lists(_ArrowValues):
+class _ListReader(_ArrowReader):
     """Reads lists, and maps as lists of pairs."""
 
     def __init__(self, column: Column) -> None:
@@ -377,7 +377,7 @@ class _Lists(_ArrowValues):
         return values
 
 
-class _Structs(_ArrowValues):
+class _StructReader(_ArrowReader):
     def __init__(self, column: Column) -> None:
         super().__init__(column)
         self.fields = {}

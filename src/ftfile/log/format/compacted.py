@@ -1,4 +1,4 @@
-"""The format of a range: a line of JSON with its content, its checksum, and documents of adds as columns.
+"""The format of a compacted log: a line of JSON with its content, its checksum, and documents of adds as columns.
 
 The first of two zlib streams of JSON contains what decides if an add is live: ids, and the versions that added and
 removed it. The second stream contains the other columns, each as `["constant", value]`, `["dictionary", values,
@@ -50,6 +50,10 @@ class Rare(Value, frozen=True):
     rolling_stats: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+COMPACTED_FORMAT = 1
+# Bytes of the first read, which contains most headers completely.
+HEADER_BYTES = 1 << 16
+
 # By their names in JSON, in the order of the constructor of `Add`, after its id.
 FIELDS = {
     info.encode_name: info
@@ -62,7 +66,7 @@ _attributes_of = operator.attrgetter(*(info.name for info in FIELDS.values()))
 NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
 _ADVICE = Advice("If the records of its versions exist, ", Remedy("repair", dry_run=False), " rebuilds it")
-_RANGE = "a range of records"
+_COMPACTED_LOG = "a compacted log"
 # Level 6 takes twice the time and saves a tenth.
 COMPRESSION_LEVEL = 1
 
@@ -118,7 +122,7 @@ class Document:
     count: int
     ids: bytes
     rest: bytes
-    path: str = field(default="", compare=False)  # of the range that contains it
+    path: str = field(default="", compare=False)  # of the compacted log that contains it
 
     @classmethod
     def of(cls, columns: AddColumns) -> Document:
@@ -129,7 +133,7 @@ class Document:
 
     def versions(self) -> AddColumns:
         """Return only ids and versions; the fields are empty."""
-        with Decoding(self.path, _RANGE, _ADVICE):
+        with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
             ids = unpack_json(self.ids, _Ids)
             check_count("id", ids.id, self.count)
             check_count("addedVersionDeltas", ids.added_version_deltas, self.count)
@@ -139,20 +143,20 @@ class Document:
     def columns(self) -> AddColumns:
         """Return the adds with all fields."""
         columns = self.versions()
-        with Decoding(self.path, _RANGE, _ADVICE):
+        with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
             columns.fields = _fields(unpack_json(self.rest, dict[str, Any]), len(columns.ids))
         return columns
 
 
 def decode_adds(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
-    """Yield the adds in the second stream of a document of the range at a path."""
-    with Decoding(path, _RANGE, _ADVICE):
+    """Yield the adds in the second stream of a document of the compacted log at a path."""
+    with Decoding(path, _COMPACTED_LOG, _ADVICE):
         return adds_of(ids, unpack_json(rest, dict[str, Any]))
 
 
 def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> list[list[Any]]:
     """Return columns of a stream by the names of their fields in records; paths have a NUL for the id."""
-    with Decoding(path, _RANGE, _ADVICE):
+    with Decoding(path, _COMPACTED_LOG, _ADVICE):
         columns = unpack_json(rest, dict[str, Any])
         return [_decode(columns, count, name) for name in names]
 
@@ -239,11 +243,6 @@ def _decode(coded: dict[str, Any], count: int, name: str) -> list[Any]:
     return list(map(items.__getitem__, positions))
 
 
-RANGE_FORMAT = 1
-# Bytes of the first read, which contains most headers completely.
-HEADER_BYTES = 1 << 16
-
-
 class SchemaChange(NamedTuple):
     """A change of the schema of the rows."""
 
@@ -251,8 +250,8 @@ class SchemaChange(NamedTuple):
     key: str
 
 
-class RangeHeader(Value, frozen=True, tag_field="ftfileCompacted", tag=RANGE_FORMAT):
-    """The fields of a header that are attributes of a range."""
+class CompactedLogHeader(Value, frozen=True, tag_field="ftfileCompacted", tag=COMPACTED_FORMAT):
+    """The fields of a header that are attributes of a compacted log."""
 
     first: Count = msgspec.field(name="firstVersion")
     last: Count = msgspec.field(name="lastVersion")
@@ -263,7 +262,7 @@ class RangeHeader(Value, frozen=True, tag_field="ftfileCompacted", tag=RANGE_FOR
     schemas: tuple[SchemaChange, ...]
 
 
-class Range(RangeHeader, frozen=True):
+class CompactedLog(CompactedLogHeader, frozen=True):
     """The sum of the records of consecutive versions."""
 
     kept: tuple[Document, ...] = ()  # adds of these versions that are live after the last of them
@@ -282,7 +281,7 @@ class Placed(Value, frozen=True):
     fields_checksum: str
 
 
-class RangeContents(Value, frozen=True):
+class CompactedLogContents(Value, frozen=True):
     """The fields of a header for the rest of the file: documents of live adds, removes, documents of removed adds."""
 
     removes_bytes: Count
@@ -298,37 +297,37 @@ class _Removes(Value, frozen=True):
     versions: list[int]
 
 
-def encode_compacted(content: Range) -> bytes:
-    """Return the bytes of a range, given its removed adds; ConfigError for one that readers would refuse."""
-    assert content.ended is not None, "a range without its ended adds is not complete"
+def encode_compacted(content: CompactedLog) -> bytes:
+    """Return the bytes of a compacted log, given its removed adds; ConfigError for one that readers would refuse."""
+    assert content.ended is not None, "a compacted log without its ended adds is not complete"
     removes = pack_json(_Removes(list(content.removes), list(content.removes.values())))
     live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
-    contents = RangeContents(len(removes), checksum(removes), live_documents, ended)
-    header = msgspec.to_builtins(part_of(content, RangeHeader)) | msgspec.to_builtins(contents)
+    contents = CompactedLogContents(len(removes), checksum(removes), live_documents, ended)
+    header = msgspec.to_builtins(part_of(content, CompactedLogHeader)) | msgspec.to_builtins(contents)
     head = to_checked_text([within_limits(compact_json(header))])
     before, behind = (
         b"".join(document.ids + document.rest for document in group) for group in (content.kept, content.ended)
     )
     encoded = head + before + removes + behind
     if len(encoded) > FILE_BYTES_MAX:
-        raise ConfigError(f"a range has {len(encoded)} bytes, but readers accept at most {FILE_BYTES_MAX}")
+        raise ConfigError(f"a compacted log has {len(encoded)} bytes, but readers accept at most {FILE_BYTES_MAX}")
     return encoded
 
 
-def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range:
-    """Read and check a range from a file.
+def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> CompactedLog:
+    """Read and check a compacted log from a file.
 
-    With `ended`, also the adds that the range itself removed are read; with None, no adds.
+    With `ended`, also the adds that the compacted log itself removed are read; with None, no adds.
     """
     if file.size_bytes > FILE_BYTES_MAX:
         raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", f"{file.size_bytes} bytes", _ADVICE)
-    with Decoding(path, _RANGE, _ADVICE):
+    with Decoding(path, _COMPACTED_LOG, _ADVICE):
         line, end = _read_header(file, path)
-        content = Range(**msgspec.structs.asdict(decode_json(line, RangeHeader)))
+        content = CompactedLog(**msgspec.structs.asdict(decode_json(line, CompactedLogHeader)))
         check_definitions(content.definitions)
         if ended is None:
             return content
-        contents = decode_json(line, RangeContents)
+        contents = decode_json(line, CompactedLogContents)
         lengths = _length(contents.live) + contents.removes_bytes, _length(contents.ended)
         if file.size_bytes != end + sum(lengths):
             raise CorruptData(path, f"{end + sum(lengths)} bytes", f"{file.size_bytes} bytes", _ADVICE)
@@ -367,7 +366,7 @@ def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
         end = head.find(b"\n", head.find(b"\n") + 1) + 1
         if end:
             line = from_checked_text(head[:end], path, _ADVICE)[0]
-            check_format(line, "ftfileCompacted", RANGE_FORMAT, path)
+            check_format(line, "ftfileCompacted", COMPACTED_FORMAT, path)
             return line, end
         if len(head) < length:
             raise CorruptData(path, "a header", "none", _ADVICE)

@@ -46,7 +46,7 @@ _LOG_NAME = re.compile(r"_(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
 _CHECKPOINT_NAME = re.compile(r"_(\d{20})-([0-9a-f]+)\.checkpoint")
 _COLUMNS_NAME = re.compile(r"_(\d{20})-([0-9a-f]+)\.columns")
 _DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/_(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
-_RANGE_NAME = re.compile(r"_(\d{20})-(\d{20})-([0-9a-f]+)\.compacted")
+_COMPACTED_NAME = re.compile(r"_(\d{20})-(\d{20})-([0-9a-f]+)\.compacted")
 _RESTORED = re.compile(r"(?:\.r(\d+))+$")
 _ID = re.compile("[0-9a-f]{32}")
 _WAL_NAME = re.compile(r"_(\d{10})-(\d{10})\.wal")
@@ -74,7 +74,7 @@ class LogName(NamedTuple):
 
 
 class CompactedName(NamedTuple):
-    """A range: the first and the last version that it replaces, and a suffix, as for a checkpoint."""
+    """A compacted log: the first and the last version that it replaces, and a suffix, as for a checkpoint."""
 
     first: int
     last: int
@@ -144,16 +144,16 @@ def parse_columns_name(path: str) -> ColumnsName | None:
 
 
 def compacted_path(name: CompactedName) -> str:
-    """Return the path of a range."""
+    """Return the path of a compacted log."""
     return f"{COMPACTED}/_{name.first:020d}-{name.last:020d}-{name.unique}.compacted"
 
 
 def parse_compacted_name(path: str) -> CompactedName | None:
-    """Return the parsed name of a file in the directory of ranges, or None for any other file.
+    """Return the parsed name of a file in the directory of compacted logs, or None for any other file.
 
-    A name with versions that no range may replace is another file.
+    A name with versions that no compacted log may replace is another file.
     """
-    match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    match = _COMPACTED_NAME.fullmatch(path.rsplit("/", 1)[-1])
     if match is None or not may_stand(int(match[1]), int(match[2])):
         return None
     return CompactedName(int(match[1]), int(match[2]), match[3])

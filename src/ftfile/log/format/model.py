@@ -25,6 +25,7 @@ NUMBER_MAX = (1 << 63) - 1
 Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Level = Annotated[int, Meta(ge=0, le=1)]  # of a run of a store
 Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+MIGRATION = "migration"  # table of the log of a directory whose first files another program wrote
 
 
 class Value(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
@@ -41,9 +42,6 @@ def convert(value: object, kind: Any, name: str) -> Any:  # noqa: ANN401 - of an
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"{name} is {value!r:.80}: {error}") from None
-
-
-MIGRATION = "migration"  # table of the log of a directory whose first files another program wrote
 
 
 class Origin(Value, frozen=True):
@@ -66,7 +64,7 @@ class SourceRange(Value, frozen=True):
 class Add(Value, frozen=True):
     """Rows that a record adds: a part (a separate file) or a segment (a range of a spool)."""
 
-    id: str  # unique for ever; removes, tasks and ranges refer to it
+    id: str  # unique for ever; removes, tasks and compacted logs refer to it
     kind: Literal["part", "segment"]
     path: str  # where it was written, relative to the directory
     final_path: str | None  # the name under which a part is published; None for a segment

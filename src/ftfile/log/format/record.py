@@ -33,7 +33,7 @@ _Kind = TypeVar("_Kind", bound=Struct)
 
 RECORD_FORMAT = 1
 COMPANION_FROM_BYTES = 1 << 20
-# The limit of a record, companion, checkpoint or range, and of an unpacked stream of a range.
+# The limit of a record, companion, checkpoint or compacted log, and of an unpacked stream of a compacted log.
 FILE_BYTES_MAX = 512 << 20
 # The limit of the format file, the marker of a directory, a hint or a note.
 SMALL_BYTES_MAX = 1 << 20
@@ -55,40 +55,6 @@ _ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
 _PAIRS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes({*range(256)} - {*b'[]{}"'})
 _ADVICE = "The log is damaged, not only truncated: restore the file from a copy of the directory"
-
-
-class _Formats(Struct, rename="camel"):
-    """The format version of a file, which is its first field."""
-
-    ftfile_record: Any = None
-    ftfile_checkpoint: Any = None
-    ftfile_compacted: Any = None
-
-
-class Companion(Value, frozen=True):
-    """The file with the changes of a large record."""
-
-    path: str
-    length_bytes: Count
-    checksum: str
-
-
-class _Large(Struct, frozen=True):
-    """The field of a header that is not an attribute of a record."""
-
-    companion: Companion | None = None
-
-
-def _line(attributes: Sequence[str], **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
-    """Return the class of a line with these attributes of a record, in this order."""
-    by_name = {info.name: info for info in msgspec.structs.fields(Record)}
-    fields = []
-    for info in map(by_name.__getitem__, attributes):
-        default: Any = {"default": info.default, "default_factory": info.default_factory}
-        fields.append((info.name, info.type, field(name=info.encode_name, **default)))
-    return msgspec.defstruct("Line", fields, bases=(Value,), frozen=True, **tag)
-
-
 _HEADER_FIELDS = (
     "version",
     "nonce",
@@ -116,8 +82,129 @@ _HEADER_FIELDS = (
     "tables",
 )
 _CHANGES_FIELDS = ("adds", "removes", "dead_letters", "assembly_tasks", "payload")
+
+_BY_VERSION = ("columns", "unreportedFlushes")
+_VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+class _Formats(Struct, rename="camel"):
+    """The format version of a file, which is its first field."""
+
+    ftfile_record: Any = None
+    ftfile_checkpoint: Any = None
+    ftfile_compacted: Any = None
+
+
+class Companion(Value, frozen=True):
+    """The file with the changes of a large record."""
+
+    path: str
+    length_bytes: Count
+    checksum: str
+
+
+class _Large(Struct, frozen=True):
+    """The field of a header that is not an attribute of a record."""
+
+    companion: Companion | None = None
+
+
+class _FormatOptions(Struct):
+    name: str
+
+
+class _Encoding(Struct, rename="camel"):
+    """The fields of all encodings; formats, filters and stores read the other fields."""
+
+    format: _FormatOptions = field(default_factory=lambda: _FormatOptions(""))
+    filters: list[Any] = []
+    partition_by: list[str] = []
+    schema: str = ""
+    store: dict[str, Any] = {}
+
+
+class _TableEntries(Struct, rename="camel"):
+    """The changes of a table."""
+
+    set: dict[str, Any] = {}
+    drop: list[str] = []
+    ttl_ms: Count = 0
+
+
+class _Migration(Struct, rename="camel"):
+    program: Literal["files", "spark", "flink", "kafka-connect", "apex", "delta"] = field(name="from")
+    log: Literal["_spark_metadata", "_delta_log"] | None
+    last_entry: Count | None
+
+
+class _FilesPlan(Struct, rename="camel"):
+    """The plan of a task that assembles files from segments."""
+
+    max_bytes_per_file: Count | None
+    max_records_per_file: Count | None
+    strict_file_size: bool
+    keep_tail: bool
+    task_count: Count
+
+
+class _CompactionPlan(Struct, rename="camel"):
+    """The plan of a task that compacts runs of a store."""
+
+    directory: str = field(name="bucket")
+    task_count: Count
+    last: Count = 0
+    not_before: Count = 0
+
+
+def _line(attributes: Sequence[str], **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
+    """Return the class of a line with these attributes of a record, in this order."""
+    by_name = {info.name: info for info in msgspec.structs.fields(Record)}
+    fields = []
+    for info in map(by_name.__getitem__, attributes):
+        default: Any = {"default": info.default, "default_factory": info.default_factory}
+        fields.append((info.name, info.type, field(name=info.encode_name, **default)))
+    return msgspec.defstruct("Line", fields, bases=(Value,), frozen=True, **tag)
+
+
+def compact_json(value: object) -> bytes:
+    """Return the value as one line of JSON in UTF-8."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain)
+    except UnicodeEncodeError:  # a file name that is not UTF-8, for which `os.fsdecode` uses unpaired surrogates
+        return _ASCII.encode(msgspec.to_builtins(value, enc_hook=_plain)).encode()
+
+
+def _plain(value: object) -> object:
+    """Return a text or number of another class, such as NumPy's, as a plain one: code of users can return it."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{value!r:.80} is not JSON")
+
+
+def to_checked_text(lines: list[bytes]) -> bytes:
+    """Join lines and append the line of their checksum."""
+    body = b"".join(line + b"\n" for line in lines)
+    return body + checksum(body).encode() + b"\n"
+
+
+# It has the version after an undone migration, so that no process commits while the log is deleted.
+UNDONE_RECORD = to_checked_text([compact_json({"ftfileRecord": "undone"})])
+
 HEADER = _line(_HEADER_FIELDS, tag_field="ftfileRecord", tag=RECORD_FORMAT)
 CHANGES = _line(_CHANGES_FIELDS)
+
+# The type of the entries by table. Other tables have any values.
+TABLES: dict[str, Any] = {
+    "checkpoints": str,
+    "columns": tuple[str, Count, str],  # name, bytes and checksum of a file
+    MIGRATION: _Migration,
+    "operators": tuple[Count, Count, str],  # epoch of the process, epoch of the windows, and an id
+    "partNumbers": Count,
+    "restores": Count,
+    "unmarkedDirectories": None,
+    "unreportedFlushes": str,
+}
 
 
 def part_of(value: Struct, kind: type[_Kind]) -> _Kind:
@@ -268,32 +355,6 @@ def check_format(header: bytes, name: str, supported: int, path: str) -> None:
         )
 
 
-def compact_json(value: object) -> bytes:
-    """Return the value as one line of JSON in UTF-8."""
-    try:
-        return msgspec.json.encode(value, enc_hook=_plain)
-    except UnicodeEncodeError:  # a file name that is not UTF-8, for which `os.fsdecode` uses unpaired surrogates
-        return _ASCII.encode(msgspec.to_builtins(value, enc_hook=_plain)).encode()
-
-
-def _plain(value: object) -> object:
-    """Return a text or number of another class, such as NumPy's, as a plain one: code of users can return it."""
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    raise TypeError(f"{value!r:.80} is not JSON")
-
-
-def to_checked_text(lines: list[bytes]) -> bytes:
-    """Join lines and append the line of their checksum."""
-    body = b"".join(line + b"\n" for line in lines)
-    return body + checksum(body).encode() + b"\n"
-
-
-# It has the version after an undone migration, so that no process commits while the log is deleted.
-UNDONE_RECORD = to_checked_text([compact_json({"ftfileRecord": "undone"})])
-
-
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
     """Return the lines before the checksum; CorruptData or, for a MAC, ConfigError if it does not match."""
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
@@ -313,68 +374,6 @@ def definition_key(definition: object) -> str:
     else:
         text = json.dumps(definition, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-class _FormatOptions(Struct):
-    name: str
-
-
-class _Encoding(Struct, rename="camel"):
-    """The fields of all encodings; formats, filters and stores read the other fields."""
-
-    format: _FormatOptions = field(default_factory=lambda: _FormatOptions(""))
-    filters: list[Any] = []
-    partition_by: list[str] = []
-    schema: str = ""
-    store: dict[str, Any] = {}
-
-
-class _TableEntries(Struct, rename="camel"):
-    """The changes of a table."""
-
-    set: dict[str, Any] = {}
-    drop: list[str] = []
-    ttl_ms: Count = 0
-
-
-class _Migration(Struct, rename="camel"):
-    program: Literal["files", "spark", "flink", "kafka-connect", "apex", "delta"] = field(name="from")
-    log: Literal["_spark_metadata", "_delta_log"] | None
-    last_entry: Count | None
-
-
-class _FilesPlan(Struct, rename="camel"):
-    """The plan of a task that assembles files from segments."""
-
-    max_bytes_per_file: Count | None
-    max_records_per_file: Count | None
-    strict_file_size: bool
-    keep_tail: bool
-    task_count: Count
-
-
-class _CompactionPlan(Struct, rename="camel"):
-    """The plan of a task that compacts runs of a store."""
-
-    directory: str = field(name="bucket")
-    task_count: Count
-    last: Count = 0
-    not_before: Count = 0
-
-
-# The type of the entries by table. Other tables have any values.
-TABLES: dict[str, Any] = {
-    "checkpoints": str,
-    "columns": tuple[str, Count, str],  # name, bytes and checksum of a file
-    MIGRATION: _Migration,
-    "operators": tuple[Count, Count, str],  # epoch of the process, epoch of the windows, and an id
-    "partNumbers": Count,
-    "restores": Count,
-    "unmarkedDirectories": None,
-    "unreportedFlushes": str,
-}
-_BY_VERSION = ("columns", "unreportedFlushes")
-_VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 class Definition(dict[str, Any]):

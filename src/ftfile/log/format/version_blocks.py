@@ -1,4 +1,4 @@
-"""The intervals of versions that one range can replace: any two are disjoint or nested.
+"""The intervals of versions that one compacted log can replace: any two are disjoint or nested.
 
 A *prefix* contains all versions before `x`, where `x` is a power of two or a multiple of `largest(x)`. A *block* begins
 at another version, which is a multiple of its size; the size is a power of two, at most `largest(first)`. The size of a
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # A block has at most this number of versions, or a quarter of the versions before it. Both numbers are part of the
-# format: with other numbers, ranges could overlap.
+# format: with other numbers, compacted logs could overlap.
 BLOCK_VERSIONS = 64
 SHARE_BEFORE = 4
 
@@ -43,7 +43,7 @@ def largest(first: int) -> int:
 
 
 def may_stand(first: int, last: int) -> bool:
-    """Return True if one range can replace these versions."""
+    """Return True if one compacted log can replace these versions."""
     size = last - first + 1
     if size < 1:
         return False

@@ -1,1 +1,1 @@
-"""Snapshots for readers, from ranges and the records after them."""
+"""Snapshots for readers, from compacted logs and the records after them."""

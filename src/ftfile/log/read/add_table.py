@@ -1,4 +1,4 @@
-"""Adds as columns of documents: the live adds of a version, and the adds of merged ranges."""
+"""Adds as columns of documents: the live adds of a version, and the adds of merged compacted logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ftfile.core.errors import CorruptData
-from ftfile.log.format.compacted import FIELDS, AddColumns, Document, Range, SchemaChange, decode_adds, decode_columns
+from ftfile.log.format.compacted import (
+    FIELDS,
+    AddColumns,
+    CompactedLog,
+    Document,
+    SchemaChange,
+    decode_adds,
+    decode_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,12 +33,12 @@ DOCUMENT_ADDS = 50_000
 
 
 @dataclass(slots=True)
-class Block:
+class AddBlock:
     """The adds of a document, or some of them."""
 
     ids: Sequence[str]  # of all adds of the document
     rest: bytes  # the second stream of the document
-    path: str  # of its range
+    path: str  # of its compacted log
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
 
     def without(self, removed: AbstractSet[str]) -> int:
@@ -75,7 +83,7 @@ class Block:
 class AddTable(Mapping[str, "Add"]):
     """Adds by id, in blocks. Iterating decodes them each time; a lookup caches its block."""
 
-    def __init__(self, blocks: Sequence[Block] = (), single_adds: dict[str, Add] | None = None) -> None:
+    def __init__(self, blocks: Sequence[AddBlock] = (), single_adds: dict[str, Add] | None = None) -> None:
         self._blocks = blocks
         self._others = single_adds or {}
         self._count = sum(block.count() for block in blocks) + len(self._others)
@@ -174,11 +182,11 @@ class _Packer:
             self._waiting = AddColumns()
 
 
-def compact_records(records: Sequence[Record], log_start: int) -> Range:
-    """Return the range for consecutive records; see `merge` for omitted adds.
+def compact_records(records: Sequence[Record], log_start: int) -> CompactedLog:
+    """Return the compacted log for consecutive records; see `merge_compacted` for omitted adds.
 
-    It depends on no later record; otherwise a range of a lost history could not be distinguished from a range of this
-    log.
+    It depends on no later record; otherwise a compacted log of a lost history could not be distinguished from one of
+    this log.
     """
     live: dict[str, tuple[Add, int]] = {}
     live_columns, ended = AddColumns(), AddColumns()
@@ -200,7 +208,7 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
             live[add.id] = add, record.version
     for add, added in live.values():
         live_columns.append(add, added)
-    return Range(
+    return CompactedLog(
         first=records[0].version,
         last=records[-1].version,
         nonce=records[-1].nonce,
@@ -214,8 +222,8 @@ def compact_records(records: Sequence[Record], log_start: int) -> Range:
     )
 
 
-def merge(ranges: Sequence[Range], log_start: int) -> Range:
-    """Return one range for consecutive ranges.
+def merge_compacted(contents: Sequence[CompactedLog], log_start: int) -> CompactedLog:
+    """Return one compacted log for consecutive compacted logs.
 
     It omits adds of its versions that were removed at `log_start` or before, since readers cannot read older versions.
     """
@@ -223,14 +231,14 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
     schemas: list[SchemaChange] = []
     definitions: dict[str, Any] = {}
     newest_start = log_start
-    for part in ranges:
+    for part in contents:
         removed |= part.removes
         schemas += part.schemas
         definitions |= part.definitions
         newest_start = max(newest_start, part.log_start)
     removes = dict(removed)
     live_packer, ended = _Packer(), _Packer()
-    for document in itertools.chain.from_iterable(part.kept for part in ranges):
+    for document in itertools.chain.from_iterable(part.kept for part in contents):
         ids = document.versions().ids
         if removed.keys().isdisjoint(ids):
             live_packer.add_whole(document)
@@ -239,14 +247,16 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         live_packer.add(columns, [add_id not in removed for add_id in ids])
         columns.removed = [removes.pop(add_id, 0) for add_id in ids]
         ended.add(columns, [version > log_start for version in columns.removed])
-    for columns in itertools.chain.from_iterable(map(_ended, ranges)):
+    for columns in itertools.chain.from_iterable(map(_ended, contents)):
         ended.add(columns, [version > log_start for version in columns.removed])
-    if ranges[0].first == 0 and removes:
-        raise CorruptData("the ranges", "removes of adds of earlier versions", f"other removes: {list(removes)[:5]}")
+    if contents[0].first == 0 and removes:
+        raise CorruptData(
+            "the compacted logs", "removes of adds of earlier versions", f"other removes: {list(removes)[:5]}"
+        )
     return msgspec.structs.replace(
-        ranges[0],
-        last=ranges[-1].last,
-        nonce=ranges[-1].nonce,
+        contents[0],
+        last=contents[-1].last,
+        nonce=contents[-1].nonce,
         log_start=newest_start,
         schemas=_changes(schemas),
         definitions=definitions,
@@ -261,6 +271,6 @@ def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
     return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.attrgetter("key")))
 
 
-def _ended(content: Range) -> Iterable[AddColumns]:
+def _ended(content: CompactedLog) -> Iterable[AddColumns]:
     assert content.ended is not None, "the ended adds were not read"
     return map(Document.columns, content.ended)

@@ -1,8 +1,8 @@
-"""Ranges on storage: immutable files that replace the records of consecutive versions for readers.
+"""Compacted logs on storage: immutable files that replace the records of consecutive versions for readers.
 
-Two ranges are disjoint, or one is within the other, whichever processes wrote them, since the intervals are fixed
-(`log.format.version_blocks`). A range of any writer is valid. A range within another one is not needed and is deleted.
-No other range is deleted, so a committer with a stale listing cannot open a gap.
+Two compacted logs are disjoint, or one is within the other, whichever processes wrote them, since the intervals are
+fixed (`log.format.version_blocks`). A compacted log of any writer is valid. A compacted log within another one is not
+needed and is deleted. No other compacted log is deleted, so a committer with a stale listing cannot open a gap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import IdSource
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.compacted import Range
+    from ftfile.log.format.compacted import CompactedLog
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 
 def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
-    """Return the existing ranges, with their lengths in bytes."""
+    """Return the existing compacted logs, with their lengths in bytes."""
     listed = list_files(fs, layout.COMPACTED)
     sizes: dict[CompactedName, int] = {}
     for info in listed:
@@ -42,7 +42,7 @@ def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
 
 
 def cover(names: Iterable[CompactedName], last: int | None = None, end: int = -1) -> list[CompactedName]:
-    """Return in order the fewest ranges for all versions after `end` to `last`, as far as they exist."""
+    """Return in order the fewest compacted logs for all versions after `end` to `last`, as far as they exist."""
     longest: dict[int, CompactedName] = {}
     for name in sorted(names):
         if name.first not in longest or name.last > longest[name.first].last:
@@ -61,8 +61,8 @@ def reach(chosen: Sequence[CompactedName]) -> int:
     return -1
 
 
-def read_range(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> Range:
-    """Read a range, see `decode_compacted`; NotFound means that a larger one has replaced it: list again."""
+def read_compacted(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> CompactedLog:
+    """Read a compacted log, see `decode_compacted`; NotFound means that a larger one has replaced it: list again."""
     path = layout.compacted_path(name)
     with fs.open(path) as file:
         content = decode_compacted(file, path, ended=ended)
@@ -72,26 +72,26 @@ def read_range(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> Ra
     return content
 
 
-def write_range(fs: FileSystem, ids: IdSource, content: Range) -> CompactedName:
-    """Write a range and return its name."""
+def write_compacted(fs: FileSystem, ids: IdSource, content: CompactedLog) -> CompactedName:
+    """Write a compacted log and return its name."""
     name = CompactedName(content.first, content.last, ids.unique()[:16])
     write_file(fs, fs.create_exclusive, layout.compacted_path(name), encode_compacted(content))
     return name
 
 
-def contained(names: Iterable[CompactedName], own_ranges: Sequence[CompactedName]) -> list[CompactedName]:
-    """Return the ranges within a range that is known to be of this log; one of two for the same versions."""
-    return [name for name in names if any(_replaces(one, name) for one in own_ranges)]
+def contained(names: Iterable[CompactedName], log_files: Sequence[CompactedName]) -> list[CompactedName]:
+    """Return the compacted logs within one that is known to be of this log; one of two for the same versions."""
+    return [name for name in names if any(_replaces(one, name) for one in log_files)]
 
 
-def drop_contained(fs: FileSystem, names: Iterable[CompactedName], own_ranges: Sequence[CompactedName]) -> None:
-    """Delete the ranges within a range that is known to be of this log."""
-    for name in contained(names, own_ranges):
+def drop_contained(fs: FileSystem, names: Iterable[CompactedName], log_files: Sequence[CompactedName]) -> None:
+    """Delete the compacted logs within one that is known to be of this log."""
+    for name in contained(names, log_files):
         delete_file(fs, layout.compacted_path(name))
 
 
 def is_within(name: CompactedName, other: CompactedName) -> bool:
-    """Return True if another range replaces all versions of a range; both can replace the same versions."""
+    """Return True if `other` replaces all versions of a compacted log; both can replace the same versions."""
     return Interval(other.first, other.last).holds(Interval(name.first, name.last))
 
 
@@ -102,9 +102,11 @@ def _replaces(one: CompactedName, other: CompactedName) -> bool:
 
 
 class CompactedFiles:
-    """The ranges of a log, without ranges of other histories, such as after the log was restored from an older copy.
+    """The compacted logs of a log.
 
-    `names` loses ranges that cannot be used; `damaged` are unreadable.
+    Files of other histories are left out: they exist if the log was restored from an older copy.
+
+    `names` loses compacted logs that cannot be used; `damaged` are unreadable.
     """
 
     def __init__(self, log: CommitLog, head: LogState, names: Iterable[CompactedName]) -> None:
@@ -112,12 +114,12 @@ class CompactedFiles:
         self.damaged: set[CompactedName] = set()
         self._log = log
         self._head = head
-        # Other processes can have committed since the head was read, and merged its ranges into later ones.
+        # Other processes can have committed since the head was read, and merged its compacted logs into later ones.
         if any(name.last > head.version for name in self.names):
             self._head = log.refresh()
 
     def cover(self, end: int = -1) -> list[CompactedName]:
-        """Return the fewest ranges of this log for all versions after `end`, in order."""
+        """Return the fewest compacted logs of this log for all versions after `end`, in order."""
         while True:
             chosen = cover(self.names, end=end)
             foreign = self._first_foreign(chosen)
@@ -126,20 +128,20 @@ class CompactedFiles:
                 return chosen
             self.names.discard(foreign)
 
-    def foreign(self, contents: Sequence[Range], chosen: Sequence[CompactedName]) -> CompactedName | None:
-        """Return a range of a cover that is not of this log, and drop it from `names`; None if all are of this log."""
-        following: Range | None = None
+    def foreign(self, contents: Sequence[CompactedLog], chosen: Sequence[CompactedName]) -> CompactedName | None:
+        """Drop a compacted log of a cover that is not of this log from `names`, and return it; None without one."""
+        following: CompactedLog | None = None
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
             is_own = _joins(content, following) or self._is_own(content)
             if not is_own or self._begins_later(content):
-                _log.warning("a range of another history, versions %d to %d, is ignored", name.first, name.last)
+                _log.warning("a compacted log of another history, versions %d to %d, is ignored", name.first, name.last)
                 self.names.discard(name)
                 return name
             following = content
         return None
 
-    def _begins_later(self, content: Range) -> bool:
-        """Return True if the log began later when a range was written than it does now: that was another history."""
+    def _begins_later(self, content: CompactedLog) -> bool:
+        """Return True if a compacted log was written when the log began later than now: that was another history."""
         if content.log_start > self._head.log_start:
             self._head = self._log.refresh()
         return content.log_start > self._head.log_start
@@ -155,18 +157,18 @@ class CompactedFiles:
             contents.append(content)
         return self.foreign(contents, chosen)
 
-    def _summary(self, name: CompactedName) -> Range | None:
+    def _summary(self, name: CompactedName) -> CompactedLog | None:
         try:
-            return read_range(self._log.fs, name, ended=None)
+            return read_compacted(self._log.fs, name, ended=None)
         except NotFound:
             return None
         except CorruptData as error:
-            _log.warning("a range is ignored: %s", error)
+            _log.warning("a compacted log is ignored: %s", error)
             self.damaged.add(name)
             return None
 
-    def _is_own(self, content: Range) -> bool:
-        """Return True if the last record of a range is in the log, by the state, that record, or the next one.
+    def _is_own(self, content: CompactedLog) -> bool:
+        """Return True if the last record of a compacted log is in the log, by the state, that record, or the next one.
 
         A cover that a reader needs ends at the log's start or later, so one of these exists.
         """
@@ -187,10 +189,10 @@ class CompactedFiles:
 
 
 def missing_record(version: int) -> CorruptData:
-    """Return the error of a version that has neither a record nor a range."""
+    """Return the error of a version that has neither a record nor a compacted log."""
     path = layout.record_path(version)
-    return CorruptData(path, "a record, or a range that replaces it", "neither", "Restore it from a copy")
+    return CorruptData(path, "a record, or a compacted log that replaces it", "neither", "Restore it from a copy")
 
 
-def _joins(content: Range, following: Range | None) -> bool:
+def _joins(content: CompactedLog, following: CompactedLog | None) -> bool:
     return following is not None and following.first == content.last + 1 and following.previous_nonce == content.nonce

@@ -32,6 +32,9 @@ __all__ = (
     "read_history",
     "version_of",
 )
+# Operations that add rows of a query or of a batch write.
+WRITES = frozenset({"stream", "batch", "overwrite", "replace"})
+_LAST_COMMIT = ("version", "createSeconds", "publishSeconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +195,6 @@ def version_of(record: Record, stored_ms: int | None) -> Version:
     )
 
 
-# Operations that add rows of a query or of a batch write.
-WRITES = frozenset({"stream", "batch", "overwrite", "replace"})
-
-
 def operation_of(record: Record) -> str:
     """Return the operation of a record, as in `Version.operation`."""
     if MIGRATION in record.tables:  # its author is the migrated query, or a batch write
@@ -209,9 +208,6 @@ def operation_of(record: Record) -> str:
     if record.replaces is None:
         return "batch"
     return "replace"
-
-
-_LAST_COMMIT = ("version", "createSeconds", "publishSeconds")
 
 
 def last_commit_of(record: Record) -> LastCommit | None:

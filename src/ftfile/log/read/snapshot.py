@@ -1,6 +1,7 @@
 """Snapshots: the live adds of a version for readers.
 
-A snapshot is built from the newest ranges and the records after them. Kept records replace a missing or damaged range.
+A snapshot is built from the newest compacted logs and the records after them. Kept records replace a missing or
+damaged compacted log.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
-from ftfile.log.read.add_table import AddTable, Block, columns_of
-from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
+from ftfile.log.read.add_table import AddBlock, AddTable, columns_of
+from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_compacted
 from ftfile.log.state import Definitions
 from ftfile.storage.calls import THREADS_MAX, parallel
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.compacted import Document, Range
+    from ftfile.log.format.compacted import CompactedLog, Document
     from ftfile.log.format.layout import CompactedName
     from ftfile.log.format.model import Add, Record
     from ftfile.log.state import LogState
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
-_ADVICE = Advice(Remedy("repair", dry_run=False), " rebuilds the ranges from the records")
+_ADVICE = Advice(Remedy("repair", dry_run=False), " rebuilds the compacted logs from the records")
 
 _AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
 _Found = TypeVar("_Found")
@@ -52,7 +53,7 @@ class Snapshot:
     definitions: dict[str, Any] = field(default_factory=dict)  # all definitions that the adds refer to, and others
     # By id, without the ranges of segments that parts were assembled from.
     adds: Mapping[str, Add] = field(default_factory=AddTable)
-    compacted_to: int = -1  # the last version in complete ranges of this log without earlier records
+    compacted_to: int = -1  # the last version in complete compacted logs of this log without earlier records
 
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in reverse order; few more are decoded than consumed."""
@@ -140,17 +141,17 @@ def removals(log: CommitLog, head: LogState, since: int, until: int) -> Collecti
 def _read(
     log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
 ) -> _Found:
-    """Return the result of a builder from ranges and records; start again if ranges are merged meanwhile."""
+    """Return the result of a builder from compacted logs and records; start again if they are merged meanwhile."""
     seen: set[layout.CompactedName] | None = None
     while True:
         names = set(list_compacted(log.fs))
         builder = begin()
         try:
-            builder.add_ranges(log, CompactedFiles(log, head, names))
+            builder.add_compacted(log, CompactedFiles(log, head, names))
             builder.add_records(log, head)
             return end(builder)
         except CorruptData:
-            # A listing can miss ranges that are merged meanwhile; a range missing in two listings does not exist.
+            # A listing can miss compacted logs that are merged meanwhile; one missing in two listings does not exist.
             if names == seen:
                 raise
             seen = names
@@ -220,9 +221,9 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
     for _ in range(ADDED_TRIES):
         if version < log.refresh().log_start:
             try:
-                return _added_in_ranges(log.fs, version)
+                return _added_in_compacted(log.fs, version)
             except NotFound:
-                continue  # a larger range has replaced one since the listing
+                continue  # a larger compacted log has replaced one since the listing
         record = log.read_record(version)
         # A record at a version before the log's start can be dead.
         if version < log.refresh().log_start:
@@ -233,19 +234,19 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
     raise missing_record(version)
 
 
-def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
+def _added_in_compacted(fs: FileSystem, version: int) -> list[Add]:
     removed: set[str] = set()
-    blocks: list[Block] = []
+    blocks: list[AddBlock] = []
     for name in cover(list_compacted(fs)):
         if name.last < version:
             continue
-        content = read_range(fs, name, ended=False)
+        content = read_compacted(fs, name, ended=False)
         removed.update(content.removes)
         for document in content.kept if name.first <= version else ():
             versions = document.versions()
             chosen = [added == version for added in versions.added]
             if any(chosen):
-                blocks.append(Block(versions.ids, document.rest, document.path, chosen))
+                blocks.append(AddBlock(versions.ids, document.rest, document.path, chosen))
     for block in blocks:
         block.without(removed)
     adds: dict[str, Add] = {}
@@ -262,17 +263,17 @@ class _Builder:
         self._version = version
         self._since = since
         self._end = -1
-        self._blocks: list[Block] = []
+        self._blocks: list[AddBlock] = []
         self._others: dict[str, Add] = {}
         self._removed: set[str] = set()
         self._schema: str | None = None
         self._definitions: dict[str, Any] = {}
-        self._ranges_to = -1
+        self._compacted_to = -1
 
-    def add_ranges(self, log: CommitLog, own_ranges: CompactedFiles) -> None:
-        for content in self._read_ranges(log.fs, own_ranges):
-            self._add_range(content)
-        self._ranges_to = min(self._end, self._version)
+    def add_compacted(self, log: CommitLog, log_files: CompactedFiles) -> None:
+        for content in self._read_compacted(log.fs, log_files):
+            self._add_compacted(content)
+        self._compacted_to = min(self._end, self._version)
 
     def add_records(self, log: CommitLog, head: LogState) -> None:
         for version in range(self._end + 1, self._version + 1):
@@ -294,39 +295,41 @@ class _Builder:
             self._schema,
             definitions=Definitions(self._definitions),
             adds=adds,
-            compacted_to=self._ranges_to,
+            compacted_to=self._compacted_to,
         )
 
-    def _read_ranges(self, fs: FileSystem, own_ranges: CompactedFiles) -> list[Range]:
-        """Return a cover of complete ranges of this log; search another one if a range cannot be read."""
+    def _read_compacted(self, fs: FileSystem, log_files: CompactedFiles) -> list[CompactedLog]:
+        """Return a cover of complete compacted logs of this log; search another one if a file cannot be read."""
 
-        def read(name: CompactedName) -> Range | None:
+        def read(name: CompactedName) -> CompactedLog | None:
             try:
-                # The adds that a range removed itself are only read if they can be requested.
-                return self._checked(read_range(fs, name, ended=name.last > self._since))
+                # The adds that a compacted log removed itself are only read if they can be requested.
+                return self._checked(read_compacted(fs, name, ended=name.last > self._since))
             except (NotFound, CorruptData) as error:
-                _log.warning("a range is ignored: %s", error)
+                _log.warning("a compacted log is ignored: %s", error)
                 return None
 
         while True:
-            chosen = cover(own_ranges.names, self._version)
-            contents: list[Range] = []
+            chosen = cover(log_files.names, self._version)
+            contents: list[CompactedLog] = []
             for name, content in zip(chosen, parallel(fs, read, chosen), strict=True):
                 if content is None:
-                    own_ranges.names.discard(name)
+                    log_files.names.discard(name)
                 else:
                     contents.append(content)
-            if len(contents) == len(chosen) and own_ranges.foreign(contents, chosen) is None:
+            if len(contents) == len(chosen) and log_files.foreign(contents, chosen) is None:
                 return contents
 
-    def _checked(self, content: Range) -> Range:
+    def _checked(self, content: CompactedLog) -> CompactedLog:
         if content.log_start > self._since:
             raise CorruptData(
-                layout.COMPACTED, f"a range that contains version {self._since}", "a range without this version"
+                layout.COMPACTED,
+                f"a compacted log that contains version {self._since}",
+                "a compacted log without this version",
             )
         return content
 
-    def _add_range(self, content: Range) -> None:
+    def _add_compacted(self, content: CompactedLog) -> None:
         for document in content.kept:
             versions = document.versions()
             chosen = None
@@ -349,7 +352,7 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(Block(ids, document.rest, document.path, chosen))
+            self._blocks.append(AddBlock(ids, document.rest, document.path, chosen))
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():
@@ -374,7 +377,7 @@ class _Removals(_Builder):
     def removals(self) -> Collection[int]:
         return self._versions
 
-    def _add_range(self, content: Range) -> None:
+    def _add_compacted(self, content: CompactedLog) -> None:
         ended = (document.versions().removed for document in content.ended or ())
         versions = itertools.chain(content.removes.values(), *ended)
         self._versions.update(version for version in versions if self._since < version <= self._version)

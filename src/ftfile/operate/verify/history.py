@@ -1,4 +1,4 @@
-"""The sequence of kept records, compared with checkpoints and ranges.
+"""The sequence of kept records, compared with checkpoints and compacted logs.
 
 Adds are compared by sums of their hashes, so that they need not be kept in memory.
 """
@@ -18,7 +18,7 @@ from ftfile.log.format.adds import ids_of
 from ftfile.log.format.compacted import decode_adds
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.places import list_or_empty
-from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
 from ftfile.operate.findings import Action, Finding, find
@@ -69,7 +69,7 @@ def read_history(
 
 
 def add_hash(add: Add) -> int:
-    """Return a hash of all fields of an add that ranges contain; it is stable only within this process."""
+    """Return a hash of all fields of an add that compacted logs contain; it is stable only within this process."""
     stats = ""
     if add.rolling_stats:
         stats = repr(add.rolling_stats)
@@ -81,8 +81,8 @@ def _with(add_sum: int, added: int, removed: int | None = None) -> int:
 
 
 @dataclass(slots=True)
-class _RangeSums:
-    """The expected content of a range: sums over its kept, ended and removed adds."""
+class _CompactedSums:
+    """The expected content of a compacted log: sums over its kept, ended and removed adds."""
 
     name: layout.CompactedName
     log_start: int
@@ -121,15 +121,15 @@ class History:
         self._pending: list[Record] = []
         self._last_checkpoint = max((name.version for name in scan.checkpoints), default=-1)
         self._still_staged: dict[str, str] = {}
-        self._waiting: list[_RangeSums] = []
-        self._active: list[_RangeSums] = []
+        self._waiting: list[_CompactedSums] = []
+        self._active: list[_CompactedSums] = []
 
     def read(self, on_record: Callable[[Record], object] | None) -> None:
         """Read the records; see `read_history`."""
         if self._start > 0:
             self._begin()
-        self._report_strange_ranges()
-        self._waiting = list(self._comparable_ranges())
+        self._report_strange_names()
+        self._waiting = list(self._comparable_sums())
         missing: list[int] = []
         for version, record, after, behind in _with_next(self._scan.records(self._start, self._scan.state.version)):
             if record is None:
@@ -161,31 +161,31 @@ class History:
         except CorruptData:
             self._live = None  # the head's snapshot also fails, and the failure is reported there
 
-    def _comparable_ranges(self) -> Iterator[_RangeSums]:
-        """Yield the ranges that can be compared with records; check the others as far as possible."""
+    def _comparable_sums(self) -> Iterator[_CompactedSums]:
+        """Yield the compacted logs that can be compared with records; check the others as far as possible."""
         for name in sorted(list_compacted(self._scan.log.fs)):
             if layout.compacted_path(name) in self._scan.misleading:
                 continue
             try:
-                content = read_range(self._scan.log.fs, name, ended=True)
+                content = read_compacted(self._scan.log.fs, name, ended=True)
             except NotFound:
                 continue
             except CorruptData as error:
-                self._bad_range(name, error.found)
+                self._bad_compacted(name, error.found)
                 continue
             record = None
             if name.last >= self._start:
                 record = self._scan.readable(name.last)
             if self._scan.contradicts(name.last, record, content.nonce):
-                self._bad_range(name, f"versions to {name.last} of another history")
+                self._bad_compacted(name, f"versions to {name.last} of another history")
             elif name.first > self._start or self._start == 0:
-                yield _RangeSums(name, content.log_start)
+                yield _CompactedSums(name, content.log_start)
 
-    def _report_strange_ranges(self) -> None:
-        """Report files with a range's ending but an invalid version interval; readers ignore them."""
+    def _report_strange_names(self) -> None:
+        """Report files with a compacted log's ending but an invalid version interval; readers ignore them."""
         for info in list_or_empty(self._scan.log.fs, layout.COMPACTED):
             if info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None:
-                expected = "a name with versions that one range may contain"
+                expected = "a name with versions that one compacted log may contain"
                 finding = find(
                     "bad-range", info.path, expected, "other versions", actions=[Action("move-aside", info.path)]
                 )
@@ -204,27 +204,27 @@ class History:
                 return checkpoint
         return None
 
-    def _ranges_from(self, version: int) -> list[_RangeSums]:
-        """Return the waiting ranges that begin with a version."""
-        ranges = []
+    def _sums_from(self, version: int) -> list[_CompactedSums]:
+        """Return the waiting compacted logs that begin with a version."""
+        waiting = []
         for sums in self._waiting:
             if sums.name.first == version:
-                ranges.append(sums)
-        return ranges
+                waiting.append(sums)
+        return waiting
 
     def _take_in(self, record: Record) -> None:
         version = record.version
         self.records += 1
         self._fold(record)
-        if self._live is not None:  # a range may remove adds of records that are missing
-            self._active += self._ranges_from(version)
+        if self._live is not None:  # a compacted log may remove adds of records that are missing
+            self._active += self._sums_from(version)
         # The snapshot of the oldest version already contains its changes.
         if self._live is not None and (self._start == 0 or version > self._start):
             self._change(record, self._live)
         for sums in list(self._active):
             if sums.name.last == version:
                 self._active.remove(sums)
-                self._compare_range(sums)
+                self._compare_compacted(sums)
         for remove in record.removes:
             if remove.final_path is not None and remove.final_path in self._names:
                 self.removed[remove.final_path] = remove, version
@@ -288,19 +288,19 @@ class History:
             for sums in self._active:
                 sums.kept += _with(hashed, record.version)
 
-    def _compare_range(self, sums: _RangeSums) -> None:
+    def _compare_compacted(self, sums: _CompactedSums) -> None:
         try:
-            content = read_range(self._scan.log.fs, sums.name, ended=True)
+            content = read_compacted(self._scan.log.fs, sums.name, ended=True)
         except (NotFound, CorruptData):
-            return  # another process is merging ranges
+            return  # another process is merging compacted logs
         removes = 0
         for ended in content.removes.items():
             removes += hash(ended) & WHOLE
         sums_read = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
         if sums_read != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
-            self._bad_range(sums.name, "other adds than in its records")
+            self._bad_compacted(sums.name, "other adds than in its records")
 
-    def _bad_range(self, name: layout.CompactedName, actual: str) -> None:
+    def _bad_compacted(self, name: layout.CompactedName, actual: str) -> None:
         path = layout.compacted_path(name)
         self._scan.misleading.add(path)
         expected = f"the content of the records {name.first} to {name.last}"
@@ -312,7 +312,7 @@ class History:
         self.findings.append(finding)
 
     def _is_covered(self, name: layout.CompactedName) -> bool:
-        """Return True if another range contains the versions of a range."""
+        """Return True if another compacted log contains the versions of a compacted log."""
         for other in list_compacted(self._scan.log.fs):
             if other != name and other.first <= name.first and name.last <= other.last:
                 return True
@@ -339,14 +339,15 @@ class History:
         remedy = Advice(
             "Restore them from a copy; if there is no copy, ",
             Remedy("repair", accept_lost_records=True, dry_run=False),
-            " starts the log after them. No row of the newest version is lost: log checkpoints and ranges replace them",
+            " starts the log after them. No row of the newest version is lost: log checkpoints and compacted logs "
+            "replace them",
         )
         action = Action("start-log", version=missing[-1] + 1)
         self.findings.append(find("missing-record", path, expected, actual, actions=[action], remedy=remedy))
 
 
 def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:
-    """Yield the adds of a range's documents, each after the versions that added and removed it."""
+    """Yield the adds of a compacted log's documents, each after the versions that added and removed it."""
     for document in documents:
         versions = document.versions()
         removed: Sequence[int | None] = versions.removed or [None] * document.count
@@ -367,7 +368,7 @@ def _with_next(
 
 
 def _sum_of(documents: Iterable[Document]) -> int:
-    """Return the sum of the adds with their versions, as in `_RangeSums`."""
+    """Return the sum of the adds with their versions, as in `_CompactedSums`."""
     total = 0
     for added, removed, add in adds_in(documents):
         total += _with(add_hash(add), added, removed)

@@ -21,7 +21,7 @@ from ftfile.log.format.adds import total_bytes
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import oldest_readable, snapshot_at
-from ftfile.operate.findings import Action, DirectoryReport, Finding, find, lost, worst_first
+from ftfile.operate.findings import Action, CheckReport, Finding, find, lost, worst_first
 from ftfile.operate.verify.files import (
     StoredFiles,
     compare_files,
@@ -54,7 +54,7 @@ TRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport(DirectoryReport):
+class VerifyReport(CheckReport):
     """The result of `Directory.verify()`."""
 
     kind: Literal["files", "store"] = "files"
@@ -137,7 +137,7 @@ def _verify(
     try:
         snapshot = snapshot_at(reader, scan.state)
     except CorruptData as error:
-        findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
+        findings.append(_wrong_compacted(scan, error.path, error.expected, error.found))
         return _report(scan, findings, history.records, None, full=full)
 
     def still_live(add: Add) -> bool:
@@ -147,9 +147,9 @@ def _verify(
     returned = _returned_adds(scan.state, snapshot)
     if returned:
         actual = f"{len(returned)} adds that later records removed, such as {returned[0]!r}"
-        findings.append(_wrong_ranges(scan, layout.COMPACTED, "no removed add among the live adds", actual))
+        findings.append(_wrong_compacted(scan, layout.COMPACTED, "no removed add among the live adds", actual))
     elif history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
-        findings.append(_wrong_ranges(scan, layout.COMPACTED, "the rows of the records", "other rows"))
+        findings.append(_wrong_compacted(scan, layout.COMPACTED, "the rows of the records", "other rows"))
     _forget_newer(reader, scan, files)
     report_staged_files(files, history)
     report_unknown_files(files, history, scan.published)
@@ -233,12 +233,14 @@ def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
     return returned
 
 
-def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
-    """Return the finding of ranges that make the newest version unreadable or wrong."""
+def _wrong_compacted(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
+    """Return the finding of compacted logs that make the newest version unreadable or wrong."""
     finding = find("bad-range", path, expected, actual, actions=[Action("rebuild-ranges")])
     if scan.state.log_start == 0:
         return replace(finding, severity="error")
-    return finding.without_repair("The records no longer exist: restore the ranges from a copy of the directory")
+    return finding.without_repair(
+        "The records no longer exist: restore the compacted logs from a copy of the directory"
+    )
 
 
 def _compare_content(

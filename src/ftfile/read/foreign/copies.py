@@ -1,6 +1,6 @@
 """Detection of listed files that are copies of other files, also compressed ones: `fileIdentity=content`.
 
-The rules work on values only, as in `matching`. They yield looks and receive the answers.
+The rules work on values only, as in `matching`. They yield probes and receive the answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ftfile.core.codecs import codec_of
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, WINDOW_BYTES
 from ftfile.read.foreign.known.rows import NO_IDENTITY
-from ftfile.read.foreign.matching import CHANGED, Content, Copy, Failure, Look, Rule
+from ftfile.read.foreign.matching import CHANGED, Content, ContentProbe, Copy, Failure, IdentityRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.known.rows import KnownFile
     from ftfile.read.foreign.matching import Answer, Match
 
-    Key: TypeAlias = tuple[int, str]  # key of a content: place and codec, as in looks
+    Key: TypeAlias = tuple[int, str]  # key of a content: place and codec, as in probes
     Answers: TypeAlias = Mapping[Key, Answer]
 
 
@@ -39,7 +39,7 @@ class Original(NamedTuple):
     file: KnownFile | None  # None for a file that is new itself
     row: Row | None  # None for a deleted file
     cut_off: str = ""  # the path at which the listing shows the file truncated
-    first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first look
+    first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first probe
 
     def ends(self) -> list[int]:
         """Return the positions at which a copy may end: the listed size and the position of the known file."""
@@ -76,7 +76,7 @@ class Originals:
         for match in matches.values():
             if match.previous_keys and match.file:
                 self._moved[match.file.key] = match.row
-            if match.rule is Rule.UNDECIDED:
+            if match.rule is IdentityRule.UNDECIDED:
                 self._undecided[match.row.identity_hash] = match.row
         self._undecided.pop(NO_IDENTITY, None)
         self._by_start: dict[str, tuple[Original, ...]] = {}
@@ -93,14 +93,14 @@ class Originals:
 
     def may_have(self, match: Match) -> bool:
         """Return True if a file may be a copy: it was not read yet, or another known file has the same start."""
-        if match.rule is Rule.UNDECIDED or match.row.size_bytes < 0:
+        if match.rule is IdentityRule.UNDECIDED or match.row.size_bytes < 0:
             return False
         return match.before is None or len(self.starting(match.before.start)) > 1
 
     def _original(self, file: KnownFile, place: int) -> Original:
         match = self._matches.get(place)
         row = self._moved.get(file.key)
-        if row is None and place >= 0 and (match is None or match.rule in {Rule.SAME, Rule.UNDECIDED}):
+        if row is None and place >= 0 and (match is None or match.rule in {IdentityRule.SAME, IdentityRule.UNDECIDED}):
             row = self._table.row(place)
         if row is None:
             row = self._undecided.get(file.identity)
@@ -124,7 +124,7 @@ class Contents:
 
 def match_content(
     matches: Sequence[Match], starting: Callable[[str], Sequence[Original]], contents: Contents
-) -> Generator[list[Look], Answers, list[Match]]:
+) -> Generator[list[ContentProbe], Answers, list[Match]]:
     """Return matches in their order. Matches of copies are changed by these rules.
 
     5. The content equals a listed file or the beginning of one: it is a copy of this file.
@@ -135,7 +135,7 @@ def match_content(
     8. The content has, or may still get, the first KiB of a longer file that was truncated: it is a copy of that file.
     9. Otherwise the match is unchanged.
 
-    The stored bytes of a file are compared before the decoded bytes. The generator yields looks and receives the
+    The stored bytes of a file are compared before the decoded bytes. The generator yields probes and receives the
     answers: at the first KiB of each content, at each position where another file ended, and at the listed originals.
 
     Args:
@@ -146,9 +146,9 @@ def match_content(
     variants: list[tuple[Match, str]] = []
     for match in matches:
         variants += [(match, codec) for codec in _codecs(match.row)]
-    firsts = yield [Look(match.row, frozenset(), codec) for match, codec in variants]
+    firsts = yield [ContentProbe(match.row, frozenset(), codec) for match, codec in variants]
     originals: dict[Key, list[Original]] = {}
-    looks = _PlanLooks()
+    probes = _PlanProbes()
     for match, codec in variants:
         row = match.row
         content = firsts[row.place, codec]
@@ -162,22 +162,22 @@ def match_content(
         candidates = _candidates([*starting(first.start), *new], match, content)
         if candidates:
             originals[row.place, codec] = candidates
-            looks.add(row, "", row.size_bytes)
+            probes.add(row, "", row.size_bytes)
             for original in candidates:
-                looks.add(row, codec, *original.ends())
+                probes.add(row, codec, *original.ends())
         if not codec and not match.position:
             contents.new[first.start].append(Original(None, row, first=first))
-    answers = {**firsts, **(yield looks.list())}
+    answers = {**firsts, **(yield probes.list())}
     for key in originals:
         answers[key] = _unless_rewritten(firsts[key], answers[key])
-    listed = yield _original_looks(originals, answers)
+    listed = yield _original_probes(originals, answers)
     decide = partial(_matched, answers=answers, originals=originals, listed=listed, contents=contents)
     return [decide(match) for match in matches]
 
 
-def _original_looks(originals: Mapping[Key, Sequence[Original]], answers: Answers) -> list[Look]:
-    """Return the looks at the listed originals with which contents are compared."""
-    looks = _PlanLooks()
+def _original_probes(originals: Mapping[Key, Sequence[Original]], answers: Answers) -> list[ContentProbe]:
+    """Return the probes of the listed originals with which contents are compared."""
+    probes = _PlanProbes()
     for key, candidates in originals.items():
         content = answers[key]
         if not isinstance(content, Content):
@@ -186,9 +186,9 @@ def _original_looks(originals: Mapping[Key, Sequence[Original]], answers: Answer
             row, file = original.row, original.file
             if row is None:
                 continue
-            looks.add(row, "", min(content.size_bytes, row.size_bytes))
-            looks.add(row, "", _first_end(row.size_bytes) if file is None else file.position)
-    return looks.list()
+            probes.add(row, "", min(content.size_bytes, row.size_bytes))
+            probes.add(row, "", _first_end(row.size_bytes) if file is None else file.position)
+    return probes.list()
 
 
 def _codecs(row: Row) -> Iterator[str]:
@@ -240,7 +240,7 @@ def _unless_rewritten(first: Answer, second: Answer) -> Answer:
     return CHANGED
 
 
-class _PlanLooks:
+class _PlanProbes:
     """Looks that are being collected, one for each content."""
 
     def __init__(self) -> None:
@@ -252,13 +252,13 @@ class _PlanLooks:
         self._rows[row.place, codec] = row
         self._positions[row.place, codec].update(positions)
 
-    def list(self) -> list[Look]:
-        """Return the looks."""
-        looks = []
+    def list(self) -> list[ContentProbe]:
+        """Return the probes."""
+        probes = []
         for key, row in self._rows.items():
             _, codec = key
-            looks.append(Look(row, frozenset(self._positions[key]), codec))
-        return looks
+            probes.append(ContentProbe(row, frozenset(self._positions[key]), codec))
+        return probes
 
 
 def _matched(
@@ -277,7 +277,7 @@ def _matched(
     for codec in _codecs(match.row):
         content = answers[place, codec]
         if isinstance(content, Failure):
-            return replace(match, rule=Rule.UNDECIDED, error=content.error)
+            return replace(match, rule=IdentityRule.UNDECIDED, error=content.error)
         compared = [_compare(one, content, listed) for one in originals.get((place, codec), ())]
         for original in _related(compared, Relation.MISMATCH):
             if original.row is not None:
@@ -317,7 +317,7 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
         return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
     if original.first is not None and answer.prints.get(_first_end(row.size_bytes)) != original.first:
-        return Comparison(original, Relation.FAILED)  # rewritten since the first look
+        return Comparison(original, Relation.FAILED)  # rewritten since the first probe
     at = min(content.size_bytes, row.size_bytes)
     if file is not None and not answer.begins_as(file):
         relation = Relation.MISMATCH
@@ -350,7 +350,7 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
     original, position = max(copied, key=itemgetter(1))
     path = "" if original.row is None else original.row.path
     copy = copy._replace(original=path, is_read=size_bytes <= position, is_whole=size_bytes == position)
-    return replace(match, rule=Rule.COPY, copy=copy)
+    return replace(match, rule=IdentityRule.COPY, copy=copy)
 
 
 def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
@@ -362,7 +362,7 @@ def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Conten
             if error is None:
                 error = comparison.error
     if is_undecided:
-        return replace(match, rule=Rule.UNDECIDED, error=error)
+        return replace(match, rule=IdentityRule.UNDECIDED, error=error)
     return None
 
 
@@ -381,9 +381,9 @@ def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], content
         return None
     file, row = max(behind, key=_position_and_listed)
     if row is None and file.key in contents.claimed:
-        return replace(match, rule=Rule.UNDECIDED)
+        return replace(match, rule=IdentityRule.UNDECIDED)
     is_packed = bool(copy.content.codec)
-    decision = replace(match, rule=Rule.CONTINUED, file=file, copy=copy if is_packed else None)
+    decision = replace(match, rule=IdentityRule.CONTINUED, file=file, copy=copy if is_packed else None)
     if row is not None:
         return decision
     contents.claimed.add(file.key)
@@ -399,7 +399,7 @@ def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Conte
     for one in _related(compared, Relation.OTHER):
         if one.cut_off and one.file is not None and one.file.position > size_bytes:
             copy = copy._replace(original=one.cut_off, is_read=size_bytes >= WINDOW_BYTES)
-            return replace(match, rule=Rule.CUT_COPY, copy=copy)
+            return replace(match, rule=IdentityRule.CUT_COPY, copy=copy)
     return None
 
 

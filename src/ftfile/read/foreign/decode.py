@@ -221,7 +221,7 @@ class Elsewhere:
                         directories.append(info.path)
 
 
-class Candidate(NamedTuple):
+class FileCandidate(NamedTuple):
     """A file that may have the content of a range."""
 
     path: str
@@ -274,7 +274,7 @@ def open_range(
     yield None
 
 
-def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool) -> Iterator[Candidate]:
+def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool) -> Iterator[FileCandidate]:
     """Yield the files that may have the content of a range, the most likely first.
 
     The first candidate is the file at the planned path. Files with the planned identity in the same directory follow.
@@ -283,7 +283,7 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
     directories are searched for the identity.
     """
     filters = filters_of_range(planned)
-    yield Candidate(planned.path, filters)
+    yield FileCandidate(planned.path, filters)
     directory = planned.path.rpartition("/")[0]
     names: set[tuple[str, str | None]] | None = None
     for _ in range(LISTINGS_MAX):
@@ -294,12 +294,12 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
         candidates = sorted((info for info in listed if info.path != planned.path), key=attrgetter("path"))
         renamed = _paths_of_identity(candidates, planned.identity)
         for path in renamed:
-            yield Candidate(path, filters)
+            yield FileCandidate(path, filters)
         if not by_content or planned.end < CONTENT_BYTES_MIN:
             continue
         for info in candidates:
             if info.path not in renamed and _may_hold(info, planned):
-                yield Candidate(info.path, filters)
+                yield FileCandidate(info.path, filters)
         if not planned.whole:
             yield from _packed_candidates(candidates, filters)
     if planned.identity is None:
@@ -307,7 +307,7 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
     else:
         moved = elsewhere.path_of(planned.identity)
     if moved is not None:
-        yield Candidate(moved, filters)
+        yield FileCandidate(moved, filters)
 
 
 def _paths_of_identity(infos: Iterable[FileInfo], identity: str | None) -> list[str]:
@@ -318,12 +318,12 @@ def _paths_of_identity(infos: Iterable[FileInfo], identity: str | None) -> list[
     return paths
 
 
-def _packed_candidates(infos: Iterable[FileInfo], filters: tuple[str, ...]) -> Iterator[Candidate]:
+def _packed_candidates(infos: Iterable[FileInfo], filters: tuple[str, ...]) -> Iterator[FileCandidate]:
     """Yield the files that are compressed by other filters and not encrypted, by their names."""
     for info in infos:
         packed = filters_of_name(info.path)
         if packed and ENCRYPTION_FILTER not in packed and packed != filters:
-            yield Candidate(info.path, packed)
+            yield FileCandidate(info.path, packed)
 
 
 def _may_hold(info: FileInfo, planned: Range) -> bool:

@@ -19,9 +19,9 @@ from ftfile.read.foreign.contents import (
     fingerprints,
     first_line_end,
 )
-from ftfile.read.foreign.looks import open_listed
-from ftfile.read.foreign.matching import Rule
+from ftfile.read.foreign.matching import IdentityRule
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.read.foreign.probes import open_listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,10 +80,10 @@ def extend(
         return parked(settings, match, "its store does not report the length of the file: copy it to a store that does")
     if settings.decoding.encrypted_only and not is_encrypted(match.row.path):
         return parked(settings, match, _IN_THE_CLEAR)
-    if match.rule is Rule.CUT_COPY and match.copy is not None and not match.copy.is_read:
+    if match.rule is IdentityRule.CUT_COPY and match.copy is not None and not match.copy.is_read:
         if unchanged_s < settings.close_inactive:
             return CHANGED  # the file may still grow, and can be distinguished from others when it has a KiB
-        match = replace(match, rule=Rule.NEW, copy=None)
+        match = replace(match, rule=IdentityRule.NEW, copy=None)
     if match.copy is not None:
         return _extend_copy(fs, settings, match=match, copy=match.copy, unchanged_s=unchanged_s)
     if settings.reads_lines(match.row.path):
@@ -112,7 +112,9 @@ def extend_unread(
 def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
     """Return an extension that skips a file until it changes; the known position of the file is kept."""
     # An overwritten file that is read as a whole only counts as overwritten once it is read.
-    is_overwritten = match.rule is Rule.TRUNCATED and not match.displaces and not settings.reads_lines(match.row.path)
+    is_overwritten = (
+        match.rule is IdentityRule.TRUNCATED and not match.displaces and not settings.reads_lines(match.row.path)
+    )
     file = match.file
     if is_overwritten:
         file = match.row.known
@@ -127,7 +129,7 @@ def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
     from its start: if the old content returns later, it counts as new. A file that is read as a whole replaces the
     other file only when it is read.
     """
-    is_new = match.rule in {Rule.REPLACED, Rule.TRUNCATED} and settings.reads_lines(match.row.path)
+    is_new = match.rule in {IdentityRule.REPLACED, IdentityRule.TRUNCATED} and settings.reads_lines(match.row.path)
     if match.previous_keys or is_new:
         return _entry(match, match.position, match.before or NO_PRINTS)
     return None
@@ -164,7 +166,7 @@ def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Exte
 
 def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Copy, unchanged_s: float) -> Extension:
     row, size_bytes = match.row, copy.content.size_bytes
-    if match.rule is Rule.COPY:
+    if match.rule is IdentityRule.COPY:
         if not copy.is_read or unchanged_s < settings.min_file_age:
             return CHANGED  # the file may still grow, and may become another file
         if not (copy.content.codec or copy.is_whole or _ends_with_line(fs, settings, row)):
@@ -172,11 +174,11 @@ def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Co
     if copy.stored is None:
         return CHANGED
     entry = _entry(match, row.size_bytes, copy.stored)
-    if match.rule is Rule.CUT_COPY:
+    if match.rule is IdentityRule.CUT_COPY:
         return Extension(
             entry=entry, warning=f"is treated as a copy of {copy.original!r} before it was truncated: not read"
         )
-    if match.rule is Rule.COPY or size_bytes == match.position:
+    if match.rule is IdentityRule.COPY or size_bytes == match.position:
         return Extension(entry=entry)
     rest = structs.replace(_range(match, match.position, size_bytes, copy.end), compression=copy.content.codec)
     return Extension(rest, structs.replace(entry, advances=match.advances.hex()))
@@ -226,7 +228,7 @@ def _extend_lines(
 def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float) -> Extension:
     row, size = match.row, match.row.size_bytes
     # A new compressed log can have the inode of the previous log, so it is not an overwrite.
-    is_truncated = match.rule is Rule.TRUNCATED and settings.file_identity == "native" and not settings.tail
+    is_truncated = match.rule is IdentityRule.TRUNCATED and settings.file_identity == "native" and not settings.tail
     is_overwritten = match.position > 0 or is_truncated
     if match.position == size:
         return Extension(entry=unread(settings, match))  # only its path or its time differs
@@ -271,7 +273,7 @@ def _has_end_mark(file_format: str, end: bytes) -> bool:
     return end[: len(end) - behind].endswith(marks)
 
 
-class Draft:
+class PlanBuilder:
     """The parts of a plan that is being built, within the limits of the settings.
 
     Attributes:

@@ -43,7 +43,7 @@ class Row:
 
     @property
     def state(self) -> tuple[int, int, bytes, int]:
-        """Return the state of the file. Another look can only have a new result if the state changes."""
+        """Return the state of the file. Another probe can only have a new result if the state changes."""
         return *self.marks, -1 if self.known is None else self.known.position
 
     @property

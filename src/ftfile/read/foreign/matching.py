@@ -1,6 +1,6 @@
 """The rules that decide which known file each listed file is.
 
-The rules work on values only and do not read a store. They request all looks at contents at once and receive the
+The rules work on values only and do not read a store. They request all probes of contents at once and receive the
 answers. An answer is a content, a change since the listing, or a failure. A file that the rules cannot decide stays
 undecided until a later listing.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.known.rows import KnownFile
 
 
-class Rule(enum.Enum):
+class IdentityRule(enum.Enum):
     """The rule that decided which file a listed file is; the value completes "it is …"."""
 
     SAME = "the file known at its path"
@@ -36,7 +36,7 @@ class Rule(enum.Enum):
     UNDECIDED = "not decided yet"
 
 
-class Look(NamedTuple):
+class ContentProbe(NamedTuple):
     """Fingerprints of a content that a rule requests."""
 
     row: Row
@@ -89,7 +89,7 @@ class Match:
     """The decision which file a listed file is, and where reading resumes."""
 
     row: Row
-    rule: Rule
+    rule: IdentityRule
     file: KnownFile | None = None  # reading resumes at its position; None for a file that is read from its start
     previous_keys: tuple[bytes, ...] = ()  # keys of the other paths at which the file was known
     displaces: bool = False  # another file was known at the path; its known state moves to another key
@@ -100,7 +100,7 @@ class Match:
     @property
     def is_changing(self) -> bool:
         """Return True if the file is undecided and the next listing can decide it."""
-        return self.rule is Rule.UNDECIDED and self.error is None
+        return self.rule is IdentityRule.UNDECIDED and self.error is None
 
     @property
     def position(self) -> int:
@@ -119,20 +119,20 @@ class Match:
 
 def match_unchanged(row: Row) -> Match:
     """Return the match of a file that is not a suspect: the known file at its path, or a new file."""
-    return Match(row, Rule.NEW if row.known is None else Rule.SAME, row.known)
+    return Match(row, IdentityRule.NEW if row.known is None else IdentityRule.SAME, row.known)
 
 
-def known_looks(rows: Iterable[Row], known: KnownByIdentity) -> list[Look]:
-    """Return the looks that `match_known` needs: at each position at which a known file may continue in a file."""
-    looks = []
+def known_probes(rows: Iterable[Row], known: KnownByIdentity) -> list[ContentProbe]:
+    """Return the probes that `match_known` needs: at each position at which a known file may continue in a file."""
+    probes = []
     for row in rows:
         files = [*known.get(row.identity_hash, ())]
         if row.known is not None and row.is_changed:
             files.append(row.known)
         positions = {file.position for file in files if 0 < file.position <= row.size_bytes}
         if positions:
-            looks.append(Look(row, frozenset(positions)))
-    return looks
+            probes.append(ContentProbe(row, frozenset(positions)))
+    return probes
 
 
 def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Answer]:
@@ -160,19 +160,19 @@ def match_known(
 ) -> dict[int, Match]:
     """Return the match of each listed file, by place.
 
-    0. The look failed: undecided.
+    0. The probe failed: undecided.
     1. Same path, same identity, same content before the position: the same file.
     2. Same identity, same content: a renamed file. Candidates that are not displaced come first, then the newest.
     3. Same path, same content: the same file; undecided if the file that now has the known identity is undecided.
     4. Otherwise a new file. The file that was known at its path was truncated, or is displaced.
 
     Each rule is applied to all files before the next rule, and a known file is claimed once. If the listed size of a
-    file is less than a position, no look is needed at this position.
+    file is less than a position, no probe is needed at this position.
 
     Args:
         rows: all files that may not be the known files at their paths.
         known: the known files that may have other paths now, by identity.
-        answers: to the looks, by place.
+        answers: to the probes, by place.
         keeps_truncated: the known state of a truncated file is kept, since its content may be found in another file.
     """
     matching = _Matching(rows, known, answers)
@@ -194,18 +194,18 @@ class _Matching:
         self._claimed: set[bytes] = set()
 
     def leave_undecided(self) -> None:
-        """Leave files undecided whose look failed."""
+        """Leave files undecided whose probe failed."""
         for row in self._rows:
             answer = self._answers.get(row.place)
             if isinstance(answer, Failure):
-                self._matches[row.place] = Match(row, Rule.UNDECIDED, error=answer.error)
+                self._matches[row.place] = Match(row, IdentityRule.UNDECIDED, error=answer.error)
 
     def claim_at_their_paths(self) -> None:
         """Match known files by path, identity and content."""
         for row in self._open_rows():
             file = row.known
             if file is not None and file.identity == row.identity_hash and self._goes_on(row, file):
-                self._claim(row, file, Rule.SAME)
+                self._claim(row, file, IdentityRule.SAME)
 
     def claim_renamed(self) -> None:
         """Match known files by identity and content."""
@@ -215,28 +215,28 @@ class _Matching:
                 if file.key != row.key and self._goes_on(row, file):
                     files.append(file)
             if files:
-                self._claim(row, max(files, key=_rank), Rule.MOVED)
+                self._claim(row, max(files, key=_rank), IdentityRule.MOVED)
 
     def claim_by_path(self) -> None:
         """Match known files by path and content, unless the file that has the known identity now is undecided."""
         undecided = set()
         for match in self._matches.values():
-            if match.rule is Rule.UNDECIDED:
+            if match.rule is IdentityRule.UNDECIDED:
                 undecided.add(match.row.identity_hash)
         for row in self._open_rows():
             file = row.known
             if file is None or not file.position or not self._goes_on(row, file):
                 continue
             if file.identity != NO_IDENTITY and file.identity in undecided:
-                self._matches[row.place] = Match(row, Rule.UNDECIDED)
+                self._matches[row.place] = Match(row, IdentityRule.UNDECIDED)
             else:
-                self._claim(row, file, Rule.SAME)
+                self._claim(row, file, IdentityRule.SAME)
 
     def result(self, *, keeps_truncated: bool) -> dict[int, Match]:
         """Return the matches. All other files are new, and may replace an unclaimed known file at their path."""
         matches = {}
         for row in self._rows:
-            match = self._matches.get(row.place, Match(row, Rule.NEW))
+            match = self._matches.get(row.place, Match(row, IdentityRule.NEW))
             matches[row.place] = self._beside_known(match, keeps_truncated=keeps_truncated)
         return matches
 
@@ -252,21 +252,21 @@ class _Matching:
         answer = self._answers.get(row.place, CHANGED)
         return isinstance(answer, Content) and answer.begins_as(file)
 
-    def _claim(self, row: Row, file: KnownFile, rule: Rule) -> None:
+    def _claim(self, row: Row, file: KnownFile, rule: IdentityRule) -> None:
         self._claimed.add(file.key)
-        self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is Rule.MOVED else ())
+        self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is IdentityRule.MOVED else ())
 
     def _beside_known(self, match: Match, *, keeps_truncated: bool) -> Match:
         """Return a match with its effect on the file that was known at its path."""
         row, file = match.row, match.row.known
-        is_here = match.rule in {Rule.NEW, Rule.MOVED}
+        is_here = match.rule in {IdentityRule.NEW, IdentityRule.MOVED}
         if file is None or not is_here or not file.position or file.key in self._claimed:
             return match
-        if match.rule is Rule.MOVED:
+        if match.rule is IdentityRule.MOVED:
             return replace(match, displaces=True)
         if file.identity == row.identity_hash:
-            return replace(match, rule=Rule.TRUNCATED, displaces=keeps_truncated)
-        return replace(match, rule=Rule.REPLACED, displaces=True)
+            return replace(match, rule=IdentityRule.TRUNCATED, displaces=keeps_truncated)
+        return replace(match, rule=IdentityRule.REPLACED, displaces=True)
 
 
 def _rank(file: KnownFile) -> tuple[bool, int, int]:

@@ -12,14 +12,14 @@ from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Contents, Originals, match_content
-from ftfile.read.foreign.extend import CHANGED, Draft, Extension, extend, extend_unread, parked
+from ftfile.read.foreign.extend import CHANGED, Extension, PlanBuilder, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, packed_rows
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.listing_schedule import ListingSchedule
-from ftfile.read.foreign.looks import FileMemory, Looks
-from ftfile.read.foreign.matching import Rule, known_looks, match_known, match_unchanged
+from ftfile.read.foreign.matching import IdentityRule, known_probes, match_known, match_unchanged
 from ftfile.read.foreign.plan import Late, Refused
+from ftfile.read.foreign.probes import ContentProbes, FileMemory
 from ftfile.storage.calls import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _LossOfData(NamedTuple):
 
 
 class Planner:
-    """Plans the next batch: lists the root and compares the listing with the known files. Caches looks between plans.
+    """Plans the next batch: lists the root and compares the listing with the known files. Caches probes between plans.
 
     Args:
         fs: the file system of the root.
@@ -80,7 +80,7 @@ class Planner:
         self._planned_ms = 0  # time of the newest plan
         self._memories: dict[bytes, FileMemory] = {}  # by key
         self._listings = 0  # number of listings
-        self._looks = Looks(fs, self._memory)
+        self._probes = ContentProbes(fs, self._memory)
         self._untried: set[bytes] | None = None  # keys of files that were parked before the first plan of this process
         self._mismatched: set[bytes] = set()  # keys of paths whose content differs from the known content
         self._refused_paths: frozenset[str] = frozenset()  # of the files that were refused in the last plan
@@ -120,28 +120,28 @@ class Planner:
             self._untried = known.parked_keys()
         self._table = table = Table(listing, known, mismatched=mismatched, untried=self._untried, before=self._table)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
-        draft = Draft(table, self._settings, is_limited=limited and not is_start)
+        builder = PlanBuilder(table, self._settings, is_limited=limited and not is_start)
         for key in mismatched & self._memories.keys():
             self._memories[key].begin(None)
         matches = self._match(table)
         decisions = dict(matches)
-        self._fill(draft, decisions, extend_unread if is_start else extend)
-        behind = np.array(draft.behind, np.intp)
-        draft.add_unread(matches.values())
+        self._fill(builder, decisions, extend_unread if is_start else extend)
+        behind = np.array(builder.behind, np.intp)
+        builder.add_unread(matches.values())
         for match in decisions.values():
             _log.debug("%r is %s: from byte %d", match.row.path, match.rule.value, match.position)
         is_undecided = self._is_undecided(table, decisions, behind)
-        missing = self._missing_losses(table, draft, is_undecided=is_undecided)
+        missing = self._missing_losses(table, builder, is_undecided=is_undecided)
         self._check_losses((*self._cut_off_losses(matches.values()), *missing))
         refused = self._refused(listing, behind)
-        plan = draft.plan(self._late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
+        plan = builder.plan(self._late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
         self._report = {
             "known": len(known),
             "parked": len(known.parked_keys()),
             "refused": len(refused),
             "late": known.late,
             "filesBehind": len(behind),
-            "bytesBehind": draft.bytes_behind(),
+            "bytesBehind": builder.bytes_behind(),
             "oldestUnread": int(listing.times[behind].min()) if len(behind) else None,
         }
         has_new_refusals = self._log_refusals(refused)
@@ -168,52 +168,52 @@ class Planner:
         """Return the matches of files that may not be the known files at their paths, by place in the listing."""
         rows = table.suspects()
         known = table.known_by_identity(rows)
-        answers = self._looks.answers_to(known_looks(rows, known), self._clock.monotonic_s())
+        answers = self._probes.answers_to(known_probes(rows, known), self._clock.monotonic_s())
         keeps_truncated = self._settings.file_identity == "content"
         matches = match_known(rows, known, answers, keeps_truncated=keeps_truncated)
         for match in matches.values():
             row = match.row
-            if match.rule is Rule.TRUNCATED and row.known is not None:
+            if match.rule is IdentityRule.TRUNCATED and row.known is not None:
                 self._cut_off |= dict.fromkeys([row.known.key, row.known.displaced_key()], row.path)
         return matches
 
-    def _fill(self, draft: Draft, decisions: dict[int, Match], look: Extend) -> None:
+    def _fill(self, builder: PlanBuilder, decisions: dict[int, Match], extend_file: Extend) -> None:
         """Fill a plan up to its limits.
 
         `decisions` contains the matches of `match_known` by place. The matches of all other examined files are added.
         """
-        is_by_content = self._settings.file_identity == "content" and look is extend
+        is_by_content = self._settings.file_identity == "content" and extend_file is extend
         originals = None
         if is_by_content:
-            originals = Originals(draft.table, dict(decisions), self._cut_off)
+            originals = Originals(builder.table, dict(decisions), self._cut_off)
         contents = Contents()
-        places = draft.table.places.tolist()
+        places = builder.table.places.tolist()
         threads = max(1, min(self._fs.capabilities.concurrency, THREADS_MAX))
         while places:
-            if draft.is_full:
-                draft.has_more = True
-                draft.behind += places
+            if builder.is_full:
+                builder.has_more = True
+                builder.behind += places
                 break
             # Not more files are opened at once than the plan can accept.
-            step = int(min(threads, draft.files_left))
+            step = int(min(threads, builder.files_left))
             due = []
             for place in places[:step]:
-                match = decisions.get(place) or match_unchanged(draft.table.row(place))
+                match = decisions.get(place) or match_unchanged(builder.table.row(place))
                 wait_s = self._wait_s(match.row)
                 if wait_s is None:
                     due.append(match)
                 elif math.isfinite(wait_s):
-                    draft.behind.append(place)
+                    builder.behind.append(place)
             del places[:step]
             if originals is not None:
                 due = list(self._match_content(due, originals, contents))
             decisions |= {match.row.place: match for match in due}
-            due = _without_changing(due, draft)
-            calls = list(zip(due, draft.budgets(due), strict=True))
-            extensions = parallel(self._fs, lambda call: self._look(look, *call), calls)
+            due = _without_changing(due, builder)
+            calls = list(zip(due, builder.budgets(due), strict=True))
+            extensions = parallel(self._fs, lambda call: self._extend(extend_file, *call), calls)
             for match, extension in zip(due, extensions, strict=True):
-                self._take(draft, match, extension)
-        self._schedule.has_more = draft.has_more
+                self._take(builder, match, extension)
+        self._schedule.has_more = builder.has_more
         self._mismatched |= contents.mismatched
 
     def _match_content(self, matches: Sequence[Match], originals: Originals, contents: Contents) -> Iterable[Match]:
@@ -222,7 +222,7 @@ class Planner:
         for match in matches:
             if originals.may_have(match) and not self._is_growing(match.row):
                 compared.append(match)
-        decided = self._looks.run(match_content(compared, originals.starting, contents))
+        decided = self._probes.run(match_content(compared, originals.starting, contents))
         by_place = {match.row.place: match for match in decided}
         return [by_place.get(match.row.place, match) for match in matches]
 
@@ -231,7 +231,7 @@ class Planner:
         is_young = self._unchanged_s(row) < self._settings.min_file_age
         return is_young and bool(filters_of_name(row.path)) and self._fs.capabilities.visible_at != "at_close"
 
-    def _look(self, look: Extend, match: Match, bytes_max: int | None) -> Extension:
+    def _extend(self, extend_file: Extend, match: Match, bytes_max: int | None) -> Extension:
         """Return a file's part of the plan.
 
         Opening a file is retried without limit, at growing intervals. A damaged file is parked after `maxRetries`
@@ -240,7 +240,7 @@ class Planner:
         row, error, memory = match.row, match.error, self._memory(match.row)
         if error is None:
             try:
-                extension = look(self._fs, self._settings, match, self._unchanged_s(row), bytes_max)
+                extension = extend_file(self._fs, self._settings, match, self._unchanged_s(row), bytes_max)
             except (StorageError, CorruptData) as caught:
                 error = caught
             else:
@@ -279,13 +279,13 @@ class Planner:
         self._refused_paths = frozenset(file.path for file in refused)
         return bool(new)
 
-    def _take(self, draft: Draft, match: Match, extension: Extension) -> None:
+    def _take(self, builder: PlanBuilder, match: Match, extension: Extension) -> None:
         """Add the parts of a file to the plan if they fit, and update the memory of the file."""
         row, entry = match.row, extension.entry
         is_parked = entry is not None and bool(entry.parked)
         if is_parked and row.known is not None and row.known.is_parked and not row.is_changed:
             extension = Extension()  # its parked state does not change
-        if not draft.add(match, extension):
+        if not builder.add(match, extension):
             return
         if extension.warning:
             _log.warning("%r %s", row.path, extension.warning)
@@ -308,7 +308,7 @@ class Planner:
         return memory
 
     def _wait_s(self, row: Row) -> float | None:
-        """Return the seconds until the next look at a file can have a new result; None if it can now."""
+        """Return the seconds until the next probe of a file can have a new result; None if it can now."""
         wait_s = self._memory(row).until_s - self._clock.monotonic_s()
         if wait_s > 0:
             return wait_s
@@ -332,7 +332,7 @@ class Planner:
 
     def _is_undecided(self, table: Table, matches: Mapping[int, Match], behind: NDArray[np.intp]) -> bool:
         """Return True if a missing file may still be found: in a file that waits or that cannot be opened now."""
-        is_undecided = any(match.rule is Rule.UNDECIDED for match in matches.values())
+        is_undecided = any(match.rule is IdentityRule.UNDECIDED for match in matches.values())
         return is_undecided or (self._settings.file_identity == "content" and table.has_new(behind))
 
     def _cut_off_losses(self, matches: Iterable[Match]) -> Iterator[_LossOfData]:
@@ -340,17 +340,17 @@ class Planner:
         for match in matches:
             file, path = match.row.known, match.row.path
             is_lost = (
-                match.rule is Rule.TRUNCATED
+                match.rule is IdentityRule.TRUNCATED
                 and self._settings.file_identity == "native"
                 and self._settings.reads_lines(path)
             )
             if is_lost and file is not None and file.position < file.size_bytes and not file.is_parked:
                 yield _LossOfData(path, file.size_bytes - file.position)
 
-    def _missing_losses(self, table: Table, draft: Draft, *, is_undecided: bool) -> Sequence[_LossOfData]:
+    def _missing_losses(self, table: Table, builder: PlanBuilder, *, is_undecided: bool) -> Sequence[_LossOfData]:
         """Return the losses of deleted files, after a second listing has confirmed that they are missing."""
         rows = table.missing
-        losses, claimed = [], draft.claimed
+        losses, claimed = [], builder.claimed
         for row in packed_rows(rows[has_unread(rows)]):
             memory = self._memories.setdefault(row[:KEY_BYTES], FileMemory())
             memory.used_in = self._listings
@@ -397,12 +397,12 @@ class Planner:
         return tuple(late)
 
 
-def _without_changing(matches: Iterable[Match], draft: Draft) -> list[Match]:
+def _without_changing(matches: Iterable[Match], builder: PlanBuilder) -> list[Match]:
     """Return the files that can be read. Files that only changed stay behind: the next listing can decide them."""
     steady = []
     for match in matches:
         if match.is_changing:
-            draft.behind.append(match.row.place)
+            builder.behind.append(match.row.place)
         else:
             steady.append(match)
     return steady

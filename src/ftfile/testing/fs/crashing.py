@@ -87,7 +87,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         with self._volume.lock:
             return self._volume.live.digest()
 
-    def states(self) -> Iterator[_Moment]:
+    def states(self) -> Iterator[_StopPoint]:
         """Yield each moment since `first_point`."""
         replay = Replay(self._volume.base, directory_sync=self._capabilities.directory_sync)
         notes = self._notes
@@ -96,7 +96,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
                 replay.step(operation)
                 notes += (operation.path,) * (operation.kind == "note")
             if point >= self.first_point:
-                yield _Moment(point, notes, replay)
+                yield _StopPoint(point, notes, replay)
 
     def after_power_cut(self, disk: Disk, notes: tuple[str, ...]) -> CrashingFileSystem:
         """Return a file system of the same kind on a copy of `disk`."""
@@ -109,7 +109,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         return CrashingFileSystem(clock=clock, store=self._store, disk=base, history=done, notes=self._notes)
 
 
-class _Moment(NamedTuple):
+class _StopPoint(NamedTuple):
     """A moment of a run."""
 
     point: int  # number of executed steps of the journal

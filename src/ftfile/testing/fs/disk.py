@@ -143,7 +143,7 @@ def _change_names(tree: Tree, operation: Operation) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _PendingChange:
     """A change of a directory that is not durable yet."""
 
     operation: Operation
@@ -158,19 +158,19 @@ class _Change:
         return self.ordered | {self.enables}
 
 
-def _change_of(operation: Operation) -> _Change | None:
+def _change_of(operation: Operation) -> _PendingChange | None:
     parent = parent_of(operation.path)
     match operation.kind:
         case "create" | "unlink":
-            return _Change(operation, frozenset({parent}))
+            return _PendingChange(operation, frozenset({parent}))
         case "link":
-            return _Change(operation, frozenset({parent_of(operation.target)}))
+            return _PendingChange(operation, frozenset({parent_of(operation.target)}))
         case "rename":
-            return _Change(operation, frozenset({parent, parent_of(operation.target)}))
+            return _PendingChange(operation, frozenset({parent, parent_of(operation.target)}))
         case "mkdir":
-            return _Change(operation, frozenset({parent}), enables=operation.path)
+            return _PendingChange(operation, frozenset({parent}), enables=operation.path)
         case "rmdir":
-            return _Change(operation, frozenset({parent, operation.path}))
+            return _PendingChange(operation, frozenset({parent, operation.path}))
         case _:
             return None
 
@@ -194,7 +194,7 @@ class Replay:
         self._tree = base.tree.copy()
         self._inodes = dict(base.inodes)
         self._directory_sync = directory_sync
-        self._pending: list[_Change] = []
+        self._pending: list[_PendingChange] = []
         self._loose: dict[int, _Loose] = {}
 
     def step(self, operation: Operation) -> None:
@@ -286,7 +286,7 @@ class Replay:
         self._tree = self._tree_with(durable[::-1])
         self._pending = waiting[::-1]
 
-    def _tree_with(self, changes: Sequence[_Change]) -> Tree:
+    def _tree_with(self, changes: Sequence[_PendingChange]) -> Tree:
         tree = Tree(self._tree.directories.copy())
         copied_directories: set[str] = set()
         for change in changes:
@@ -300,11 +300,11 @@ class Replay:
 class _Survival(NamedTuple):
     """The changes that survive a power cut, and the lost operations."""
 
-    survivors: list[_Change]
+    survivors: list[_PendingChange]
     lost: list[Operation]
 
 
-def _survivals(pending: Sequence[_Change]) -> Iterator[_Survival]:
+def _survivals(pending: Sequence[_PendingChange]) -> Iterator[_Survival]:
     """Yield every set of changes that can survive together; the first set contains all changes."""
     waiting = [(0, _Survival([], []), frozenset[str]())]
     while waiting:
@@ -321,7 +321,7 @@ def _survivals(pending: Sequence[_Change]) -> Iterator[_Survival]:
         yield _Survival(survivors, lost)
 
 
-def _survival(pending: Sequence[_Change], cuts: set[int]) -> _Survival:
+def _survival(pending: Sequence[_PendingChange], cuts: set[int]) -> _Survival:
     """Lose the changes with the numbers `cuts`, and all later changes of a directory with a lost change."""
     survivors, lost = _Survival([], [])
     doomed: set[str] = set()

@@ -38,7 +38,7 @@ from ftfile.tools.cli.terminal import (
 from ftfile.tools.report.views import BYTES, TableColumn, age_at, with_commands
 
 if TYPE_CHECKING:
-    from ftfile.operate.findings import DirectoryReport, Finding
+    from ftfile.operate.findings import CheckReport, Finding
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.read.foreign.status import SourceStatus
     from ftfile.tools.report.report import Report
@@ -133,7 +133,7 @@ def doctor(
         raise typer.Exit(FOUND)
 
 
-def _print_checks(report: "DirectoryReport", path: str) -> None:
+def _print_checks(report: "CheckReport", path: str) -> None:
     columns = [
         TableColumn("check", "code"),
         TableColumn("state", "severity", style=_STYLES.__getitem__),

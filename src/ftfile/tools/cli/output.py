@@ -80,13 +80,13 @@ def print_document(document: object, path: str | None = None) -> None:
 
 def _command_for(value: object, path: str) -> dict[str, object]:
     """Return fields to add to the JSON of an object: the command that helps, and values of properties."""
-    from ftfile.operate.findings import DirectoryReport, Finding
+    from ftfile.operate.findings import CheckReport, Finding
     from ftfile.operate.open_files import OpenFile
     from ftfile.operate.status import UnpublishedFile
 
     if isinstance(value, Finding):
         return {"title": value.title, "command": value.command(path)}
-    if isinstance(value, DirectoryReport):
+    if isinstance(value, CheckReport):
         return {"ok": value.ok, "verdict": value.verdict, "command": command_in(value.verdict, path)}
     if isinstance(value, OpenFile):
         return {"command": command_in(value.waiting, path)}

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.operate.details import AddedFile, Changes, VersionSchema
+    from ftfile.operate.details import AddedFile, VersionDifference, VersionSchema
 
 
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The number of rows.")]
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class ReadArguments:
     """The options that select the rows of a version and their format."""
 
     columns: Columns = None
@@ -71,7 +71,7 @@ class ReadOptions:
     "ftfile cat /data/out --version 12 --json | jq .word",
     "ftfile cat /data/out --timestamp 2024-07-01T12:00:00Z",
 )
-def cat(place: DirectoryOptions, choice: ReadOptions) -> None:
+def cat(place: DirectoryOptions, choice: ReadArguments) -> None:
     """Print the rows of a version, in the order of their commits; for a store, in the order of their keys.
 
     PATH can also be one finished file of a directory.
@@ -81,7 +81,7 @@ def cat(place: DirectoryOptions, choice: ReadOptions) -> None:
 
 
 @command("ftfile head /data/out", "ftfile head /data/out -n 3 --json")
-def head(place: DirectoryOptions, rows: Rows = 10, *, choice: ReadOptions) -> None:
+def head(place: DirectoryOptions, rows: Rows = 10, *, choice: ReadArguments) -> None:
     """Print the first rows of a version, or of a finished file; only the files of these rows are read."""
     batches = choice.batches(place)
     RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limited(batches, rows))
@@ -96,7 +96,7 @@ def tail(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="The time between two reads of the log with --follow.")
     ] = 1.0,
-    choice: ReadOptions,
+    choice: ReadArguments,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also each new row, once."""
     directory = place.open()
@@ -177,7 +177,7 @@ def diff(
     output.show(place.open().diff(_version_or_time(old), newest), _print_diff)
 
 
-def _print_diff(changes: "Changes") -> None:
+def _print_diff(changes: "VersionDifference") -> None:
     rows = f"{changes.rows_added:,} added, {changes.rows_removed:,} removed"
     files = f"{_files(changes.added)} added, {_files(changes.removed)} removed"
     print_fields([("versions", f"{changes.old_version} to {changes.new_version}"), ("rows", rows), ("files", files)])

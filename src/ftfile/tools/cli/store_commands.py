@@ -38,7 +38,7 @@ _VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
 
 
 @dataclass(frozen=True)
-class StoreReadOptions:
+class StoreReadArguments:
     """The options that select the values of a version and their format."""
 
     columns: Columns = None
@@ -57,7 +57,7 @@ def get(
     place: DirectoryOptions,
     key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"For a store with several key columns: {_VALUES}.")],
     *,
-    choice: StoreReadOptions,
+    choice: StoreReadArguments,
 ) -> None:
     """Print the rows of keys. The exit code is 1 if a key has no row."""
     import pyarrow as pa
@@ -86,7 +86,7 @@ def scan(
     start: Annotated[str | None, typer.Option(metavar="KEY", help="Start at this key, or at its first values.")] = None,
     end: Annotated[str | None, typer.Option(metavar="KEY", help="End before this key.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="Only the first N rows.")] = None,
-    choice: StoreReadOptions,
+    choice: StoreReadArguments,
 ) -> None:
     """Print rows sorted by key, in a range of keys."""
     with _opened(place, choice.version, choice.merge) as reader:

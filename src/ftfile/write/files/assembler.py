@@ -19,7 +19,7 @@ from ftfile.log.format.layout import restored_id, restored_version, storage_iden
 from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
-from ftfile.write.files.joiners import PartJoiner, SegmentReader, Target, make_joiner, merging_saves, sample_of
+from ftfile.write.files.joiners import PartJoiner, PartTarget, SegmentReader, make_joiner, merging_saves, sample_of
 from ftfile.write.files.rolling_groups import live_bytes
 from ftfile.write.files.rolling_plan import limits_of
 from ftfile.write.messages import StagedPart, add_of
@@ -42,7 +42,7 @@ def _always(_parts: int) -> bool:
     return True
 
 
-class _Nowhere:
+class _NullStage:
     """A stage, and a file of it, that discard all bytes."""
 
     path = ""
@@ -51,7 +51,7 @@ class _Nowhere:
         self.position = 0
 
     def create(self, _ending: str) -> StagedFile:
-        return StagedFile("", cast("OutputStream", _Nowhere()))
+        return StagedFile("", cast("OutputStream", _NullStage()))
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         self.position += len(data)
@@ -140,14 +140,14 @@ class Assembler:
         damaged: dict[str, Exception] = {}
         for segment in job.inputs:
             try:
-                self._assembled(_Nowhere(), structs.replace(job, inputs=(segment,)), _always, copies=False)
+                self._assembled(_NullStage(), structs.replace(job, inputs=(segment,)), _always, copies=False)
             except Exception as error:
                 if is_away(error):
                     raise
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyTask, goes_on: GoesOn, *, copies: bool) -> Rewrite:
+    def _assembled(self, stage: Stage | _NullStage, job: AssemblyTask, goes_on: GoesOn, *, copies: bool) -> Rewrite:
         encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
@@ -156,7 +156,7 @@ class Assembler:
 
         def start_part(file: StagedFile) -> PartJoiner:
             identity = storage_identity("part", file.path)
-            target = Target(file, FilteredFile(file, chain, identity))
+            target = PartTarget(file, FilteredFile(file, chain, identity))
             return make_joiner(
                 file_format.for_file(identity), schema, chain=chain, target=target, limits=limits, merge=merge
             )
@@ -200,7 +200,7 @@ class _Job:
 
     def __init__(
         self,
-        stage: Stage | _Nowhere,
+        stage: Stage | _NullStage,
         job: AssemblyTask,
         start_part: Callable[[StagedFile], PartJoiner],
         filters: tuple[str, ...],

@@ -63,7 +63,7 @@ class SegmentReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PartTarget:
     """The file of a part, and the filters that its content passes."""
 
     file: StagedFile
@@ -76,7 +76,7 @@ class Target:
 
 
 def make_joiner(
-    file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
+    file_format: Format, schema: pa.Schema, chain: Chain, target: PartTarget, limits: Limits, *, merge: bool
 ) -> PartJoiner:
     """Return a joiner that appends segments to a new part. With `merge`, it merges small frames.
 
@@ -112,7 +112,7 @@ def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
 class _PlainJoiner:
     """Assembles a part from plain data, with the joiner of the format."""
 
-    def __init__(self, joiner: Joiner, target: Target) -> None:
+    def __init__(self, joiner: Joiner, target: PartTarget) -> None:
         self._joiner = joiner
         self.target = target
 
@@ -144,7 +144,14 @@ class _FrameJoiner:
     """
 
     def __init__(
-        self, file_format: LineFormat, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
+        self,
+        file_format: LineFormat,
+        schema: pa.Schema,
+        chain: Chain,
+        target: PartTarget,
+        limits: Limits,
+        *,
+        merge: bool,
     ) -> None:
         self.rows = 0
         self._format = file_format

@@ -86,7 +86,7 @@ def unencodable_rows(file_format: Format, rows: pa.RecordBatch) -> dict[int, str
     return faults
 
 
-class _Nowhere:
+class _NullWriter:
     """Discards all bytes."""
 
     position = 0
@@ -98,7 +98,7 @@ class _Nowhere:
 
 
 def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
-    encoder = file_format.encoder(rows.schema, _Nowhere())
+    encoder = file_format.encoder(rows.schema, _NullWriter())
     taken = 0
     while taken < rows.num_rows:
         taken += encoder.write(rows.slice(taken))
@@ -168,7 +168,7 @@ class RowCollector:
             self._take(*self._router.route(as_one(self._batches)))
 
 
-class _Block(NamedTuple):
+class _SpilledBlock(NamedTuple):
     """A range of the spill file with rows of one directory."""
 
     offset: int
@@ -187,7 +187,7 @@ class SpilledRows:
         self._stage = stage
         self._schema = schema
         self._held: dict[str, list[pa.RecordBatch]] = {}
-        self._pieces: dict[str, list[_Block]] = {}
+        self._pieces: dict[str, list[_SpilledBlock]] = {}
         self._file: StagedFile | None = None
         self._cipher = PieceCipher() if encrypted else None
         self.held_bytes = 0
@@ -207,7 +207,7 @@ class SpilledRows:
             data = pa.compress(plain, codec=_CODEC)
             if self._cipher is not None:
                 data = self._cipher.encrypt(data, self._file.position)
-            self._pieces.setdefault(directory_key, []).append(_Block(self._file.position, len(data), plain.size))
+            self._pieces.setdefault(directory_key, []).append(_SpilledBlock(self._file.position, len(data), plain.size))
             self._file.write(data)
         self._held, self.held_bytes = {}, 0
 
@@ -224,7 +224,7 @@ class SpilledRows:
         if self._file is not None:
             self._stage.drop(self._file)
 
-    def _read(self, file: InputFile, pieces: list[_Block]) -> Iterator[pa.RecordBatch]:
+    def _read(self, file: InputFile, pieces: list[_SpilledBlock]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             data = file.read_at(piece.offset, piece.length)
             if self._cipher is not None:

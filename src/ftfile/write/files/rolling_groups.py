@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -22,12 +21,15 @@ from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import Count, Number, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from typing import TypeAlias
 
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
 
 _Times = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2)]
+# Returns why a group had ended before later rows arrived, which its new totals no longer show; None if it had not.
+OverReason: TypeAlias = "Callable[[GroupTotals, int], str | None]"
 
 
 class GroupKey(NamedTuple):
@@ -137,10 +139,6 @@ class GroupTotals:
             event_max_us=_pick(max, self.event_max_us, high),
             is_final=self.is_final or stats.ends_part,
         )
-
-
-# Returns why a group had ended before later rows arrived, which its new totals no longer show; None if it had not.
-OverReason = Callable[[GroupTotals, int], "str | None"]
 
 
 class _Group:

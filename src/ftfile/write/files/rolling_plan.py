@@ -175,7 +175,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
+class _GroupChanges:
     """The changes of a record to the groups of its query."""
 
     new: dict[GroupKey, list[Add]]  # segments of its own batch
@@ -223,7 +223,7 @@ class RollingPlanner:
         busy = ended | {add.id for add in inputs}
         own_inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks if self._is_own(job))
         freed = (add for add in own_inputs if add.id not in busy)
-        changes = _Changes(
+        changes = _GroupChanges(
             by_group(add for add in opened if add.origin.last_batch == batch),
             by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
             busy,
@@ -249,7 +249,7 @@ class RollingPlanner:
         jobs = [job for job in head.assembly_tasks if self._is_own(job)]
         taken = sum(len(job.inputs) for job in head.assembly_tasks)
         moment = Moment(now_ms, head.version + 1)
-        return [*jobs, *self._due(_Changes({}, {}, set()), moment, len(head.segments) - taken, tasks=1)]
+        return [*jobs, *self._due(_GroupChanges({}, {}, set()), moment, len(head.segments) - taken, tasks=1)]
 
     def _is_own(self, job: AssemblyTask) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
@@ -280,7 +280,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _Changes, moment: Moment, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
+    def _due(self, changes: _GroupChanges, moment: Moment, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
         """Yield the jobs of due groups for this number of tasks, the groups that waited longest first.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -341,7 +341,7 @@ class RollingPlanner:
             return AT_ONCE
         return deadline_of(self._settings, candidate.totals)
 
-    def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyTask]) -> int:
+    def _count_open(self, changes: _GroupChanges, jobs: Iterable[AssemblyTask]) -> int:
         new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
         return len(self._index.groups) + len(new_keys - self._index.groups.keys())
 

@@ -116,12 +116,6 @@ def _ms(duration_s: float | None) -> int | None:
     return round(duration_s * 1000)
 
 
-# For a query without open files: files that it left open with earlier options end.
-ALL_END = structs.replace(
-    _settings_of(parse_options({}, SinkOptions), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
-)
-
-
 class RollingPolicy(Protocol):
     """Interface of a user's class that ends files.
 
@@ -217,6 +211,11 @@ def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
         return None
     return _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
 
+
+# For a query without open files: files that it left open with earlier options end.
+ALL_END = structs.replace(
+    _settings_of(parse_options({}, SinkOptions), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
+)
 
 # The first rule that is due ends the file. Each rule needs a field of `RollingSettings`.
 RULES = (

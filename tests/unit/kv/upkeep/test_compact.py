@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.kv.compactor import CompactionResult, Compactor
 from ftfile.kv.driver import how_written
 from ftfile.kv.planning.picker import DEFAULT_PLAN
-from ftfile.kv.planning.plan import Planner
+from ftfile.kv.planning.plan import CompactionPlanner
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep import compact as compaction
@@ -262,7 +262,7 @@ class TestThreads:
         log = CommitLog(open_filesystem(PATH))
         head = log.refresh()
         settings = structs.replace(DEFAULT_PLAN, flush_runs=2)
-        pieces = [(planned,) for planned in Planner(settings, [], 0).due(head.segments.values())]
+        pieces = [(planned,) for planned in CompactionPlanner(settings, [], 0).due(head.segments.values())]
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S
         monkeypatch.setattr(

@@ -26,7 +26,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import write_marker
 from ftfile.log.format import layout, record
 from ftfile.log.format.model import MaintenanceAuthor, Record
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.records import PublishedHint, store_now_ms, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
@@ -84,7 +84,7 @@ def make_plain(path: Path) -> None:
         fs = InContext(LocalFileSystem(str(path), SYSTEM), ids=ids)
         log = CommitLog(fs)
         write_checkpoint(fs, ids, log.refresh())
-        write_due_ranges(log, log.refresh())
+        write_due_compacted(log, log.refresh())
         store_now_ms(fs)
         write_marker(fs)
         fs.put("in the way", b"somebody's\n")
@@ -108,7 +108,7 @@ def make_sealed(path: Path) -> None:
         log.create(Record(0, "0" * 32, MaintenanceAuthor("vacuum", "1" * 32), 0, horizon_ms=5, previous_nonce=""))
         head = log.refresh()
         write_checkpoint(log.fs, SeededIds(2), head)
-        write_due_ranges(log, head)
+        write_due_compacted(log, head)
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     forget_keys()
 

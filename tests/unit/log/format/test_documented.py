@@ -29,7 +29,7 @@ NAMES = (
     (msgspec.inspect.AnyType, "any"),
 )
 # Classes without a table: their fields are in other tables, or the text describes them.
-IN_MEMORY = {"Value", "Changes", "Body", "Record", "Range"}
+IN_MEMORY = {"Value", "Changes", "Body", "Record", "CompactedLog"}
 IN_SENTENCES = {"AddColumns", "AddsById", "Companion", "Rare"}
 
 

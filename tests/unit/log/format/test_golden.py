@@ -35,7 +35,7 @@ from ftfile.log.format.model import (
     Transaction,
 )
 from ftfile.log.format.record import compact_json, decode_record, from_checked_text, to_checked_text
-from ftfile.log.read.compacted_records import list_compacted, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.read.foreign.known.files import KnownFiles
@@ -246,7 +246,7 @@ class TestReading:
         head = CommitLog(sealed).refresh()
         assert (head.version, head.horizon_ms) == (0, 5)
         (name,) = list_compacted(sealed)
-        assert read_range(sealed, name, ended=True).nonce == head.nonce
+        assert read_compacted(sealed, name, ended=True).nonce == head.nonce
         assert read_published(sealed) is not None
 
 

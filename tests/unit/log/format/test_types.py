@@ -133,8 +133,8 @@ PLACES: dict[str, tuple[str, int, Steps]] = {
     "QueryState": ("checkpoint", 0, ("queries", "q")),
     "TransactionState": ("checkpoint", 0, ("transactions", "app")),
     "Unpublished": ("checkpoint", 0, ("unpublished", 0)),
-    "RangeHeader": ("range", 0, ()),
-    "RangeContents": ("range", 0, ()),
+    "CompactedLogHeader": ("range", 0, ()),
+    "CompactedLogContents": ("range", 0, ()),
     "Placed": ("range", 0, ("live", 0)),
 }
 VALUES: dict[str, list[Any]] = {

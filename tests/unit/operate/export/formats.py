@@ -17,7 +17,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def keep_only(url: str, log_start: int) -> None:
     head = log.refresh()
     write_checkpoint(log.fs, SYSTEM.ids, head)
     commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=log_start))
-    write_due_ranges(log, head)
+    write_due_compacted(log, head)
     for version in range(log_start):
         log.fs.delete(layout.record_path(version))
 

@@ -12,13 +12,13 @@ from ftfile.read.foreign.contents import WINDOW_BYTES, fingerprints, marks_of
 from ftfile.read.foreign.copies import Contents, Original, match_content
 from ftfile.read.foreign.file_table import Row
 from ftfile.read.foreign.known.rows import KnownFile
-from ftfile.read.foreign.matching import CHANGED, Content, Failure, Match, Rule
+from ftfile.read.foreign.matching import CHANGED, Content, Failure, IdentityRule, Match
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.read.foreign.contents import Fingerprints
-    from ftfile.read.foreign.matching import Answer, Look
+    from ftfile.read.foreign.matching import Answer, ContentProbe
 
 LOG = b"".join(b"line %06d\n" % number for number in range(300))
 OTHER = LOG[:500] + b"".join(b"LINE %06d\n" % number for number in range(300))
@@ -49,20 +49,20 @@ def gone(path: str, position: int, content: bytes = LOG, cut_off: str = "") -> O
 
 
 class World:
-    """Contents of files by path, also decoded contents, as looks return them. A failure answers every look.
+    """Contents of files by path, also decoded contents, as probes return them. A failure answers every probe.
 
     Attributes:
         stored_bytes: lengths of files that were longer at their opening than in the listing.
-        looks: the requested looks.
+        probes: the requested probes.
     """
 
     def __init__(self, **contents: bytes | Failure) -> None:
         self.contents = contents
         self.originals: list[Original] = []
         self.stored_bytes: dict[str, int] = {}
-        self.looks: list[Look] = []
+        self.probes: list[ContentProbe] = []
         self.plan = Contents()
-        self.before_second_looks: Callable[[], object] = lambda: None
+        self.before_second_probes: Callable[[], object] = lambda: None
 
     def live(self, path: str, position: int, *, content: bytes = LOG, time_ms: int = 9) -> Original:
         """Add a listed file that was read up to `position`."""
@@ -73,15 +73,15 @@ class World:
 
     def decide(self, *rows: Row | Match) -> list[Match]:
         """Return the matches of files. A row is a new file."""
-        matches = [row if isinstance(row, Match) else Match(row, Rule.NEW) for row in rows]
+        matches = [row if isinstance(row, Match) else Match(row, IdentityRule.NEW) for row in rows]
         steps = match_content(matches, self._starting, self.plan)
-        looks = next(steps)
+        probes = next(steps)
         try:
             while True:
-                self.looks += looks
-                answers = {(look.row.place, look.codec): self._answer(look) for look in looks}
-                looks = steps.send(answers)
-                self.before_second_looks()
+                self.probes += probes
+                answers = {(probe.row.place, probe.codec): self._answer(probe) for probe in probes}
+                probes = steps.send(answers)
+                self.before_second_probes()
         except StopIteration as end:
             decided: list[Match] = end.value
         return decided
@@ -89,16 +89,16 @@ class World:
     def _starting(self, start: str) -> list[Original]:
         return [one for one in self.originals if one.file is not None and one.file.head.startswith(start)]
 
-    def _answer(self, look: Look) -> Answer:
-        path = look.row.path
-        content = self.contents[f"{path}!" if look.codec else path]
+    def _answer(self, probe: ContentProbe) -> Answer:
+        path = probe.row.path
+        content = self.contents[f"{path}!" if probe.codec else path]
         if isinstance(content, Failure):
             return content
-        size_bytes = len(content) if look.codec else look.row.size_bytes
-        positions = look.positions or {min(size_bytes, WINDOW_BYTES)}
+        size_bytes = len(content) if probe.codec else probe.row.size_bytes
+        positions = probe.positions or {min(size_bytes, WINDOW_BYTES)}
         _, prints = marks_of([content[:size_bytes]], positions)
-        within = {at: one for at, one in prints.items() if at in positions or look.codec}
-        return Content(within, size_bytes, self.stored_bytes.get(path, look.row.size_bytes), look.codec)
+        within = {at: one for at, one in prints.items() if at in positions or probe.codec}
+        return Content(within, size_bytes, self.stored_bytes.get(path, probe.row.size_bytes), probe.codec)
 
 
 @pytest.mark.parametrize(("position", "is_read", "is_whole"), [(3600, True, True), (2000, False, False)])
@@ -106,7 +106,7 @@ def test_5_a_file_that_is_equal_to_a_listed_one_is_its_copy(position: int, is_re
     world = World(copy=LOG)
     world.live("a", position)
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.position, match.previous_keys) == (Rule.COPY, 0, ())
+    assert (match.rule, match.position, match.previous_keys) == (IdentityRule.COPY, 0, ())
     assert match.copy is not None
     assert (match.copy.original, match.copy.is_read, match.copy.is_whole) == ("a", is_read, is_whole)
     assert match.copy.stored == match.copy.end == prints_at(LOG, len(LOG))
@@ -117,8 +117,8 @@ def test_5_the_beginning_of_a_listed_file_is_its_copy(size: int) -> None:
     world = World(copy=LOG[:size], other=OTHER[:size])
     world.live("a", len(LOG))
     copy, other = world.decide(listed("copy", LOG[:size]), listed("other", OTHER[:size]))
-    assert (copy.rule, copy.copy and (copy.copy.is_read, copy.copy.is_whole)) == (Rule.COPY, (True, False))
-    assert other.rule is (Rule.COPY if size <= 500 else Rule.NEW)
+    assert (copy.rule, copy.copy and (copy.copy.is_read, copy.copy.is_whole)) == (IdentityRule.COPY, (True, False))
+    assert other.rule is (IdentityRule.COPY if size <= 500 else IdentityRule.NEW)
 
 
 def test_5_the_copy_of_a_new_file_or_of_one_with_unread_bytes_waits() -> None:
@@ -126,15 +126,15 @@ def test_5_the_copy_of_a_new_file_or_of_one_with_unread_bytes_waits() -> None:
     new, *others = world.decide(
         *(listed(path, LOG[:size]) for path, size in (("new", 2000), ("copy", 1500), ("longer", 3600)))
     )
-    assert new.rule is Rule.NEW
+    assert new.rule is IdentityRule.NEW
     assert [(one.rule, one.copy and (one.copy.original, one.copy.is_read)) for one in others] == [
-        (Rule.COPY, ("new", False)),
-        (Rule.COPY, ("new", False)),
+        (IdentityRule.COPY, ("new", False)),
+        (IdentityRule.COPY, ("new", False)),
     ]
     world = World(longer=LOG)
     world.live("a", 1000, content=LOG[:2000])
     (longer,) = world.decide(listed("longer", LOG))
-    assert longer.rule is Rule.COPY
+    assert longer.rule is IdentityRule.COPY
     assert longer.copy is not None
     assert not longer.copy.is_read
 
@@ -146,7 +146,7 @@ def test_5_comes_before_6_and_7() -> None:
     world.live("a", len(LOG))
     world.originals.append(gone("gone", 2000))
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.copy and match.copy.original) == (Rule.COPY, "a")
+    assert (match.rule, match.copy and match.copy.original) == (IdentityRule.COPY, "a")
 
 
 @pytest.mark.parametrize("answer", [CHANGED, REFUSED])
@@ -156,7 +156,7 @@ def test_6_a_file_is_undecided_while_an_original_cannot_be_compared(answer: Fail
     world.live("a", 1000)
     world.originals.append(gone("gone", 500))
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.error) == (Rule.UNDECIDED, answer.error)
+    assert (match.rule, match.error) == (IdentityRule.UNDECIDED, answer.error)
     assert not world.plan.claimed
 
 
@@ -165,7 +165,7 @@ def test_6_an_original_of_another_length_than_listed_tells_nothing() -> None:
     world.live("a", len(LOG))
     world.stored_bytes["a"] = len(LOG) + 1
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.error) == (Rule.UNDECIDED, None)
+    assert (match.rule, match.error) == (IdentityRule.UNDECIDED, None)
     assert not world.plan.mismatched
 
 
@@ -173,35 +173,35 @@ def test_6_an_original_with_other_content_than_known_tells_nothing_and_is_named(
     world = World(copy=LOG, a=OTHER)
     original = world.live("a", 1000)
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.error) == (Rule.UNDECIDED, None)
+    assert (match.rule, match.error) == (IdentityRule.UNDECIDED, None)
     assert original.row is not None
     assert world.plan.mismatched == {original.row.key}
 
 
 @pytest.mark.parametrize("answer", [CHANGED, REFUSED, DAMAGED])
 @pytest.mark.parametrize("path", ["copy", "copy.gz!"])
-def test_6_a_file_of_which_a_look_failed_is_undecided(path: str, answer: Failure) -> None:
+def test_6_a_file_of_which_a_probe_failed_is_undecided(path: str, answer: Failure) -> None:
     name = path.removesuffix("!")
     contents: dict[str, bytes | Failure] = {name: OTHER, path: answer}
     world = World(**contents)
     (match,) = world.decide(listed(name, OTHER))
-    assert (match.rule, match.error) == (Rule.UNDECIDED, answer.error)
+    assert (match.rule, match.error) == (IdentityRule.UNDECIDED, answer.error)
 
 
-def test_6_a_file_that_begins_otherwise_at_the_second_look_is_undecided() -> None:
-    """Between both looks, the file was overwritten with the content of a file with which it was not compared."""
+def test_6_a_file_that_begins_otherwise_at_the_second_probe_is_undecided() -> None:
+    """Between both probes, the file was overwritten with the content of a file with which it was not compared."""
     world = World(copy=LOG)
     world.live("a", 1000)
-    world.before_second_looks = lambda: world.contents.update(copy=bytes(len(LOG)))
-    assert [match.rule for match in world.decide(listed("copy", LOG))] == [Rule.UNDECIDED]
+    world.before_second_probes = lambda: world.contents.update(copy=bytes(len(LOG)))
+    assert [match.rule for match in world.decide(listed("copy", LOG))] == [IdentityRule.UNDECIDED]
 
 
 def test_6_a_copy_of_a_new_file_that_was_written_anew_since_is_undecided() -> None:
     """The plan reads the old content of the new file, and the copy contains the same lines."""
     world = World(new=LOG[:2000], copy=LOG[:2000])
-    assert [match.rule for match in world.decide(listed("new", LOG[:2000]))] == [Rule.NEW]
+    assert [match.rule for match in world.decide(listed("new", LOG[:2000]))] == [IdentityRule.NEW]
     world.contents.update(new=OTHER[:2000])
-    assert [match.rule for match in world.decide(listed("copy", LOG[:2000]))] == [Rule.UNDECIDED]
+    assert [match.rule for match in world.decide(listed("copy", LOG[:2000]))] == [IdentityRule.UNDECIDED]
 
 
 def test_7_a_file_goes_on_behind_one_that_is_gone() -> None:
@@ -209,26 +209,26 @@ def test_7_a_file_goes_on_behind_one_that_is_gone() -> None:
     world = World(copy=LOG)
     world.originals += [gone("b", 2000), gone("a", 1000), gone("longer", 4000, LOG + OTHER), gone("other", 3000, OTHER)]
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.file) == (Rule.CONTINUED, world.originals[0].file)
+    assert (match.rule, match.file) == (IdentityRule.CONTINUED, world.originals[0].file)
     assert (match.position, match.before) == (2000, prints_at(LOG, 2000))
     assert match.previous_keys == (b"b".ljust(16, b"\0"),)
     assert (match.advances, match.copy) == (b"", None)
-    assert [look.row.path for look in world.looks] == ["copy", "copy"], "deleted files need no look"
+    assert [probe.row.path for probe in world.probes] == ["copy", "copy"], "deleted files need no probe"
 
 
 def test_7_a_renamed_file_of_which_nothing_was_read_keeps_its_old_key() -> None:
     world = World(copy=LOG)
     world.originals.append(gone("a", 1000))
     row = listed("copy", LOG)
-    (match,) = world.decide(Match(row, Rule.MOVED, read_to("old", LOG, 0), (b"old",)))
-    assert (match.rule, match.previous_keys) == (Rule.CONTINUED, (b"old", b"a".ljust(16, b"\0")))
+    (match,) = world.decide(Match(row, IdentityRule.MOVED, read_to("old", LOG, 0), (b"old",)))
+    assert (match.rule, match.previous_keys) == (IdentityRule.CONTINUED, (b"old", b"a".ljust(16, b"\0")))
 
 
 def test_7_a_compressed_copy_advances_the_file_that_is_gone() -> None:
     world = World(**{"a.gz": PACKED, "a.gz!": LOG})
     world.originals.append(gone("a", 1000))
     (match,) = world.decide(listed("a.gz", PACKED))
-    assert (match.rule, match.position, match.previous_keys) == (Rule.CONTINUED, 1000, ())
+    assert (match.rule, match.position, match.previous_keys) == (IdentityRule.CONTINUED, 1000, ())
     assert match.advances == b"a".ljust(16, b"\0")
     assert match.copy is not None
     assert (match.copy.content.size_bytes, match.copy.content.codec) == (len(LOG), "gzip")
@@ -239,10 +239,10 @@ def test_7_a_file_that_is_gone_goes_on_once_a_plan() -> None:
     world = World(b=LOG[:1500], c=LOG, **{"d.gz": PACKED, "d.gz!": LOG})
     world.originals.append(gone("a", 1000))
     (packed,) = world.decide(listed("d.gz", PACKED))
-    assert packed.rule is Rule.CONTINUED
+    assert packed.rule is IdentityRule.CONTINUED
     first, second = world.decide(listed("b", LOG[:1500]), listed("c", LOG))
-    assert first.rule is Rule.UNDECIDED, "the next plan decides it"
-    assert second.rule is Rule.COPY, "a copy of b, which is new in this plan"
+    assert first.rule is IdentityRule.UNDECIDED, "the next plan decides it"
+    assert second.rule is IdentityRule.COPY, "a copy of b, which is new in this plan"
 
 
 def test_7_a_file_goes_on_behind_a_listed_one_that_has_no_unread_bytes() -> None:
@@ -250,7 +250,7 @@ def test_7_a_file_goes_on_behind_a_listed_one_that_has_no_unread_bytes() -> None
     world.live("a", 2000, content=LOG[:2000])
     world.originals.append(gone("gone", 2000))
     (match,) = world.decide(listed("copy", LOG))
-    assert (match.rule, match.position, match.previous_keys) == (Rule.CONTINUED, 2000, ())
+    assert (match.rule, match.position, match.previous_keys) == (IdentityRule.CONTINUED, 2000, ())
 
 
 @pytest.mark.parametrize("size", [1000, 1024, 2000])
@@ -258,7 +258,7 @@ def test_8_a_copy_of_what_was_cut_off_is_read_nowhere_from_a_kib_on(size: int) -
     world = World(copy=LOG[:size])
     world.originals.append(gone("a", 3000, cut_off="a"))
     (match,) = world.decide(listed("copy", LOG[:size]))
-    assert match.rule is Rule.CUT_COPY
+    assert match.rule is IdentityRule.CUT_COPY
     assert match.copy is not None
     assert (match.copy.original, match.copy.is_read) == ("a", size >= WINDOW_BYTES)
 
@@ -267,25 +267,25 @@ def test_8_a_file_that_is_longer_than_what_was_cut_off_or_than_what_is_gone_is_n
     world = World(b=LOG[:2000], c=OTHER)
     world.originals.append(gone("a", 3000))
     (match,) = world.decide(listed("b", LOG[:2000]))
-    assert match.rule is Rule.NEW
+    assert match.rule is IdentityRule.NEW
     world.originals = [gone("a", 1000, cut_off="a")]
     (match,) = world.decide(listed("c", OTHER))
-    assert match.rule is Rule.NEW
+    assert match.rule is IdentityRule.NEW
 
 
 def test_9_less_than_256_bytes_are_not_looked_at() -> None:
     world = World(copy=LOG[:255])
     world.live("a", len(LOG))
     row = listed("copy", LOG[:255])
-    assert world.decide(row) == [Match(row, Rule.NEW)]
-    assert not world.looks
+    assert world.decide(row) == [Match(row, IdentityRule.NEW)]
+    assert not world.probes
 
 
 def test_9_of_two_known_files_with_one_content_one_is_the_original() -> None:
     world = World()
     originals = [world.live(path, len(LOG)) for path in "ab"]
-    matches = [Match(one.row, Rule.SAME, one.file) for one in originals if one.row is not None]
-    assert [match.rule for match in world.decide(*matches)] == [Rule.COPY, Rule.SAME]
+    matches = [Match(one.row, IdentityRule.SAME, one.file) for one in originals if one.row is not None]
+    assert [match.rule for match in world.decide(*matches)] == [IdentityRule.COPY, IdentityRule.SAME]
 
 
 def test_9_the_newest_64_of_each_kind_are_compared() -> None:
@@ -294,7 +294,7 @@ def test_9_the_newest_64_of_each_kind_are_compared() -> None:
         world.live(f"a{number}", 500, content=LOG[:500] + bytes([number]) * 600, time_ms=number)
     world.originals += [replace_time(gone(f"g{number}", 400), number) for number in range(70)]
     world.decide(listed("copy", OTHER))
-    paths = {look.row.path for look in world.looks}
+    paths = {probe.row.path for probe in world.probes}
     assert paths == {"copy", *(f"a{number}" for number in range(6, 70))}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ftfile.formats.reading import TimeFormats
 from ftfile.read.foreign.decoding.csv_lines import CsvRows
-from ftfile.read.foreign.decoding.records import Lines, finished_rows
+from ftfile.read.foreign.decoding.records import LineBlock, finished_rows
 from ftfile.read.foreign.settings import FileDecoding, own_columns
 from tests.unit.read.foreign.planned import Files
 
@@ -38,7 +38,7 @@ AROUND = ["{}", " {}", "{} ", "{}\t", '"{}"', '" {}"', '"{} "', "", '""']
 
 def rows(text: str, schema: pa.Schema, **options: Any) -> list[str]:
     decoding = FileDecoding("csv", **options)
-    lines = Lines(text.encode())
+    lines = LineBlock(text.encode())
     found = CsvRows(schema, own_columns(schema, decoding).names, decoding).rows(lines)
     batches = finished_rows(found, lines, schema, decoding, "data")
     return [repr(row) for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
@@ -114,7 +114,7 @@ def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_field_may_be_read_as_two_types() -> None:
     """The names of the columns differ only in case."""
     schema = pa.schema([("a", pa.int64()), ("A", pa.string())])
-    found = CsvRows(schema, ["a"], FileDecoding("csv")).rows(Lines(b"1\n007\n"))
+    found = CsvRows(schema, ["a"], FileDecoding("csv")).rows(LineBlock(b"1\n007\n"))
     assert [batch.to_pydict() for batch, _ in found.pieces] == [{"a": [1, 7], "A": ["1", "007"]}]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
-from ftfile.read.foreign.matching import Rule
+from ftfile.read.foreign.matching import IdentityRule
 from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.tailing import Tailing
 
@@ -115,7 +115,7 @@ def outcome(event: str, identity: str, caplog: pytest.LogCaptureFixture) -> str:
     with caplog.at_level(logging.DEBUG, logger="ftfile.read.foreign"):
         tailing.scan()
     decisions = [match for record in caplog.records if (match := DECISION.fullmatch(record.getMessage()))]
-    rules = [f"`{match[1]}` {Rule(match[2]).name}" for match in decisions]
+    rules = [f"`{match[1]}` {IdentityRule(match[2]).name}" for match in decisions]
     tailing.settle()
     ranges = [
         f"`{planned.path.removeprefix('in/')}` {f'from {planned.start}' if planned.start else 'from its start'}"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ftfile.core.options import FilesOptions, parse_options
-from ftfile.read.foreign.extend import Draft, Extension
+from ftfile.read.foreign.extend import Extension, PlanBuilder
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known.files import KnownFiles
 from ftfile.read.foreign.known.rows import key_of
-from ftfile.read.foreign.matching import Match, Rule
+from ftfile.read.foreign.matching import IdentityRule, Match
 from ftfile.read.foreign.plan import FileEntry, Plan, Range
 from ftfile.read.foreign.settings import FilesSettings
 from tests.unit.read.foreign.tailing import Tailing
@@ -20,8 +20,8 @@ SIZE = 100
 MARKS = "0" * 16, "1" * 16
 
 
-class Drafts:
-    """A draft of a plan for the files `a`, `b` and `c`, of 100 bytes each. The file `old` is already known."""
+class Builders:
+    """A builder of a plan for the files `a`, `b` and `c`, of 100 bytes each. The file `old` is already known."""
 
     def __init__(self, **limits: str) -> None:
         tailing = Tailing()
@@ -32,12 +32,12 @@ class Drafts:
         self.known = KnownFiles().apply(Plan((old,), root=self.root))
         options = {"path": f"{self.root}/in", "fileFormat": "text", **limits}
         settings = FilesSettings.from_options(parse_options(options, FilesOptions))
-        self.draft = Draft(Table(self.listing, self.known), settings, is_limited=True)
+        self.builder = PlanBuilder(Table(self.listing, self.known), settings, is_limited=True)
 
-    def match(self, name: str, rule: Rule = Rule.NEW) -> Match:
+    def match(self, name: str, rule: IdentityRule = IdentityRule.NEW) -> Match:
         """Return a match of a file. If the file was moved, its old path is `old`."""
-        row = self.draft.table.row(self.listing.paths.index(f"in/{name}"))
-        if rule is Rule.NEW:
+        row = self.builder.table.row(self.listing.paths.index(f"in/{name}"))
+        if rule is IdentityRule.NEW:
             return Match(row, rule)
         key = key_of(self.root, "in/old")
         return Match(row, rule, self.known.get(key), (key,))
@@ -46,7 +46,7 @@ class Drafts:
         return Range(f"in/{name}", 0, end, *MARKS, SIZE, 5, **values)
 
     def plan(self) -> Plan:
-        return self.draft.plan((), (), 1000)
+        return self.builder.plan((), (), 1000)
 
 
 @pytest.mark.parametrize(
@@ -54,47 +54,47 @@ class Drafts:
 )
 def test_files_share_the_bytes_that_a_plan_has_left(bytes_max: str | None, budgets: list[int | None]) -> None:
     """Each file gets the bytes that the files before it do not use, and at least one line."""
-    drafts = Drafts(**({} if bytes_max is None else {"maxBytesPerTrigger": bytes_max}))
-    matches = [drafts.match("a"), drafts.match("b", Rule.MOVED), drafts.match("c")]
-    assert drafts.draft.budgets(matches) == budgets
+    builders = Builders(**({} if bytes_max is None else {"maxBytesPerTrigger": bytes_max}))
+    matches = [builders.match("a"), builders.match("b", IdentityRule.MOVED), builders.match("c")]
+    assert builders.builder.budgets(matches) == budgets
 
 
 def test_what_a_plan_has_is_no_part_of_a_budget() -> None:
-    drafts = Drafts(maxBytesPerTrigger="250")
-    drafts.draft.add(drafts.match("a"), Extension(drafts.range("a")))
-    assert drafts.draft.budgets([drafts.match("b"), drafts.match("c")]) == [150, 50]
+    builders = Builders(maxBytesPerTrigger="250")
+    builders.builder.add(builders.match("a"), Extension(builders.range("a")))
+    assert builders.builder.budgets([builders.match("b"), builders.match("c")]) == [150, 50]
 
 
 @pytest.mark.parametrize("limits", [{"maxBytesPerTrigger": "150"}, {"maxFilesPerTrigger": "1"}], ids=str)
 def test_a_file_without_room_has_neither_range_nor_entry(limits: dict[str, str]) -> None:
     """The plan records that the file moved, with its old position."""
-    drafts = Drafts(**limits)
-    match = drafts.match("b", Rule.MOVED)
+    builders = Builders(**limits)
+    match = builders.match("b", IdentityRule.MOVED)
     entry = FileEntry("in/b", "moved", SIZE, *MARKS, SIZE, 5, previous_keys=(match.previous_keys[0].hex(),))
-    assert drafts.draft.add(drafts.match("a"), Extension(drafts.range("a")))
-    assert not drafts.draft.add(match, Extension(drafts.range("b"), entry))
-    assert (drafts.draft.has_more, drafts.draft.behind) == (True, [match.row.place])
-    assert drafts.draft.bytes_behind() == SIZE
-    drafts.draft.add_unread([drafts.match("a"), match])
-    plan = drafts.plan()
+    assert builders.builder.add(builders.match("a"), Extension(builders.range("a")))
+    assert not builders.builder.add(match, Extension(builders.range("b"), entry))
+    assert (builders.builder.has_more, builders.builder.behind) == (True, [match.row.place])
+    assert builders.builder.bytes_behind() == SIZE
+    builders.builder.add_unread([builders.match("a"), match])
+    plan = builders.plan()
     assert [planned.path for planned in plan.ranges] == ["in/a"]
     assert [(file.path, file.position) for file in plan.files] == [("in/b", 30)]
-    assert drafts.known.apply(plan).get(match.previous_keys[0]) is None
+    assert builders.known.apply(plan).get(match.previous_keys[0]) is None
 
 
 @pytest.mark.parametrize("limits", [{"maxBytesPerTrigger": "1"}, {"maxFilesPerTrigger": "1"}], ids=str)
 def test_the_first_range_always_has_room(limits: dict[str, str]) -> None:
-    drafts = Drafts(**limits)
-    assert drafts.draft.add(drafts.match("a"), Extension(drafts.range("a", whole=True)))
-    assert drafts.draft.is_full
-    assert drafts.draft.behind == []
+    builders = Builders(**limits)
+    assert builders.builder.add(builders.match("a"), Extension(builders.range("a", whole=True)))
+    assert builders.builder.is_full
+    assert builders.builder.behind == []
 
 
 def test_what_waits_or_is_read_in_part_is_behind() -> None:
-    drafts = Drafts()
-    drafts.draft.add(drafts.match("a"), Extension(drafts.range("a", end=40)))
-    drafts.draft.add(drafts.match("b"), Extension(wait_s=5))
-    drafts.draft.add(drafts.match("c"), Extension())
-    assert drafts.draft.behind == [drafts.match("a").row.place, drafts.match("b").row.place]
-    assert drafts.draft.bytes_behind() == 60 + SIZE
-    assert drafts.plan().files == ()
+    builders = Builders()
+    builders.builder.add(builders.match("a"), Extension(builders.range("a", end=40)))
+    builders.builder.add(builders.match("b"), Extension(wait_s=5))
+    builders.builder.add(builders.match("c"), Extension())
+    assert builders.builder.behind == [builders.match("a").row.place, builders.match("b").row.place]
+    assert builders.builder.bytes_behind() == 60 + SIZE
+    assert builders.plan().files == ()

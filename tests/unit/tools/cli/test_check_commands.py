@@ -11,7 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.log.format import layout
-from ftfile.operate.findings import DirectoryReport, check, find
+from ftfile.operate.findings import CheckReport, check, find
 from ftfile.read.foreign.plan import Refused
 from ftfile.read.foreign.status import SourceStatus
 from tests.kit.files_run import FilesRun
@@ -64,7 +64,7 @@ def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) 
         find("extra", "", "", "not installed", remedy="pip install ..."),
         find("space", "", "", "1 MiB", remedy="wait"),
     )
-    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DirectoryReport(findings=findings))
+    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: CheckReport(findings=findings))
     for module in ("output", "check_commands"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     _, *remedies = run("doctor", code=1).stdout.split("\n\n")

@@ -15,7 +15,7 @@ import ftfile
 from ftfile.core.arguments import Access
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.log.opening import open_log
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.tools.report.bars import size_bars
 from ftfile.tools.report.charts import BINS_MAX, binned, starts_of, timeline_of
@@ -145,7 +145,7 @@ def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: 
     ftfile.flush(rolled.path)
     ftfile.compact(rolled.path)
     if is_merged:
-        merge_ranges(rolled.path)
+        compact_log(rolled.path)
     directory = ftfile.open(rolled.path)
     found, files = live_files_of(directory.snapshot(), is_store=False), directory.files()
     assert sorted(found.sizes.tolist()) == sorted(each.size_bytes for each in files)

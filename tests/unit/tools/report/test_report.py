@@ -15,7 +15,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.operate.findings import DirectoryReport, check, find
+from ftfile.operate.findings import CheckReport, check, find
 from ftfile.operate.open_files import OpenFile
 from ftfile.operate.status import UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import StoreBatch
@@ -213,7 +213,7 @@ def test_silence_is_told() -> None:
 @pytest.mark.slow
 def test_checks_that_pass_need_no_attention(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = (check("python", "x", "y", is_passed=True), find("extra", "", "x", "y"), find("space", "", "x", "y"))
-    monkeypatch.setattr("ftfile.tools.report.report.doctor", lambda *_, **__: DirectoryReport(findings=findings))
+    monkeypatch.setattr("ftfile.tools.report.report.doctor", lambda *_, **__: CheckReport(findings=findings))
     assert [each.code for each in ftfile.report(rolled.path).findings] == ["open-file-due", "space"]
 
 

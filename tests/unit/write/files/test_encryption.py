@@ -20,7 +20,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 from tests.unit.filters import independent_decoder
@@ -107,7 +107,7 @@ def test_all_that_is_done_with_a_directory(out: str, ring: Path, file_format: st
     assert committed(out) == sorted(words)
     assert committed(out, 1) == sorted(words[:14])
     ftfile.vacuum(out, dry_run=False, retention="0s", force=True)
-    merge_ranges(out)
+    compact_log(out)
     assert committed(out) == sorted(words)
     check(out)
     assert_nothing_is_readable(out)
@@ -427,7 +427,7 @@ class TestKeys:
         stream(out, ring, encryptionKeyId="second", rolling="policy").run(1, [rows_of("new")])
         for upkeep in (ftfile.flush, lambda path: ftfile.drop(path, "all")):
             if ranges:
-                merge_ranges(out)
+                compact_log(out)
             forget_all()
             log = CommitLog(ftfile.open(out).file_system)
             write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
@@ -474,7 +474,7 @@ class TestKeys:
         stream(out, ring, encryptionKeyId="second", **options).run(1, [rows_of("more")])
         log = CommitLog(ftfile.open(out).file_system)
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
-        merge_ranges(out)
+        compact_log(out)
         write_ring(ring, second=SECOND)
         (part,) = parts(out)[:1]
         with pytest.raises(ConfigError, match=rf"'{part.name}' cannot be read: there is no key 'first'"):
@@ -577,7 +577,7 @@ class TestOptions:
         for upkeep in (
             ftfile.flush,
             ftfile.compact,
-            merge_ranges,
+            compact_log,
             lambda path: ftfile.drop(path, "all"),
             lambda path: ftfile.vacuum(path, dry_run=False, retention="0s", force=True),
         ):

@@ -15,7 +15,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.read.snapshot import added_by
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -137,7 +137,7 @@ class TestBatches:
         for batch in range(4):
             other.run(batch, [rows("b")])
         ftfile.drop(out, {"word": "d"})
-        merge_ranges(out)
+        compact_log(out)
         log = query.config().log(current())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=4))
         for version in range(4):

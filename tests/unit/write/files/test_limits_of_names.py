@@ -150,7 +150,7 @@ def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.
         tried.append(None)
         raise NotFound("open", "range", "gone")
 
-    monkeypatch.setattr(snapshot, "_added_in_ranges", gone)
+    monkeypatch.setattr(snapshot, "_added_in_compacted", gone)
     with pytest.raises(CorruptData, match="neither"):
         snapshot.added_by(log, 0)
     assert len(tried) == snapshot.ADDED_TRIES

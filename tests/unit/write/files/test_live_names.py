@@ -14,7 +14,7 @@ from ftfile.log import apply as fold
 from ftfile.log import checks
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
@@ -67,7 +67,7 @@ class TestATakenFile:
     @pytest.mark.slow
     def test_behind_checkpoints_and_ranges(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
-        monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 4)
+        monkeypatch.setattr("ftfile.log.publish.COMPACTED_EVERY", 4)
         query = MicroBatch(out, COLUMNS, LATEST)
         query.run(0, row(1))
         for batch in range(1, 10):
@@ -118,7 +118,7 @@ class TestATakenFile:
         ftfile.drop(out, "all", context=current())
         with pytest.raises(NameCollision, match="it was the name of a part that version 1 removed"):
             query.run(1, row(2))
-        merge_ranges(out, context=current())
+        compact_log(out, context=current())
         log = log_of(query)
         # Records before this version may go. That of the removal is kept.
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=1))
@@ -171,9 +171,9 @@ class TestNumbersThatAreForgotten:
     @pytest.mark.slow
     def test_of_the_real_bound(self) -> None:
         names = [f"directory-{number}" for number in range(fold.ENTRIES_MAX + 1)]
-        draft = fold.TablesDraft({})
-        draft.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
-        assert [*draft.finish()["partNumbers"]] == names[1:]
+        builder = fold.TablesBuilder({})
+        builder.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
+        assert [*builder.finish()["partNumbers"]] == names[1:]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import record as record_format
 from ftfile.log.records import read_published
 from ftfile.log.sealed import Seal
-from ftfile.operate.compact import merge_ranges
+from ftfile.operate.compact import compact_log
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import some
 from tests.kit.parameters import parametrize
@@ -112,7 +112,7 @@ def test_every_changed_byte_of_a_checkpoint_is_detected(out: str, ring: Path, se
 @pytest.mark.slow
 def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
-    merge_ranges(out)
+    compact_log(out)
     found, _ = sorted(files_of(out, "_ftfile/compacted"))
     directory = ftfile.open(out)
     log = CommitLog(directory.file_system)
@@ -160,7 +160,7 @@ class TestFilesOfTheLog:
     @pytest.fixture
     def files(self, out: str, ring: Path) -> list[Path]:
         three_batches(out, ring)
-        merge_ranges(out)
+        compact_log(out)
         log = CommitLog(ftfile.open(out).file_system)
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         found = [path for path in files_of(out, "_ftfile") if path.suffix in {".record", ".checkpoint", ".compacted"}]
@@ -256,7 +256,7 @@ class TestRecords:
     @pytest.mark.slow
     def test_behind_a_checkpoint_that_is_gone_are_not_mixed_with_new_ones(self, out: str, ring: Path) -> None:
         query = three_batches(out, ring)
-        merge_ranges(out)
+        compact_log(out)
         log = CommitLog(ftfile.open(out).file_system)
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         query.run(3, [rows_of("a3")])
@@ -502,7 +502,7 @@ class TestWhereKeysAre:
 @pytest.mark.slow
 def test_ranges_and_checkpoints_are_written_and_read(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 1)
-    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
     query = stream(out, ring)
     for batch in range(12):
         query.run(batch, [rows_of(f"{batch:02}")])

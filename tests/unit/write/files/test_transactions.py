@@ -15,7 +15,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.log.read.range_writer import write_due_ranges
+from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -114,7 +114,7 @@ class TestOnce:
             write(out, version)
         log = CommitLog(open_filesystem(out))
         write_checkpoint(log.fs, current().ids, log.refresh())
-        write_due_ranges(log, log.refresh())
+        write_due_compacted(log, log.refresh())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=2))
         log.fs.delete(layout.record_path(1))
         forget_caches()

@@ -198,7 +198,7 @@ class Conversions:
             items = self.of(avro.parts[0], target.value_type, f"{where}.element")
             return _List(pa.list_(items.plain), target, items)
         if avro.kind == "map" and pa.types.is_map(target) and pa.types.is_string(target.key_type):
-            keys = _Leaf(pa.binary(), _described(f"{where}.key", pa.string()), avro_values.Text())
+            keys = _Leaf(pa.binary(), _described(f"{where}.key", pa.string()), avro_values.Utf8Text())
             items = self.of(avro.parts[0], target.item_type, f"{where}.value")
             plain = pa.list_(pa.struct([("key", keys.plain), ("value", items.plain)]))
             return _Map(plain, target, keys, items)
@@ -254,7 +254,7 @@ class Conversions:
             return _of_bytes(avro, target)
         if pa.types.is_string(target):
             if avro.kind == "string":
-                return avro_values.Text()
+                return avro_values.Utf8Text()
             return avro_values.Symbols(pa.array(avro.symbols, pa.string())) if avro.kind == "enum" else None
         same = {"boolean": (pa.bool_(),), "float": (pa.float32(), pa.float64()), "double": (pa.float64(),)}
         return avro_values.Unchanged(target) if target in same.get(avro.kind, ()) else None

@@ -82,7 +82,7 @@ class Symbols(NamedTuple):
         return self.texts.take(from_numpy(values, pa.int64(), is_valid(array) & ~bad)), bad
 
 
-class Text(NamedTuple):
+class Utf8Text(NamedTuple):
     """Bytes that are text in UTF-8."""
 
     def read(self, array: pa.Array) -> Read:

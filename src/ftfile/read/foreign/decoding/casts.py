@@ -26,6 +26,39 @@ MISFIT = (ValueError,)
 
 _FLOAT_BITS, _DOUBLE_BITS = 24, 53  # bits of integers that are all exact
 _INTEGER_DIGITS = 20  # digits of the greatest unsigned number
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_SMALL_UNSIGNED, _LARGE_UNSIGNED = ("UINT8", "UINT16"), ("UINT32", "UINT64")
+_UNSIGNED = (*_SMALL_UNSIGNED, *_LARGE_UNSIGNED)
+_FLOATS = ("FLOAT", "DOUBLE")
+_WHOLE, _DECIMAL = "DECIMAL(p,0)", "DECIMAL"
+_INSTANT, _WALL_CLOCK, _NANOSECONDS = "TIMESTAMP", "TIMESTAMP_NTZ", "nanoseconds"
+_INSTANT_NS, _WALL_CLOCK_NS = f"{_INSTANT} in {_NANOSECONDS}", f"{_WALL_CLOCK} in {_NANOSECONDS}"
+_ALL = "all"
+_NOT_ORC = ("parquet", "arrow")
+_NAMES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "UINT8",
+    pa.uint16(): "UINT16",
+    pa.uint32(): "UINT32",
+    pa.uint64(): "UINT64",
+    pa.float16(): "half float",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    pa.date64(): "date in milliseconds",
+}
+_PLAIN_TYPES = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
 
 
 def _same(array: pa.Array, _: pa.DataType) -> pa.Array:
@@ -78,16 +111,6 @@ class Cast:
     convert: Convert
     formats: tuple[str, ...] = ("parquet", "orc", "arrow")
 
-
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_SMALL_UNSIGNED, _LARGE_UNSIGNED = ("UINT8", "UINT16"), ("UINT32", "UINT64")
-_UNSIGNED = (*_SMALL_UNSIGNED, *_LARGE_UNSIGNED)
-_FLOATS = ("FLOAT", "DOUBLE")
-_WHOLE, _DECIMAL = "DECIMAL(p,0)", "DECIMAL"
-_INSTANT, _WALL_CLOCK, _NANOSECONDS = "TIMESTAMP", "TIMESTAMP_NTZ", "nanoseconds"
-_INSTANT_NS, _WALL_CLOCK_NS = f"{_INSTANT} in {_NANOSECONDS}", f"{_WALL_CLOCK} in {_NANOSECONDS}"
-_ALL = "all"
-_NOT_ORC = ("parquet", "arrow")
 
 CASTS = (
     Cast(("BOOLEAN",), ("BOOLEAN",), _ALL, _same),
@@ -144,25 +167,6 @@ for _cast_rule in CASTS:
     for _types in itertools.product(_cast_rule.formats, _cast_rule.stored, _cast_rule.target):
         _CONVERTS[_types] = _cast_rule.convert
 
-_NAMES = {
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UINT8",
-    pa.uint16(): "UINT16",
-    pa.uint32(): "UINT32",
-    pa.uint64(): "UINT64",
-    pa.float16(): "half float",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.date32(): "DATE",
-    pa.date64(): "date in milliseconds",
-}
-
 
 def _name(kind: pa.DataType) -> str:
     """Return the name of a type in the table; for unsupported types, a name that the table does not contain."""
@@ -191,14 +195,6 @@ def convert_of(file_format: str, stored: pa.DataType, target: pa.DataType) -> Co
     else:
         name = _name(target)
     return _CONVERTS.get((file_format, _name(stored), name))
-
-
-_PLAIN_TYPES = {
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-}
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

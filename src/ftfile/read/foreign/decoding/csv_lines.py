@@ -18,7 +18,7 @@ from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import batch_of
 from ftfile.read.foreign.decoding.lines import TEXT_BYTES_MAX, first_lines, line_blocks
 from ftfile.read.foreign.decoding.records import (
-    Rows,
+    DecodedRows,
     as_java_reads,
     finished_rows,
     in_halves,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.read.foreign.decoding.lines import RangeContent
-    from ftfile.read.foreign.decoding.records import Lines
+    from ftfile.read.foreign.decoding.records import LineBlock
     from ftfile.read.foreign.plan import Cut
     from ftfile.read.foreign.settings import FileDecoding
 
@@ -150,9 +150,9 @@ class CsvRows:
                 types[str(place)] = field.type
         return types
 
-    def rows(self, lines: Lines) -> Rows:
+    def rows(self, lines: LineBlock) -> DecodedRows:
         """Return the rows of a block of UTF-8 lines without carriage returns at their ends."""
-        rows = Rows()
+        rows = DecodedRows()
         self._stand_in = lines.stand_in
         is_record = ~self._is_blank(lines)
         if not self._width:
@@ -178,7 +178,7 @@ class CsvRows:
         self._take(rows, columns, np.array(numbers, np.int64))
         return rows
 
-    def _is_blank(self, lines: Lines) -> NDArray[np.bool_]:
+    def _is_blank(self, lines: LineBlock) -> NDArray[np.bool_]:
         """Return for each line True if it is a comment or contains only blanks."""
         first = lines.bytes[lines.starts]
         blank = first <= _BLANK_MAX
@@ -189,7 +189,7 @@ class CsvRows:
             blank |= first == ord(self._decoding.comment)
         return blank
 
-    def _is_odd(self, lines: Lines) -> NDArray[np.bool_]:
+    def _is_odd(self, lines: LineBlock) -> NDArray[np.bool_]:
         """Return for each line True if parsers may differ on it, because of its quotes or a carriage return in it."""
         odd = np.zeros(len(lines), np.bool_)
         data, decoding = lines.bytes, self._decoding
@@ -219,10 +219,10 @@ class CsvRows:
         return odd
 
     @staticmethod
-    def _mark(odd: NDArray[np.bool_], lines: Lines, places: NDArray[np.integer]) -> None:
+    def _mark(odd: NDArray[np.bool_], lines: LineBlock, places: NDArray[np.integer]) -> None:
         odd[np.searchsorted(lines.ends, places, side="right")] = True
 
-    def _take_plain(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> None:
+    def _take_plain(self, rows: DecodedRows, lines: LineBlock, numbers: NDArray[np.integer]) -> None:
         if not len(numbers):
             return
         data = lines.joined(numbers)
@@ -287,7 +287,7 @@ class CsvRows:
     def _wrong_width(self, found: int) -> str:
         return f"{found} fields instead of {self._width}"
 
-    def _take(self, rows: Rows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
+    def _take(self, rows: DecodedRows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
         """Add the rows of fields as text. If they cannot be read together, they are halved."""
 
         def take(start: int, end: int) -> None:
@@ -340,7 +340,7 @@ def _all_finite(parsed: pa.Table) -> bool:
     return True
 
 
-def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
+def _has_blanks_around_values(lines: LineBlock, decoding: FileDecoding) -> bool:
     """Return True if a blank is next to a separator, a line end or a quote; pyarrow's parser trims numbers."""
     blanks = [blank for blank in b" \t" if blank != ord(decoding.sep)]
     if not any(bytes([blank]) in lines.block for blank in blanks):

@@ -36,18 +36,18 @@ def _spelled_number(text: str) -> _JsonNumber:
     return _JsonNumber(text)
 
 
-# A decoder that keeps the spelling of numbers.
-_decode = json.JSONDecoder(
-    parse_int=_spelled_number, parse_float=_spelled_number, parse_constant=_JsonNumber
-).raw_decode
-
-
 def _check_names(members: list[tuple[str, Any]]) -> None:
     for name, _ in members:
         try:
             name.encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"half a surrogate pair in the name {name!a}") from error
+
+
+# A decoder that keeps the spelling of numbers.
+_decode = json.JSONDecoder(
+    parse_int=_spelled_number, parse_float=_spelled_number, parse_constant=_JsonNumber
+).raw_decode
 
 
 # Spark refuses such names, also of fields that are not requested.

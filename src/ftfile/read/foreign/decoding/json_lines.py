@@ -24,8 +24,8 @@ from ftfile.read.foreign.decoding.json_documents import behind_space, objects_of
 from ftfile.read.foreign.decoding.json_spelling import Spelling
 from ftfile.read.foreign.decoding.lines import TEXT_BYTES_MAX, as_utf_8, line_blocks
 from ftfile.read.foreign.decoding.records import (
-    Lines,
-    Rows,
+    DecodedRows,
+    LineBlock,
     finished_rows,
     in_halves,
     in_parts,
@@ -113,9 +113,9 @@ def multi_line_json(
     except ValueError as error:
         problem = problem or str(error)
     if problem:
-        lines = Lines((text.replace("\n", " ") + "\n").encode())
+        lines = LineBlock((text.replace("\n", " ") + "\n").encode())
         yield from finished_rows(
-            Rows(bad={0: problem}), lines, schema=schema, decoding=decoding, path=content.planned.path
+            DecodedRows(bad={0: problem}), lines, schema=schema, decoding=decoding, path=content.planned.path
         )
         return
     reader = JsonRows(schema, decoding)
@@ -186,7 +186,7 @@ class JsonRows:
         self._as_read = _mapped(as_text, _with_digit)
         self._spelling = Spelling(self._schema)
 
-    def rows(self, lines: Lines, undecoded: Collection[int] = ()) -> Rows:
+    def rows(self, lines: LineBlock, undecoded: Collection[int] = ()) -> DecodedRows:
         """Return the rows of a block of UTF-8 lines. Bytes were replaced in the lines `undecoded`."""
         refused = dict.fromkeys(undecoded, _NOT_UTF_8)
         for start, excess in unbounded_lines(lines.block, _LEVELS_MAX):
@@ -195,18 +195,18 @@ class JsonRows:
             return self._bounded_rows(lines)
         bounded = np.setdiff1d(np.arange(len(lines)), list(refused))
         if len(bounded):
-            rows = self._bounded_rows(Lines(lines.joined(bounded), lines.stand_in))
+            rows = self._bounded_rows(LineBlock(lines.joined(bounded), lines.stand_in))
         else:
-            rows = Rows()
+            rows = DecodedRows()
         bad = {int(bounded[number]): reason for number, reason in rows.bad.items()}
-        return Rows([(batch, bounded[of_line]) for batch, of_line in rows.pieces], bad | refused)
+        return DecodedRows([(batch, bounded[of_line]) for batch, of_line in rows.pieces], bad | refused)
 
-    def _bounded_rows(self, lines: Lines) -> Rows:
-        rows = Rows()
+    def _bounded_rows(self, lines: LineBlock) -> DecodedRows:
+        rows = DecodedRows()
         is_regular = self._are_regular(lines)
         one_line = lines
         if lines.stand_in:  # in a regular line, the stand-in is between tokens
-            one_line = Lines(lines.block.replace(lines.stand_in.encode(), b" "))
+            one_line = LineBlock(lines.block.replace(lines.stand_in.encode(), b" "))
         others = [*np.flatnonzero(~is_regular), *self._take(rows, one_line, np.flatnonzero(is_regular))]
         self._take_slowly(rows, lines, sorted(map(int, others)))
         # arro3 accepts deeper nesting than Python's parser. Both return the same values for lines that both accept.
@@ -216,13 +216,13 @@ class JsonRows:
                 del rows.bad[number]
         return rows
 
-    def _are_regular(self, lines: Lines) -> NDArray[np.bool_]:
+    def _are_regular(self, lines: LineBlock) -> NDArray[np.bool_]:
         """Return for each line True if arro3 reads it as Spark does; all False if a line is too long for arro3."""
         if np.any(lines.ends - lines.starts > _ARRO3_LINE_BYTES):
             return np.zeros(len(lines), np.bool_)
         return _is_whole(lines) & self._spelling.is_regular(lines)
 
-    def _take(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> list[int]:
+    def _take(self, rows: DecodedRows, lines: LineBlock, numbers: NDArray[np.integer]) -> list[int]:
         """Read lines that look like objects, in halves if that fails. Return the remaining lines."""
 
         def take(start: int, end: int) -> None:
@@ -236,7 +236,7 @@ class JsonRows:
             remaining += map(int, numbers[piece.start : piece.end])
         return remaining
 
-    def _take_slowly(self, rows: Rows, lines: Lines, numbers: list[int]) -> None:
+    def _take_slowly(self, rows: DecodedRows, lines: LineBlock, numbers: list[int]) -> None:
         """Read lines one by one. Blank lines have no rows."""
         kind = pa.struct(list(self._schema))
         objects: dict[int, list[Any]] = {}  # of each line with objects
@@ -253,7 +253,7 @@ class JsonRows:
                     objects[number] = values
         self._take_objects(rows, objects)
 
-    def _take_objects(self, rows: Rows, objects: dict[int, list[Any]]) -> None:
+    def _take_objects(self, rows: DecodedRows, objects: dict[int, list[Any]]) -> None:
         """Add the objects of each line. If they cannot be read together, they are halved."""
         numbers = list(objects)
 
@@ -316,7 +316,7 @@ def _mapped(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
     return pa.schema([(field.name, map_leaf_types(field.type, leaf)) for field in schema])
 
 
-def _is_whole(lines: Lines) -> NDArray[np.bool_]:
+def _is_whole(lines: LineBlock) -> NDArray[np.bool_]:
     """Return True for lines that are one object from the first byte to the last byte, without NUL.
 
     arro3 ends the process if the text of an error contains a NUL.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.decoding.records import Lines
+    from ftfile.read.foreign.decoding.records import LineBlock
 
 
 _STRING = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"'
@@ -44,7 +44,7 @@ class Spelling:
         self._schema = schema
         self._patterns: dict[str, tuple[str, str]] = {}  # by the stand-in for a line feed
 
-    def is_regular(self, lines: Lines) -> NDArray[np.bool_]:
+    def is_regular(self, lines: LineBlock) -> NDArray[np.bool_]:
         """Return for each line True if arro3 and Spark read it as the same values.
 
         Matching brackets are not checked, because arro3 checks them.
@@ -68,7 +68,7 @@ class Spelling:
         return _regular_line(space), "|".join(_wrong_numbers(self._schema, space))
 
 
-def _without_ends(lines: Lines) -> pa.Array:
+def _without_ends(lines: LineBlock) -> pa.Array:
     """Return the lines, including their line feeds, as binary values."""
     offsets = np.append(lines.starts, lines.ends[-1:]).astype(np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(lines.block)]

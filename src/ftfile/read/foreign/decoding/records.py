@@ -169,7 +169,7 @@ def as_java_reads(block: bytes, decoding: FileDecoding) -> bytes:
     return as_utf_8(block, decoding)
 
 
-class Lines:
+class LineBlock:
     """The lines of a block that ends with a line feed, by number. `stand_in` represents a line feed within a line."""
 
     def __init__(self, block: bytes, stand_in: str = "") -> None:
@@ -202,29 +202,29 @@ class Lines:
         return b"".join(self.block[start:end] for start, end in runs)
 
 
-def lines_of(text: bytes, separator: bytes) -> Lines:
+def lines_of(text: bytes, separator: bytes) -> LineBlock:
     """Return the lines of UTF-8 text that ends with a separator. Carriage returns before line feeds are removed.
 
     Raises:
         SourceError: lines contain line feeds and all characters that could replace them.
     """
     if separator == b"\n":
-        return Lines(text.replace(b"\r\n", b"\n") if b"\r" in text else text)
+        return LineBlock(text.replace(b"\r\n", b"\n") if b"\r" in text else text)
     return joined_lines(text.split(separator)[:-1])
 
 
-def joined_lines(records: Sequence[bytes]) -> Lines:
+def joined_lines(records: Sequence[bytes]) -> LineBlock:
     """Return records, which may contain line feeds, as lines; raises as `lines_of`."""
     used = b"".join(records)
     if b"\n" not in used:
-        return Lines(b"\n".join([*records, b""]))
+        return LineBlock(b"\n".join([*records, b""]))
     for stand_in in _STAND_INS:
         if stand_in.encode() not in used:
             break
     else:
         raise SourceError(f"records that contain line feeds cannot also contain all of the characters {_STAND_INS!r}")
     lines = [record.replace(b"\n", stand_in.encode()) for record in records]
-    return Lines(b"\n".join([*lines, b""]), stand_in)
+    return LineBlock(b"\n".join([*lines, b""]), stand_in)
 
 
 def with_line_feeds(text: str, path: str) -> str:
@@ -274,7 +274,7 @@ def in_parts(records: Iterable[str]) -> Iterator[list[str]]:
 
 
 @dataclass
-class Rows:
+class DecodedRows:
     """The rows of lines in pieces of any order, and the bad lines, which have no rows."""
 
     # with the line number of each row
@@ -320,7 +320,7 @@ def in_halves(
 
 
 def finished_rows(
-    rows: Rows, lines: Lines, schema: pa.Schema, decoding: FileDecoding, path: str
+    rows: DecodedRows, lines: LineBlock, schema: pa.Schema, decoding: FileDecoding, path: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows in the order of their lines. Bad lines have no row, or a row with only their text.
 

@@ -25,7 +25,7 @@ _STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH, _ENCODING_KIND = 1, 2, 3, 1
 _CODECS = frozenset({0, 1, 2, 5})  # codecs that `orc_messages.plain` decompresses
 
 
-class Stream(NamedTuple):
+class ColumnStream(NamedTuple):
     """Bytes of a column in a stripe."""
 
     kind: int
@@ -37,7 +37,7 @@ class Stream(NamedTuple):
 class Stripe(NamedTuple):
     """The streams of a stripe, the encodings of its columns, and the zone of its clocks or None."""
 
-    streams: list[Stream]
+    streams: list[ColumnStream]
     encodings: list[int]
     zone: str | None
 
@@ -90,7 +90,7 @@ class OrcTail(NamedTuple):
                 part = first_values(bytes_of(value))
                 length = number_of(part.get(_STREAM_LENGTH))
                 kind, column = number_of(part.get(_STREAM_KIND)), number_of(part.get(_STREAM_COLUMN))
-                streams.append(Stream(kind, column, start, length))
+                streams.append(ColumnStream(kind, column, start, length))
                 start += length
             elif number == _ENCODINGS:
                 encodings.append(number_of(first_values(bytes_of(value)).get(_ENCODING_KIND)))

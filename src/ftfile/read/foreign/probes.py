@@ -1,4 +1,4 @@
-"""Looks at the contents of listed files, as the rules of `matching` request them."""
+"""Probes of the contents of listed files, as the rules of `matching` request them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.contents import Fingerprints
     from ftfile.read.foreign.copies import Answers
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.matching import Answer, Look
+    from ftfile.read.foreign.matching import Answer, ContentProbe
     from ftfile.storage.api import FileSystem, InputFile
 
 Result = TypeVar("Result")
@@ -52,12 +52,12 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
 
 @dataclass(slots=True)
 class FileMemory:
-    """Cached results of looks at the file of one path, in this process."""
+    """Cached results of probes of the file of one path, in this process."""
 
     path: str = ""  # empty if unknown
     state: object = None  # of the listed file, for which the next two fields hold
-    content: Content | None = None  # fingerprints of the stored bytes from a look
-    until_s: float = -math.inf  # time of the next look; earlier looks find nothing
+    content: Content | None = None  # fingerprints of the stored bytes from a probe
+    until_s: float = -math.inf  # time of the next probe; earlier probes find nothing
     failures: int = 0  # consecutive failures
     error: str = ""  # the last error
     missing_since: int | None = None  # number of the first listing without the file
@@ -70,8 +70,8 @@ class FileMemory:
             self.state, self.content, self.until_s = state, None, -math.inf
 
 
-class Looks:
-    """Executes looks. Results are reused for files that did not change.
+class ContentProbes:
+    """Executes probes. Results are reused for files that did not change.
 
     Args:
         fs: the file system with the files.
@@ -82,66 +82,66 @@ class Looks:
         self._fs = fs
         self._memory_of = memory_of
 
-    def answers_to(self, looks: Sequence[Look], now_s: float) -> dict[int, Answer]:
-        """Return the answers for stored bytes by place; `CHANGED` for files whose next look is not due yet."""
+    def answers_to(self, probes: Sequence[ContentProbe], now_s: float) -> dict[int, Answer]:
+        """Return the answers for stored bytes by place; `CHANGED` for files whose next probe is not due yet."""
         answers: dict[int, Answer] = {}
         new = []
-        for look in looks:
-            memory = self._memory_of(look.row)
-            if memory.content is not None and look.positions <= memory.content.prints.keys():
-                answers[look.row.place] = memory.content
+        for probe in probes:
+            memory = self._memory_of(probe.row)
+            if memory.content is not None and probe.positions <= memory.content.prints.keys():
+                answers[probe.row.place] = memory.content
             elif memory.until_s <= now_s:
-                new.append(look)
+                new.append(probe)
             else:
-                answers[look.row.place] = CHANGED
+                answers[probe.row.place] = CHANGED
         for (place, _), answer in self._answers(new).items():
             answers[place] = answer
-        for look in new:
-            answer = answers[look.row.place]
+        for probe in new:
+            answer = answers[probe.row.place]
             if isinstance(answer, Content):
-                self._memory_of(look.row).content = answer
+                self._memory_of(probe.row).content = answer
         return answers
 
-    def run(self, steps: Generator[list[Look], Answers, Result]) -> Result:
-        """Run steps that yield looks and receive the answers, and return their result."""
+    def run(self, steps: Generator[list[ContentProbe], Answers, Result]) -> Result:
+        """Run steps that yield probes and receive the answers, and return their result."""
         answers: Answers | None = None
         while True:
             try:
                 if answers is None:
-                    looks = next(steps)
+                    probes = next(steps)
                 else:
-                    looks = steps.send(answers)
+                    probes = steps.send(answers)
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            answers = self._answers(looks)
+            answers = self._answers(probes)
 
-    def _answers(self, looks: Sequence[Look]) -> Answers:
-        answers = parallel(self._fs, partial(answer_to, self._fs), looks)
+    def _answers(self, probes: Sequence[ContentProbe]) -> Answers:
+        answers = parallel(self._fs, partial(answer_to, self._fs), probes)
         answer_of = {}
-        for look, answer in zip(looks, answers, strict=True):
-            answer_of[look.row.place, look.codec] = answer
+        for probe, answer in zip(probes, answers, strict=True):
+            answer_of[probe.row.place, probe.codec] = answer
         return answer_of
 
 
-def answer_to(fs: FileSystem, look: Look) -> Answer:
-    """Return the requested fingerprints, or the failure of a look."""
+def answer_to(fs: FileSystem, probe: ContentProbe) -> Answer:
+    """Return the requested fingerprints, or the failure of a probe."""
     try:
-        with open_listed(fs, look.row) as file:
+        with open_listed(fs, probe.row) as file:
             if file is None:
                 return CHANGED
-            if look.codec:
-                return _decoded(fs, file, look)
-            return _stored(file, look)
+            if probe.codec:
+                return _decoded(fs, file, probe)
+            return _stored(file, probe)
     except NotFound:
         return CHANGED
     except StorageError as error:
         return Failure(error)
 
 
-def _stored(file: InputFile, look: Look) -> Answer:
-    size_bytes = look.row.size_bytes
-    positions = look.positions or {min(size_bytes, WINDOW_BYTES)}
+def _stored(file: InputFile, probe: ContentProbe) -> Answer:
+    size_bytes = probe.row.size_bytes
+    positions = probe.positions or {min(size_bytes, WINDOW_BYTES)}
     # A file that is truncated and rewritten between two reads would give fingerprints of a mixed content, so it is read
     # twice.
     prints = _fingerprints_at(file, positions, size_bytes)
@@ -163,16 +163,16 @@ def _fingerprints_at(file: InputFile, positions: Iterable[int], size_bytes: int)
     return prints
 
 
-def _decoded(fs: FileSystem, file: InputFile, look: Look) -> Answer:
-    size_bytes = look.row.size_bytes
+def _decoded(fs: FileSystem, file: InputFile, probe: ContentProbe) -> Answer:
+    size_bytes = probe.row.size_bytes
     stored = (file.read_at(at, min(_READ_BYTES, size_bytes - at)) for at in range(0, size_bytes, _READ_BYTES))
-    codec = codec_as_written(look.codec, file.read_at)
-    pieces = plain_pieces(stored, Chain.for_reading((codec,)).decoder(""), look.row.path)
+    codec = codec_as_written(probe.codec, file.read_at)
+    pieces = plain_pieces(stored, Chain.for_reading((codec,)).decoder(""), probe.row.path)
     try:
-        size, prints = marks_of(pieces if look.positions else _first_window(pieces), look.positions)
+        size, prints = marks_of(pieces if probe.positions else _first_window(pieces), probe.positions)
     except CorruptData as error:
-        # A file that changed during the look cannot be decoded either.
-        if fs.stat(look.row.path).modified_ms == look.row.modified_ms:
+        # A file that changed during the probe cannot be decoded either.
+        if fs.stat(probe.row.path).modified_ms == probe.row.modified_ms:
             return Failure(error)
         return CHANGED
     return Content(prints, size, file.size_bytes, codec)

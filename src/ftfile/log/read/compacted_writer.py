@@ -1,4 +1,4 @@
-"""Writing of ranges."""
+"""Writing of compacted logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves
 from ftfile.log.places import delete_file
-from ftfile.log.read.add_table import compact_records, merge
+from ftfile.log.read.add_table import compact_records, merge_compacted
 from ftfile.log.read.compacted_records import (
     CompactedFiles,
     drop_contained,
@@ -19,25 +19,25 @@ from ftfile.log.read.compacted_records import (
     list_compacted,
     missing_record,
     reach,
-    read_range,
-    write_range,
+    read_compacted,
+    write_compacted,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.compacted import Range
+    from ftfile.log.format.compacted import CompactedLog
     from ftfile.log.format.layout import CompactedName
     from ftfile.log.format.model import Record
     from ftfile.log.state import LogState
 
 
-# The maximum bytes of ranges that one commit merges, about 8 MiB of text. Maintenance merges larger ones.
+# The maximum bytes of compacted logs that one commit merges, about 8 MiB of text. Maintenance merges larger ones.
 MERGED_BYTES = 1 << 20
-# The maximum number of records without a range that one commit reads again.
+# The maximum number of records without a compacted log that one commit reads again.
 GAP_RECORDS = 256
-# Records that become a range at once.
+# Records that become a compacted log at once.
 CHUNK_RECORDS = 4096
 
 _log = get_logger(__name__)
@@ -47,36 +47,36 @@ _log = get_logger(__name__)
 class WorkLimits:
     """The remaining limits of a commit."""
 
-    merged_bytes: float = math.inf  # of the ranges that are merged
+    merged_bytes: float = math.inf  # of the compacted logs that are merged
     records: float = math.inf  # that are read again, in total
 
 
-def write_due_ranges(log: CommitLog, head: LogState) -> int:
-    """Write ranges for records without one, and merge small ranges, within the limits of one commit.
+def write_due_compacted(log: CommitLog, head: LogState) -> int:
+    """Write compacted logs for records without one, and merge small compacted logs, within the limits of one commit.
 
     It also fills gaps of dead committers, oldest versions first, over several commits.
 
     Returns:
-        The last version with a range.
+        The last version with a compacted log.
     """
-    writer = _RangeWriter(log, head, WorkLimits(MERGED_BYTES, GAP_RECORDS))
+    writer = _CompactedLogWriter(log, head, WorkLimits(MERGED_BYTES, GAP_RECORDS))
     return writer.write(blocks(0, head.version + 1))
 
 
-def merge_all(log: CommitLog, head: LogState) -> None:
-    """Read all ranges, and write the fewest ranges for all records up to the head; records replace a damaged range.
+def write_fewest_compacted(log: CommitLog, head: LogState) -> None:
+    """Read all compacted logs, and write the fewest for all records up to the head; records replace a damaged file.
 
     Raises:
-        CorruptData: a version has neither a range nor a record.
+        CorruptData: a version has neither a compacted log nor a record.
     """
-    writer = _RangeWriter(log, head, WorkLimits())
+    writer = _CompactedLogWriter(log, head, WorkLimits())
     writer.read_all()
     writer.write(fewest(head.version + 1))
     writer.drop_replaced()
 
 
-class _RangeWriter:
-    """Writes ranges for intervals of versions, and deletes the ranges within them."""
+class _CompactedLogWriter:
+    """Writes compacted logs for intervals of versions, and deletes the compacted logs within them."""
 
     def __init__(self, log: CommitLog, head: LogState, limits: WorkLimits) -> None:
         self._log, self._head, self._limits = log, head, limits
@@ -85,29 +85,29 @@ class _RangeWriter:
         self._files = CompactedFiles(log, head, self._sizes)
         self._chosen = self._files.cover()
 
-    def write(self, wanted_ranges: Iterable[Interval]) -> int:
-        """Write ranges for intervals, oldest first; return the last version with a range."""
-        for interval in wanted_ranges:
+    def write(self, intervals: Iterable[Interval]) -> int:
+        """Write compacted logs for intervals, oldest first; return the last version with a compacted log."""
+        for interval in intervals:
             self._complete(interval)
         return reach(self._chosen)
 
     def read_all(self) -> None:
-        """Read the ranges of the log completely, and skip damaged ones."""
+        """Read the compacted logs of the log completely, and skip damaged ones."""
         for name in self._chosen:
             try:
-                read_range(self._log.fs, name, ended=True)
+                read_compacted(self._log.fs, name, ended=True)
             except (NotFound, CorruptData) as error:
                 self._pass_over(name, error)
 
     def drop_replaced(self) -> None:
-        """Delete the ranges within others, and damaged ranges that others replace."""
+        """Delete the compacted logs within others, and damaged compacted logs that others replace."""
         drop_contained(self._log.fs, self._sizes, self._chosen)
-        for damaged_range in self._files.damaged:
-            if any(is_within(damaged_range, name) for name in self._chosen):
-                delete_file(self._log.fs, layout.compacted_path(damaged_range))
+        for damaged_name in self._files.damaged:
+            if any(is_within(damaged_name, name) for name in self._chosen):
+                delete_file(self._log.fs, layout.compacted_path(damaged_name))
 
     def _complete(self, interval: Interval) -> None:
-        """Write one range for an interval, if it does not exist; above the limits, for each half of it."""
+        """Write one compacted log for an interval, if it does not exist; above the limits, for each half of it."""
         covered_to = reach(self._chosen)
         is_there = any(Interval(name.first, name.last).holds(interval) for name in self._chosen)
         if is_there or covered_to < interval.first - 1:
@@ -120,10 +120,10 @@ class _RangeWriter:
             self._complete_halves(interval)
             return
         self._limits.records -= read_again
-        contents: list[Range] = []
+        contents: list[CompactedLog] = []
         for name in inside:
             try:
-                contents.append(read_range(self._log.fs, name, ended=True))
+                contents.append(read_compacted(self._log.fs, name, ended=True))
             except (NotFound, CorruptData) as error:
                 self._pass_over(name, error)
                 self._complete(interval)
@@ -132,9 +132,9 @@ class _RangeWriter:
         for start in starts:
             contents.append(self._from_records(start, min(start + CHUNK_RECORDS - 1, interval.last)))
         try:
-            self._write_range(merge(contents, self._head.log_start) if len(contents) > 1 else contents[0])
+            self._write_compacted(merge_compacted(contents, self._head.log_start) if len(contents) > 1 else contents[0])
         except ConfigError as error:
-            _log.warning("the ranges of versions %d to %d were not merged: %s", *interval, error)
+            _log.warning("the compacted logs of versions %d to %d were not merged: %s", *interval, error)
             self._complete_halves(interval)
 
     def _complete_halves(self, interval: Interval) -> None:
@@ -147,8 +147,8 @@ class _RangeWriter:
         recent = self._log.recent.records
         return sum(1 for version in range(first, last + 1) if version not in recent)
 
-    def _write_range(self, content: Range) -> None:
-        name = write_range(self._log.fs, self._log.ids, content)
+    def _write_compacted(self, content: CompactedLog) -> None:
+        name = write_compacted(self._log.fs, self._log.ids, content)
         self._log.known_compacted.add(name)
         drop_contained(self._log.fs, self._sizes, [name])
         self._sizes[name] = 0
@@ -156,13 +156,13 @@ class _RangeWriter:
         self._chosen = self._files.cover()
 
     def _pass_over(self, name: CompactedName, error: NotFound | CorruptData) -> None:
-        _log.warning("a range is ignored and written again: %s", error)
+        _log.warning("a compacted log is ignored and written again: %s", error)
         self._files.names.discard(name)
         if isinstance(error, CorruptData):
             self._files.damaged.add(name)
         self._chosen = self._files.cover()
 
-    def _from_records(self, first: int, last: int) -> Range:
+    def _from_records(self, first: int, last: int) -> CompactedLog:
         records: list[Record] = []
         for version in range(first, last + 1):
             record = self._log.recent.records.get(version)

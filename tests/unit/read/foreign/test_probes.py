@@ -1,4 +1,4 @@
-"""Looks at files that other programs write, rename and truncate between any two calls of the store."""
+"""Probes of files that other programs write, rename and truncate between any two calls of the store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ftfile.read.foreign.contents import Fingerprints, fingerprints
 from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
 from ftfile.read.foreign.known.rows import KnownFile, identity_hash, key_of
-from ftfile.read.foreign.looks import FileMemory, Looks, answer_to
-from ftfile.read.foreign.matching import CHANGED, Content, Failure, Look, Match, Rule
+from ftfile.read.foreign.matching import CHANGED, Content, ContentProbe, Failure, IdentityRule, Match
+from ftfile.read.foreign.probes import ContentProbes, FileMemory, answer_to
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import ManualClock
 from tests.histories.foreign_store import ForeignStore
@@ -75,25 +75,25 @@ class Logs:
         self.store.write(self.store.create_file("a.log"), NEW)
 
 
-def test_a_look_has_the_fingerprints_that_are_asked_for() -> None:
+def test_a_probe_has_the_fingerprints_that_are_asked_for() -> None:
     logs = Logs()
-    answer = answer_to(logs.store, Look(logs.row(), frozenset(POSITIONS)))
+    answer = answer_to(logs.store, ContentProbe(logs.row(), frozenset(POSITIONS)))
     assert answer == Content({position: prints(OLD, position) for position in POSITIONS}, len(OLD), len(OLD))
 
 
 @pytest.mark.parametrize("how", ["rewrite", "rotate", "cut_off", "delete"])
-def test_a_look_has_one_content_or_none_whenever_the_file_changes(how: str) -> None:
+def test_a_probe_has_one_content_or_none_whenever_the_file_changes(how: str) -> None:
     answers = []
     for call in itertools.count(1):
         logs = Logs()
         row = logs.row()
         logs.do_before(call, getattr(logs, how))
-        answer = answer_to(logs.store, Look(row, frozenset(POSITIONS)))
+        answer = answer_to(logs.store, ContentProbe(row, frozenset(POSITIONS)))
         if logs.calls < call:
             break
         answers.append(answer)
     assert len(answers) == 8, "open, stat, and each fingerprint twice"
-    # a look never returns the content of another file at the path
+    # a probe never returns the content of another file at the path
     possible = (OLD, NEW) if how == "rewrite" else (OLD,)
     contents = [{position: prints(content, position) for position in POSITIONS} for content in possible]
     assert all(answer == CHANGED or (isinstance(answer, Content) and answer.prints in contents) for answer in answers)
@@ -104,7 +104,7 @@ def test_a_refusal_is_an_answer() -> None:
     logs = Logs()
     row = logs.row()
     logs.store.refused = {"a.log"}
-    answer = answer_to(logs.store, Look(row, frozenset(POSITIONS)))
+    answer = answer_to(logs.store, ContentProbe(row, frozenset(POSITIONS)))
     assert isinstance(answer, Failure)
     assert "as the history wants it" in str(answer.error)
 
@@ -116,17 +116,17 @@ def test_answers_of_before_count_while_a_file_is_as_it_was() -> None:
         memory.begin(row.state)
         return memory
 
-    looks, asked = Looks(logs.store, memory_of), Look(logs.row(), frozenset(POSITIONS))
-    first = looks.answers_to([asked], 0.0)
+    probes, asked = ContentProbes(logs.store, memory_of), ContentProbe(logs.row(), frozenset(POSITIONS))
+    first = probes.answers_to([asked], 0.0)
     memory.until_s = 5.0
     logs.store.refused = {"a.log"}
-    assert looks.answers_to([asked], 1.0) == first
-    assert looks.answers_to([asked._replace(positions=frozenset({700}))], 1.0) == first
+    assert probes.answers_to([asked], 1.0) == first
+    assert probes.answers_to([asked._replace(positions=frozenset({700}))], 1.0) == first
     other = asked._replace(positions=frozenset({800}))
-    assert looks.answers_to([other], 1.0) == {0: CHANGED}, "the file still waits"
-    assert isinstance(looks.answers_to([other], 5.0)[0], Failure)
+    assert probes.answers_to([other], 1.0) == {0: CHANGED}, "the file still waits"
+    assert isinstance(probes.answers_to([other], 5.0)[0], Failure)
     logs.store.write(logs.log, b"more\n")
-    assert isinstance(looks.answers_to([Look(logs.row(), frozenset(POSITIONS))], 1.0)[0], Failure), (
+    assert isinstance(probes.answers_to([ContentProbe(logs.row(), frozenset(POSITIONS))], 1.0)[0], Failure), (
         "the file has changed"
     )
 
@@ -139,7 +139,7 @@ def test_a_range_has_one_content_whenever_the_file_changes(how: str, position: i
         logs = Logs()
         row = logs.row(position)
         logs.do_before(call, getattr(logs, how))
-        match = Match(row, Rule.SAME if position else Rule.NEW, row.known)
+        match = Match(row, IdentityRule.SAME if position else IdentityRule.NEW, row.known)
         extension = extend(logs.store, SETTINGS, match, 0.0, None)
         if logs.calls < call:
             break
