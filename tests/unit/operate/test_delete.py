@@ -188,9 +188,10 @@ class TestFiles:
         assert {row["day"] for row in ftfile.open(out).to_arrow().to_pylist()} == {"a"}
 
     @pytest.mark.slow
-    def test_the_condition_of_each_directory_is_its_own(self, out: str) -> None:
+    @pytest.mark.parametrize("file_format", ["json", "parquet"])
+    def test_the_condition_of_each_directory_is_its_own(self, out: str, file_format: str) -> None:
         """In one directory, the rest of the condition refers to other columns. In another, it is always false."""
-        written(out, partitionBy="day")
+        written(out, partitionBy="day", fileFormat=file_format)
         check(out, "(day = 'a' AND id = 3) OR (day = 'b' AND id = 4)")
         check(out, "(day = 'a' AND id = 1) OR day = 'b'")
 
