@@ -27,7 +27,7 @@ RULES = {
 MAXIMA = {
     "conditional expressions": 600,
     "nested conditional expressions": 0,
-    "comprehensions": 1148,
+    "comprehensions": 1153,
     "comprehensions with two loops": 0,
     "lambdas": 80,
     "calls with five positional arguments or more": 48,

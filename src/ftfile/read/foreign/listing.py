@@ -117,14 +117,15 @@ class _ListedFiles(NamedTuple):
 
     @classmethod
     def of(cls, infos: Iterable[FileInfo]) -> _ListedFiles:
-        files = cls(paths=[], sizes=[], times=[], identities=[], links=[])
-        for path, size_bytes, modified_ms, _, identity, is_link in infos:
-            files.paths.append(path)
-            files.sizes.append(size_bytes)
-            files.times.append(modified_ms)
-            files.identities.append(identity)
-            files.links.append(is_link)
-        return files
+        # This runs once for each file of each listing. Comprehensions take less time than a loop with five `append`.
+        files = list(infos)
+        return cls(
+            paths=[info.path for info in files],
+            sizes=[info.size_bytes for info in files],
+            times=[info.modified_ms for info in files],
+            identities=[info.identity for info in files],
+            links=[info.is_link for info in files],
+        )
 
     def extend(self, files: _ListedFiles) -> None:
         """Append files, which are in another directory."""
