@@ -176,10 +176,12 @@ def test_modules_and_functions_are_short() -> None:
     long = []
     for path in PYTHON:
         lines_max = TEST_LINES_MAX if path.is_relative_to(ROOT / "tests") else MODULE_LINES_MAX
-        if len(path.read_text().splitlines()) > lines_max:
-            long.append(short(path))
-        long += [f"{short(path)}: {name}" for name in parsed(path).long]
-    assert not long
+        lines = len(path.read_text().splitlines())
+        if lines > lines_max:
+            long.append(f"{short(path)}: {lines} lines, at most {lines_max}; move a subject to another module")
+        for name in parsed(path).long:
+            long.append(f"{short(path)}: {name} has more than {FUNCTION_LINES_MAX} lines; split it")
+    assert not long, "\n".join(("too long:", *long))
 
 
 def test_folders_are_small() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # The nouns of amounts, in the texts of rules.
-_NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": ("segment", "segments")}
+NOUNS = {"batches": ("batch", "batches"), "rows": ("row", "rows"), "segments": ("segment", "segments")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _until(rules: Sequence[PendingRule]) -> str:
 def _amount_text(reason: str, amount: int) -> str:
     if reason == "size":
         return bytes_text(amount)
-    return count_text(amount, *_NOUNS[reason])
+    return count_text(amount, *NOUNS[reason])
 
 
 def _settings_of(head: LogState, query_id: str) -> RollingSettings:

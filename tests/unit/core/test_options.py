@@ -301,14 +301,31 @@ PAGE = ROOT / "docs" / "options.md"
 PAGES = runpy.run_path(str(ROOT / ".ci/options.py"))
 
 
-def test_the_page_of_options_says_what_the_table_says() -> None:
+def problem_of_page() -> str:
+    """Return the change that makes the page of options agree with the table; empty for a correct page."""
     page = PAGE.read_text()
-    assert page == PAGES["to_markdown"](page), "run `make docs`"
+    try:
+        made = PAGES["to_markdown"](page)
+    except SystemExit as error:
+        return f"{error}: add it by hand, then run `make docs`"
+    if made != page:
+        return "docs/options.md differs from core/options/table.py: run `make docs`"
+    return ""
+
+
+def test_the_page_of_options_says_what_the_table_says() -> None:
+    problem = problem_of_page()
+    assert not problem, problem
+
+
+# One test reports a page that lacks an option. Tests of changed pages need a correct page.
+needs_correct_page = pytest.mark.skipif(bool(problem_of_page()), reason="docs/options.md differs from the table")
 
 
 PATH_TABLE = "| option for all | takes | meaning |\n|---|---|---|\n| `path`"
 
 
+@needs_correct_page
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
@@ -330,6 +347,7 @@ def test_facts_in_the_page_follow_from_the_table(wrong: str, right: str) -> None
     assert PAGES["to_markdown"](before.replace(right, wrong)) == before
 
 
+@needs_correct_page
 @pytest.mark.parametrize("begins", ["| `header` ", "| `compression` (write)", "| `compression` | "])
 @pytest.mark.parametrize("left", ["", "| `{name}` | text | |\n"])
 def test_the_page_says_of_every_option_what_it_means(begins: str, left: str) -> None:

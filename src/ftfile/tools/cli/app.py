@@ -69,14 +69,14 @@ def _options(
 
 PANELS: dict[str, tuple[Command, ...]] = {
     "Inspect: these commands write nothing": (
-        looking.status,
+        checking.status,
         looking.ls,
         looking.history,
         looking.show,
         reading.diff,
         reading.schema,
         checking.report,
-        checking.source,
+        looking.source,
     ),
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (checking.verify, checking.doctor),

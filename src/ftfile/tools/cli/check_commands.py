@@ -1,46 +1,52 @@
-"""The commands `verify`, `doctor`, `report` and `source`, which find faults and their remedies without any write."""
+"""The commands `verify`, `status`, `doctor` and `report`, which find faults and their remedies without any write."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import ftfile
-from ftfile.core.context import SystemClock
 from ftfile.core.errors import ConfigError
-from ftfile.core.remedies import PATH, in_commands
-from ftfile.core.units import ago, bytes_text, count_text
+from ftfile.core.remedies import PATH, Advice, in_commands
+from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.tools.cli.command import command
 from ftfile.tools.cli.directory_options import (
     DirectoryOptions,
     KeyProvider,
-    Path,
     Storage,
     Threads,
     note_path,
     settings_of,
 )
-from ftfile.tools.cli.failures import FOUND
+from ftfile.tools.cli.failures import DAMAGED, FOUND
 from ftfile.tools.cli.output import Output
 from ftfile.tools.cli.terminal import (
     heading,
     is_terminal,
     print_fields,
     print_table,
+    print_view,
     progress_bar,
     put,
     say,
     waiting,
     write_bytes,
 )
-from ftfile.tools.report.views import BYTES, TableColumn, age_at, with_commands
+from ftfile.tools.report.views import (
+    TableColumn,
+    view_of_open,
+    view_of_queries,
+    view_of_sources,
+    view_of_unpublished,
+    with_commands,
+)
 
 if TYPE_CHECKING:
     from ftfile.operate.findings import CheckReport, Finding
+    from ftfile.operate.status import DirectoryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport
-    from ftfile.read.foreign.status import SourceStatus
     from ftfile.tools.report.report import Report
 
 
@@ -109,6 +115,120 @@ def print_findings(findings: Iterable["Finding"], path: str) -> None:
                 ("command", finding.command(path)),
             ]
         )
+
+
+@command(
+    "ftfile status /data/out",
+    "ftfile status /data/out --source /data/in  # a directory that its query follows",
+    "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
+)
+def status(
+    place: DirectoryOptions,
+    *,
+    staged: Annotated[
+        bool, typer.Option("--staged", help="Also count orphans: staged files that no record names. This takes longer.")
+    ] = False,
+    lag: Annotated[
+        bool,
+        typer.Option("--lag/--no-lag", help="Read checkpoints, and count the unread data of sources; for at most 5 s."),
+    ] = True,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="The checkpoint of a query, if it is not recorded or has another path on this machine. May be "
+            "repeated.",
+        ),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH", help="An ftfile directory that a query follows, if no checkpoint names it. May be repeated."
+        ),
+    ] = None,
+    output: Output,
+) -> None:
+    """Show the status of a directory or a store: a one-line verdict, then the details behind it.
+
+    The details are queries and their lag, and open and unpublished files with the reasons.
+
+    The exit code is 4 if the whole log is lost.
+    """
+    status = ftfile.status(
+        place.path, staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or (), **place.access
+    )
+    output.show(status, partial(_print_status, path=place.path), path=place.path)
+    if status.version < 0 and any(finding.severity == "error" for finding in status.findings):
+        raise typer.Exit(DAMAGED)
+
+
+def _print_status(status: "DirectoryStatus", path: str) -> None:
+    _print_summary(status, path)
+    print_findings(status.findings, path)
+    if status.queries:
+        _print_queries(status)
+    if status.open:
+        print_view(view_of_open(status.open, status.made_ms, path))
+    if status.unpublished:
+        print_view(view_of_unpublished(status.unpublished, path))
+
+
+def _print_queries(status: "DirectoryStatus") -> None:
+    queries, now_ms = status.queries, status.made_ms
+    print_view(view_of_queries(queries, now_ms))
+    sources = view_of_sources(queries, now_ms, names_query=len(queries) > 1 or not is_terminal())
+    if sources.items:
+        print_view(sources)
+        printed = set()
+        for source in sources.items:
+            kind, reason = source.lag.kind, source.lag.unknown
+            if reason and (kind, reason) not in printed:
+                printed.add((kind, reason))
+                put(in_commands(Advice(f"{kind}: ", reason)))
+
+
+def _print_summary(status: "DirectoryStatus", path: str) -> None:
+    fields: list[tuple[str, object]] = [
+        ("verdict", in_commands(status.verdict, path)),
+        ("store" if status.kind == "store" else "directory", status.path),
+    ]
+    if status.time_ms is None:
+        none = "none: nothing has been committed yet"
+        if status.findings:
+            none = "no readable version"
+        print_fields([*fields, ("version", none)])
+        return
+    age = ago(status.time_ms, status.made_ms)
+    oldest = f"{status.oldest_readable:,}"
+    if status.oldest_version != status.oldest_readable:
+        oldest += f" can be read; the log has records from {status.oldest_version:,} on"
+    problems = sum(bool(file.problem) for file in status.unpublished)
+    print_fields(
+        [
+            *fields,
+            ("version", f"{status.version:,}, committed {age}: {time_text(status.time_ms)} UTC"),
+            ("oldest version", oldest),
+            ("vacuumed up to", f"{time_text(status.horizon_ms)} UTC" if status.horizon_ms else "never"),
+            ("compactions due", f"{status.due:,}{_part(status.held, 'left out')}" if status.kind == "store" else None),
+            ("open files", f"{len(status.open):,}{_part(status.due, 'due')}" if status.kind == "files" else None),
+            ("not published", f"{len(status.unpublished):,}{_part(problems, 'stuck')}"),
+            ("not needed", _unneeded(status)),
+            ("in quarantine", status.quarantined or None),
+        ]
+    )
+
+
+def _part(count: int, state: str) -> str:
+    if count:
+        return f", {count:,} of them {state}"
+    return ""
+
+
+def _unneeded(status: "DirectoryStatus") -> str | None:
+    if status.unneeded_files is None:
+        return None
+    staged = f"{count_text(status.unneeded_files, 'staged file')} of {bytes_text(status.unneeded_bytes or 0)}"
+    return f"{staged}: of running tasks, of lost attempts, or no longer needed"
 
 
 @command("ftfile doctor", "ftfile doctor s3://bucket/out --storage endpoint=http://localhost:9000")
@@ -187,87 +307,6 @@ def _print_warnings(page: "Report", path: str) -> None:
     if not page.findings:
         put("Nothing needs attention")
     print_findings(page.findings, path)
-
-
-@command(
-    "ftfile source /data/in --checkpoint /data/checkpoint",
-    "ftfile source s3://bucket/in -o stateLocation=s3://bucket/state",
-)
-def source(
-    path: Path,
-    *,
-    checkpoint: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The checkpointLocation of the stream.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="An option of the stream, such as stateLocation=/data/state. May be repeated.",
-        ),
-    ] = None,
-    output: Output,
-) -> None:
-    """Show the read and unread data of streams of files, and which files are parked, refused or too late."""
-    options: dict[str, object] = dict(settings_of(option, prefix="") or {})
-    if checkpoint is not None:
-        options["checkpointLocation"] = checkpoint
-    output.show(ftfile.source_status(path, **options), _print_sources)
-
-
-def _print_sources(sources: "Sequence[SourceStatus]") -> None:
-    if not sources:
-        put(
-            "No stream of files has planned a batch for this path with this state: give the path that the stream "
-            "loads, and its checkpoint. For a query that follows an ftfile directory, `ftfile status --source` shows "
-            "the unread data."
-        )
-    now_ms = SystemClock().now_ms()
-    for status in sources:
-        _print_source(status, now_ms)
-
-
-def _print_source(status: "SourceStatus", now_ms: int) -> None:
-    behind = f"{count_text(status.files_behind, 'file')}, {bytes_text(status.bytes_behind)}"
-    oldest = ""
-    if status.oldest_unread_ms:
-        oldest = f", the oldest changed {ago(status.oldest_unread_ms, now_ms)}"
-    print_fields(
-        [
-            ("source", status.id),
-            ("newest plan", f"{status.plan:,}" + (f", {ago(status.time_ms, now_ms)}" if status.time_ms else "")),
-            ("known files", count_text(status.known)),
-            ("to be read", f"{behind}{oldest}"),
-            ("parked", count_text(len(status.parked))),
-            ("refused", count_text(len(status.refused))),
-            ("too late", count_text(status.late)),
-        ]
-    )
-    if status.parked:
-        heading("Parked: damaged files; the stream reads them again when they change")
-        columns = [
-            TableColumn("file", "path", folds=True),
-            TableColumn("bytes", "size_bytes", BYTES, keep=4),
-            TableColumn("changed", "modified_ms", age_at(now_ms), keep=5),
-            TableColumn("why", "reason", folds=True),
-        ]
-        print_table(columns, status.parked)
-    if status.refused:
-        heading("Refused: files that cannot be opened; the stream tries them again at growing intervals")
-        refused = [
-            TableColumn("file", "path", folds=True),
-            TableColumn("why", "reason", folds=True),
-        ]
-        print_table(refused, status.refused)
-    if status.late_files:
-        heading("Too late: these files are never read")
-        late = [
-            TableColumn("file", "path", folds=True),
-            TableColumn("changed", "modified_ms", age_at(now_ms)),
-        ]
-        print_table(late, status.late_files)
 
 
 def _versions(oldest: int, newest: int) -> str:

@@ -198,6 +198,26 @@ def _after(since_ms: int, interval_ms: int | None) -> int | None:
     return since_ms + interval_ms
 
 
+def _is_final(_settings: RollingSettings, totals: GroupTotals, _moment: Moment) -> bool:
+    return totals.is_final
+
+
+def _is_old(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
+    return _has_passed(settings.age_ms, totals.first_ms, moment)
+
+
+def _end_of_age(settings: RollingSettings, totals: GroupTotals) -> Deadline:
+    return Deadline(now_ms=_after(totals.first_ms, settings.age_ms))
+
+
+def _is_inactive(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
+    return _has_passed(settings.inactivity_ms, totals.last_ms, moment)
+
+
+def _end_of_inactivity(settings: RollingSettings, totals: GroupTotals) -> Deadline:
+    return Deadline(now_ms=_after(totals.last_ms, settings.inactivity_ms))
+
+
 def _has_ticked(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
     tick_ms, period_ms = _tick_ms(settings, totals), settings.clock_ms
     if tick_ms is None or period_ms is None:
@@ -212,6 +232,10 @@ def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
     return _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
 
 
+def _next_tick(settings: RollingSettings, totals: GroupTotals) -> Deadline:
+    return Deadline(now_ms=_tick_ms(settings, totals))
+
+
 # For a query without open files: files that it left open with earlier options end.
 ALL_END = structs.replace(
     _settings_of(parse_options({}, SinkOptions), UTC), max_batches=1, inactivity_ms=None, max_open_segments=0
@@ -224,7 +248,7 @@ RULES = (
         "a record ended it",
         ("finalizeColumn",),
         is_across_batches=True,
-        is_due=lambda _, totals, __: totals.is_final,
+        is_due=_is_final,
     ),
     _count_rule(
         "batches",
@@ -238,8 +262,8 @@ RULES = (
         "its first records reached the greatest age",
         ("rolloverInterval",),
         is_across_batches=True,
-        is_due=lambda settings, totals, moment: _has_passed(settings.age_ms, totals.first_ms, moment),
-        deadline=lambda settings, totals: Deadline(now_ms=_after(totals.first_ms, settings.age_ms)),
+        is_due=_is_old,
+        deadline=_end_of_age,
     ),
     Rule(
         "schedule",
@@ -247,15 +271,15 @@ RULES = (
         ("rolloverSchedule",),
         is_across_batches=True,
         is_due=_has_ticked,
-        deadline=lambda settings, totals: Deadline(now_ms=_tick_ms(settings, totals)),
+        deadline=_next_tick,
     ),
     Rule(
         _INACTIVITY,
         "received no records for the greatest pause",
         ("inactivityInterval",),
         is_across_batches=True,
-        is_due=lambda settings, totals, moment: _has_passed(settings.inactivity_ms, totals.last_ms, moment),
-        deadline=lambda settings, totals: Deadline(now_ms=_after(totals.last_ms, settings.inactivity_ms)),
+        is_due=_is_inactive,
+        deadline=_end_of_inactivity,
     ),
     _count_rule("size", "reached the greatest size", "maxBytesPerFile", ("max_bytes", "size_bytes")),
     _count_rule("rows", "reached the greatest number of records", "maxRecordsPerFile", ("max_rows", "rows")),

@@ -15,7 +15,8 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Value
 from tests.unit.log.format.make_golden import GOLDEN
 
-PAGE = (Path(__file__).parents[4] / "docs/internals/format.md").read_text()
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs/internals/format.md").read_text()
 TABLES = re.findall(r"<!-- fields: (\S+) -->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE)
 EXAMPLES = re.findall(r"<!-- golden: (\S+) -->\n```\n(.*?)\n```\n", PAGE, re.DOTALL)
 NAMES = (
@@ -56,7 +57,13 @@ def rows_of(kind: type[msgspec.Struct]) -> list[tuple[str, str, str]]:
 def test_tables_are_those_of_the_code(name: str, text: str) -> None:
     module, _, kind = name.partition(":")
     documented = [tuple(cell.strip() for cell in line.split("|")[1:4]) for line in text.splitlines()]
-    assert documented == rows_of(getattr(importlib.import_module(module), kind))
+    rows = rows_of(getattr(importlib.import_module(module), kind))
+    page = "docs/internals/format.md"
+    for row in rows:
+        assert row in documented, f"{page}, the table of {name}: the row | {' | '.join(row)} | …"
+    assert documented == rows, (
+        f"{page}, the table of {name}: remove other rows, and put them into the order of the code"
+    )
 
 
 def test_every_table_is_there() -> None:
@@ -70,7 +77,8 @@ def test_every_table_is_there() -> None:
 
 @pytest.mark.parametrize(("path", "text"), EXAMPLES, ids=[path for path, _ in EXAMPLES])
 def test_examples_are_golden_files(path: str, text: str) -> None:
-    assert text == (GOLDEN / path).read_text().removesuffix("\n")
+    golden = (GOLDEN / path).read_text().removesuffix("\n")
+    assert text == golden, f"docs/internals/format.md, the example: copy {(GOLDEN / path).relative_to(ROOT)} there"
 
 
 def test_there_are_examples() -> None:

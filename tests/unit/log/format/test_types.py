@@ -162,16 +162,42 @@ def documented(text: str) -> dict[str, str]:
     return {row[1].strip("`"): row[2] for row in rows}
 
 
+def source_of(kind: str) -> str:
+    """Return the constant of this module that has the fields of a class."""
+    file, _, _ = PLACES[kind]
+    if kind in {"Add", "SourceRange"}:
+        return "SEGMENT or PART"
+    if file in {"checkpoint", "range"}:
+        return "RECORD, or the state from it"
+    return {
+        "settings": "ALL_END",
+        "record": "RECORD",
+        "record of a job": "OF_A_JOB",
+        "record of maintenance": "OF_MAINTENANCE",
+    }[file]
+
+
 def test_each_table_is_here() -> None:
-    assert {name.partition(":")[2] for name, _ in TABLES} == PLACES.keys()
+    documented_kinds = {name.partition(":")[2] for name, _ in TABLES}
+    assert documented_kinds == PLACES.keys(), "tests/unit/log/format/test_types.py, PLACES: a row for each table"
+
+
+@pytest.mark.parametrize("info", structs.fields(Record), ids=lambda info: info.name)
+def test_every_place_has_every_field_of_a_record(info: structs.FieldInfo) -> None:
+    lines = (record_format.HEADER, record_format.CHANGES)
+    rows = [row for name, text in TABLES if name.endswith((":HEADER", ":CHANGES")) for row in documented(text)]
+    default = info.default if info.default_factory is msgspec.NODEFAULT else info.default_factory()
+    is_set = getattr(RECORD, info.name) != default
+    has = {
+        "log/format/record.py, HEADER or CHANGES": any(info.name in line.__struct_fields__ for line in lines),
+        f"docs/internals/format.md, the table of HEADER or CHANGES: `{info.encode_name}`": info.encode_name in rows,
+        f"tests/unit/log/format/test_types.py, RECORD: a value of `{info.name}`": is_set,
+    }
+    places = [place for place, is_there in has.items() if not is_there]
+    assert not places, "\n".join(("lack it:", *places))
 
 
 def test_the_lines_of_a_record_have_all_of_it() -> None:
-    """An attribute in neither would be forgotten."""
-    lines = (record_format.HEADER, record_format.CHANGES)
-    placed = {name for line in lines for name in line.__struct_fields__}
-    names = sorted(placed ^ {*Record.__struct_fields__})
-    assert names == [], "put these fields of a record into HEADER or CHANGES of log/format/record.py"
     assert decode_record(encode_record(RECORD).content, "path", lambda _: b"") == RECORD
 
 
@@ -191,7 +217,7 @@ def test_a_field_of_another_type_is_named(kind: str, text: str) -> None:
         for value in others if types != "any" else []:
             tree = json.loads(lines[number])
             holder = reduce(lambda inner, step: inner[step], steps, tree)
-            assert field in holder, f"give the {kind} of this module a value of the field {field}"
+            assert field in holder, f"tests/unit/log/format/test_types.py, {source_of(kind)}: a value of `{field}`"
             holder[field] = value
             with pytest.raises(CorruptData, match=field):
                 read([*lines[:number], json.dumps(tree).encode(), *lines[number + 1 :]])

@@ -123,7 +123,7 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
 @pytest.mark.parametrize(
     ("command", "module", "function"),
-    [("source", "check_commands", "source_status"), ("migrate", "migrate_commands", "migrate")],
+    [("source", "look_commands", "source_status"), ("migrate", "migrate_commands", "migrate")],
 )
 def test_files_of_others_are_not_repaired(
     command: str, module: str, function: str, out: str, monkeypatch: pytest.MonkeyPatch

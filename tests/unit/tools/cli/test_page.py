@@ -78,7 +78,7 @@ def write_data(checkpoint: Path, store: str = STORE) -> None:
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("terminal", "output", "look_commands", "row_formats"):
+    for module in ("terminal", "output", "check_commands", "row_formats"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -99,15 +99,18 @@ def as_shown(output: str) -> str:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_terminal", "_data")
 def test_outputs_are_real() -> None:
-    found = list(shown(PAGE.read_text()))
-    assert len(found) > 8
-    for line, output in found:
+    examples_of_page = list(shown(PAGE.read_text()))
+    assert len(examples_of_page) > 8
+    wrong = []
+    for line, output in examples_of_page:
         words = shlex.split(line.replace("/data/", f"{STORE}/"))
         assert words[0] == "ftfile"
         text, _, code = output.rpartition("# ends with ")
         result = run(*words[1:], code=int(code) if text else 0)
         real = as_shown(result.output)
-        assert settled(real) == settled(text or output), f"$ {line}\n{real}"
+        if settled(real) != settled(text or output):
+            wrong.append(f"$ {line}\n{real}")
+    assert not wrong, "\n".join(("put these outputs into docs/command.md:", *wrong))
 
 
 def test_every_command_is_shown() -> None:
