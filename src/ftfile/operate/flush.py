@@ -27,7 +27,7 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.write.files.assembler import Assembled, Assembler
+from ftfile.write.files.assembly.assembler import Assembled, Assembler
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.publishing import (
     Publishing,

@@ -28,8 +28,8 @@ from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import write_task
 from ftfile.write.files import rolling_plan as plan
-from ftfile.write.files import task
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files import spool, task
+from ftfile.write.files.assembly.assembler import Assembler
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.messages import TaskIdentity, author_of
 from tests.kit.parameters import parametrize
@@ -101,7 +101,7 @@ class TestSizes:
         assert self.batches(out, "abc", "de", "fg", **options) == [["a", "b"], ["c", "d"], ["e", "f"]]
 
     def test_strictly_also_what_one_task_has_much_of(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
+        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
         query = stream(out, maxBytesPerFile="5", strictFileSize="true", rolling="policy", maxOpenBytes="1")
         planned, writer = query.plan(), query.identity(0)
         batches = [pa.RecordBatch.from_pylist(rows_of(letter), query.config().schema) for letter in "abcdefg"]

@@ -28,8 +28,8 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import write_task
 from ftfile.write.files import file_writer as writer
 from ftfile.write.files import rolling_plan as plan
-from ftfile.write.files import task
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files import spool
+from ftfile.write.files.assembly.assembler import Assembler
 from ftfile.write.files.part_writer import PartWriter
 from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
@@ -391,7 +391,7 @@ class TestTasks:
 
     @pytest.mark.slow
     def test_no_more_files_are_open_than_may_be(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
+        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
         monkeypatch.setattr(TextLines, "open_files_max", 2)
         query = query_of(out, maxBytesPerFile="20", maxOpenBytes="1")
         planned, identity = query.plan(), query.identity(0)

@@ -38,7 +38,7 @@ from ftfile.write.files import file_writer as sink_writer
 from ftfile.write.files import rolling_plan as jobs
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.assembly.assembler import Assembler
 from ftfile.write.files.file_writer import FileSink
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.files.rolling_plan import jobs_of

@@ -19,7 +19,14 @@ from ftfile.log.format.layout import restored_id, restored_version, storage_iden
 from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
-from ftfile.write.files.joiners import PartJoiner, PartTarget, SegmentReader, make_joiner, merging_saves, sample_of
+from ftfile.write.files.assembly.joiners import (
+    PartJoiner,
+    PartTarget,
+    SegmentReader,
+    make_joiner,
+    merging_saves,
+    sample_of,
+)
 from ftfile.write.files.rolling_groups import live_bytes
 from ftfile.write.files.rolling_plan import limits_of
 from ftfile.write.messages import StagedPart, add_of
