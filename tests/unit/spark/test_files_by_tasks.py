@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 import ftfile
-from ftfile.core.context import Progress
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
+from ftfile.core.progress import Progress
 from ftfile.log.format import layout
 from ftfile.operate.rewriting import RewriteReport, RowRewriter
 from ftfile.spark import compact, delete, flush, verify

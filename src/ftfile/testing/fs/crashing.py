@@ -21,7 +21,7 @@ from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.core.context import Clock
+    from ftfile.core.clock import Clock
     from ftfile.testing.fs.disk import Loss
     from ftfile.testing.fs.volume import Store
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
-from ftfile.core.context import SystemClock
+from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import PATH, in_commands
 from ftfile.core.units import ago, bytes_text, count_text

@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from ftfile import kv
-from ftfile.core.context import AWAY_S
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
+from ftfile.core.retries import AWAY_S
 from ftfile.kv.compactor import CompactionResult, Compactor
 from ftfile.kv.driver import how_written
 from ftfile.kv.planning.picker import DEFAULT_PLAN
@@ -32,7 +32,7 @@ from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:
-    from ftfile.core.context import Progress
+    from ftfile.core.progress import Progress
     from ftfile.kv.planning.runs import Run
 
 

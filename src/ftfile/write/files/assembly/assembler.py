@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import structs
 
 from ftfile.core.checksum import checksum
-from ftfile.core.context import is_away
 from ftfile.core.errors import CorruptData, FtfileError, Unsupported
 from ftfile.core.logs import get_logger
+from ftfile.core.retries import is_away
 from ftfile.filters.chain import Chain, FilteredFile
 from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import chain_of
