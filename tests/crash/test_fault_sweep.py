@@ -183,7 +183,7 @@ def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, faul
 
     def written() -> FileSystem:
         fs = make()
-        messages[:] = scenario.query(fs, "a").write(0, scenario.deal(batch, tasks=2))
+        messages[:] = scenario.query(fs, "a").run_tasks(0, scenario.deal(batch, tasks=2))
         return fs
 
     def commit(fs: FileSystem) -> None:

@@ -126,7 +126,7 @@ class TestCompact:
     @pytest.mark.slow
     def test_batches_go_on_meanwhile(self, query: StoreBatch) -> None:
         write(query, 3)
-        planned, writer = query.plan(), query.identity(3)
+        planned, writer = query.pickled_plan(), query.identity(3)
         message = query.run_task(planned, writer, 0, [{"word": "w0", "n": 10}])
         before = rows_of(PATH)
         kv.compact(PATH, full=True, context=current())
@@ -137,7 +137,7 @@ class TestCompact:
     def test_runs_that_a_batch_merged_first_are_left_to_it(self) -> None:
         query = counts(buckets="1", flushIntervalCount="3")
         expected = write(query, 3)
-        planned, writer = query.plan(), query.identity(3)
+        planned, writer = query.pickled_plan(), query.identity(3)
         message = query.run_task(planned, writer, 0, [])
         assert message.rewritten
         kv.compact(PATH, context=current())
