@@ -19,7 +19,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import fault_sweep
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.crash.faults import FAULTS
 from tests.crash.scenarios import (
     BATCHES,

@@ -15,7 +15,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.storage.api import Capabilities
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.disk import Disk, Operation, Replay
-from ftfile.testing.fs.tree import PickledByReference, Tree
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
+from ftfile.testing.fs.tree import Tree
 from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ftfile.log.format import layout
 from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
