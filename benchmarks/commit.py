@@ -62,7 +62,7 @@ def _commit_alone(directory: Path, batches: int) -> tuple[list[float], list[floa
     build_ms, commit_ms = [], []
     for batch_id in range(batches + WARM_UP):
         (checkpoint / f"offsets/{batch_id}").write_text(f'v1\n{{}}\n{{"logOffset":{batch_id}}}', encoding="utf-8")
-        messages = query.write(batch_id, partitions)
+        messages = query.run_tasks(batch_id, partitions)
         began = time.perf_counter()
         options = {"path": query.path, **query.options}
         plan = plan_write(FileSink(), SinkConfig.from_options(options, spark_schema(TEXT_COLUMNS)), current())

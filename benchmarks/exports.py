@@ -49,7 +49,7 @@ def _each_commit(directory: Path, batches: int) -> dict[str, list[float]]:
     partitions = [[{"sequence": number, "message": "m" * 35}] for number in range(FILES)]
     ms: dict[str, list[float]] = {"commit": [], **{f"export to {to}": [] for to in FORMATS}}
     for batch in range(batches):
-        messages = query.write(batch, partitions)
+        messages = query.run_tasks(batch, partitions)
         began = time.perf_counter()
         query.commit(batch, messages)
         ms["commit"].append((time.perf_counter() - began) * 1000)

@@ -196,7 +196,7 @@ def _commits(
     writing, committing = (MicroBatch(each + directory, columns, options) for each in (web_root, root))
     rows = [{"bucket": bucket, "word": "word"} for bucket in range(files)]
     for batch in range(times):
-        messages = writing.write(batch, [rows])
+        messages = writing.run_tasks(batch, [rows])
         before, began = len(calls), time.perf_counter()
         committing.commit(batch, messages)
         yield (time.perf_counter() - began) * 1000, len(calls) - before

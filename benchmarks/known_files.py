@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process
-from ftfile.core.context import SYSTEM, SystemClock
+from ftfile.core.clock import SystemClock
+from ftfile.core.context import SYSTEM
 from ftfile.core.options import FilesOptions, parse_options
 from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.read.log_positions import START

@@ -96,7 +96,7 @@ def _commit(directory: Path, files: int, commits: int) -> tuple[list[float], lis
     with mounted(fs) as url:
         query = MicroBatch(url, {"word": "string"}, {"fileFormat": "text"})
         for batch in range(commits + WARM_UP):
-            messages = query.write(batch, [[{"word": f"word {task}"}] for task in range(files)])
+            messages = query.run_tasks(batch, [[{"word": f"word {task}"}] for task in range(files)])
             before, began = fs.counters.calls.total(), time.perf_counter()
             query.commit(batch, messages)
             times_ms.append((time.perf_counter() - began) * 1000)

@@ -115,7 +115,7 @@ def run(settings: Settings) -> list[Table]:
     assert table.num_rows == BATCHES + 1
     query.restart()
     traces["plan after a restart, with its config"] = Trace()
-    traces["plan after a restart, with its config"].of(query.plan)
+    traces["plan after a restart, with its config"].of(query.pickled_plan)
     rows = [(step, *trace.cells()) for step, trace in traces.items()]
     return [
         Table("modules on the way", COLUMNS, tuple(rows), NOTE),
@@ -128,7 +128,7 @@ def trace_batch(query: MicroBatch) -> dict[str, Trace]:
     """Run the batch after those of `running_query`; return the trace of each step, and the sum of them, `ALL_STEPS`."""
     plan, write, commit = Trace(), Trace(), Trace()
     query.write_offsets(BATCHES)
-    planned = plan.of(query.plan)
+    planned = plan.of(query.pickled_plan)
     message = write.of(lambda: query.run_task(planned, query.identity(BATCHES), 0, [{"id": BATCHES}]))
     messages = [pickle.loads(pickle.dumps(message))]
     commit.of(lambda: query.commit(BATCHES, messages))

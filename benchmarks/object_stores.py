@@ -196,7 +196,7 @@ def _commit(subject: _Subject, publish: str, files: int, commits: int) -> tuple[
 
 
 def _write(query: MicroBatch, batch: int, files: int) -> list[Any]:
-    planned, writer = query.plan(), StreamIdentity(query.query_id, query.run_id, batch)
+    planned, writer = query.pickled_plan(), StreamIdentity(query.query_id, query.run_id, batch)
     with ThreadPoolExecutor(8) as pool:
         tasks = pool.map(lambda task: query.run_task(planned, writer, task, [{"value": f"row {task}"}]), range(files))
         return list(tasks)

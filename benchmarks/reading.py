@@ -75,7 +75,7 @@ def _write(path: str, rows: int) -> None:
     query = MicroBatch(path, types, {"partitionBy": "p"})
     for number in range(FILES):
         task = TaskIdentity(query.identity(number), 0, 0)
-        message = write_task(query.write_plan(), task, _batches(number, rows // FILES // PARTITIONS), SYSTEM)
+        message = write_task(query.plan(), task, _batches(number, rows // FILES // PARTITIONS), SYSTEM)
         query.commit(number, [message])
 
 

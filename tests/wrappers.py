@@ -12,7 +12,8 @@ from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStrea
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.core.context import Clock, IdSource
+    from ftfile.core.clock import Clock
+    from ftfile.core.context import IdSource
     from ftfile.storage.api import FileSystem, InputFile, OutputStream
 
 Result = TypeVar("Result")

@@ -283,7 +283,7 @@ class History:
         name = self.rng.choice(QUERIES)
         query, number = self._query(name), self.head.batches.get(name, -1) + 1
         parts = self._parts(self._rows_of(name, number))
-        messages = self.act(query.process, lambda: query.batches.write(number, parts))
+        messages = self.act(query.process, lambda: query.batches.run_tasks(number, parts))
         if messages is not None:
             del self.queries[name]
             self.late.append(Late(query, number, messages, self.events))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 
 if TYPE_CHECKING:
     import random

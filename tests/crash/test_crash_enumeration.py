@@ -25,7 +25,7 @@ from ftfile.log.format.model import StreamAuthor
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.crash.alike import Alike
 from tests.crash.scenarios import (
     BATCHES,

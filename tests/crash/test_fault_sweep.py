@@ -19,7 +19,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import fault_sweep
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.crash.faults import FAULTS
 from tests.crash.scenarios import (
     BATCHES,
@@ -183,7 +183,7 @@ def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, faul
 
     def written() -> FileSystem:
         fs = make()
-        messages[:] = scenario.query(fs, "a").write(0, scenario.deal(batch, tasks=2))
+        messages[:] = scenario.query(fs, "a").run_tasks(0, scenario.deal(batch, tasks=2))
         return fs
 
     def commit(fs: FileSystem) -> None:

@@ -24,7 +24,7 @@ from ftfile.log.wal import recorded_window
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register
 from ftfile.testing.context import SeededIds, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.write.options import forget_logs
 from tests.crash.share import THOROUGH
 from tests.crash.world import CRASH_KEYS

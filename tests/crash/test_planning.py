@@ -26,7 +26,7 @@ from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
 from ftfile.testing.fs.faulty import fault_sweep
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.source_run import Killed
 from tests.crash.alike import Alike
 from tests.crash.faults import FAULTS

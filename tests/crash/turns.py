@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

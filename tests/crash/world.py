@@ -266,7 +266,7 @@ class Scenario:
             query.options = {**query.options, **mode}
             query.options.pop("rolling", None)  # an overwrite leaves no file open
         if batch.troubled and run == 1:
-            planned, writer = query.plan(), query.identity(batch.batch_id)
+            planned, writer = query.pickled_plan(), query.identity(batch.batch_id)
             query.run_task(planned, writer, 0, tasks[0], attempt=1)
             with contextlib.suppress(ConnectionError, FtfileError):
                 query.run_task(planned, writer, 1, tasks[1], attempt=1, error=ConnectionError("executor lost"))

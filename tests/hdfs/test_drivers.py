@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -33,6 +32,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage.calls import start as run_later
 from ftfile.storage.hdfs import native as native_driver
 from ftfile.storage.hdfs import webhdfs_client

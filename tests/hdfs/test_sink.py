@@ -133,11 +133,11 @@ def test_options_of_hdfs_act_and_are_checked(cluster: MiniCluster, url: str) -> 
     status = status_of(cluster, f"{url[url.index('/', 12) :]}/{file.path}")
     assert (status["replication"], status["blockSize"], status["permission"]) == (2, 65536, "640")
     with pytest.raises(ConfigError, match="HDFS needs a multiple of 512 bytes"):
-        MicroBatch(url, COLUMNS, TEXT | {"blockSize": "1000"}).plan()
+        MicroBatch(url, COLUMNS, TEXT | {"blockSize": "1000"}).pickled_plan()
     # Settings that only the server can check are tried before the query starts.
     for refused in ({"blockSize": "512"}, {"replication": "700"}):
         with pytest.raises(Unsupported, match="set another " + "".join(refused)):
-            MicroBatch(f"{url}-new", COLUMNS, TEXT | refused).plan()
+            MicroBatch(f"{url}-new", COLUMNS, TEXT | refused).pickled_plan()
     assert open_filesystem(f"{url}-new").list("_ftfile") == []
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
 from ftfile.log.format import layout
 from ftfile.storage.registry import WrapperFileSystem
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable

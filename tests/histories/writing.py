@@ -145,7 +145,7 @@ def _troubled_batch(world: World, step: Step) -> None:
     query, writer = played.query, played.query.identity(played.next_batch)
 
     def attempts() -> None:
-        planned = query.plan()
+        planned = query.pickled_plan()
         query.run_task(planned, writer, 0, tasks[0], attempt=1)
         with contextlib.suppress(ConnectionError):
             query.run_task(planned, writer, len(tasks) - 1, tasks[-1], 2, ConnectionError("executor lost"))
@@ -172,7 +172,7 @@ def _late_batch(world: World, step: Step) -> None:
     """A driver is killed before it commits. It commits the output of its tasks much later, see `zombie`."""
     played = _played(world, step)
     tasks = _start_batch(world, step, played)
-    messages = world.call("the tasks of a batch", played.query.write, played.next_batch, tasks)
+    messages = world.call("the tasks of a batch", played.query.run_tasks, played.next_batch, tasks)
     if not isinstance(messages, FtfileError):
         played.late.append((played.next_batch, messages))
     played.query.restart()

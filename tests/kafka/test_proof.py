@@ -155,7 +155,7 @@ class History:
         noted = self._checkpoint / f"offsets/{number}"
         noted.parent.mkdir(parents=True, exist_ok=True)
         noted.write_text(f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{number}}}\n{offsets}')
-        planned = self.query.plan()
+        planned = self.query.pickled_plan()
         identity = self.query.identity(number)
         self.query.commit(number, [self.query.run_task(planned, identity, 0, rows)])
 

@@ -557,7 +557,7 @@ class TestCredentials:
         sink = Sink(store, tmp_path / "checkpoint")
         query = sink.query(**names, maxBatchesPerFile="2")
         with caplog.at_level(logging.DEBUG, logger="ftfile"):
-            planned = query.plan()
+            planned = query.pickled_plan()
             query.run(0, [rows("a")])
         told = [planned, repr(query.config()).encode(), caplog.text.encode()]
         fs = open_filesystem(sink.url, settings=store.settings)

@@ -139,7 +139,7 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     query = sink.query(**options)
     for batch in range(2):
         query.run(batch, [rows("a")] * parts)
-    planned = query.plan()
+    planned = query.pickled_plan()
     with Wire(sink.store)() as writing:
         messages = [query.run_task(planned, query.identity(2), part, rows("a")) for part in range(parts)]
     plan = plan_write(FileSink(), query.config(), current())
@@ -206,7 +206,7 @@ def test_large_segments_are_copied_within_the_store(
     for batch in range(3):
         query.run(batch, [rows(*texts[2 * batch : 2 * batch + 2])])
     assert not sink.data()
-    planned = query.plan()
+    planned = query.pickled_plan()
     with Wire(each_store)() as wire:
         message = query.run_task(planned, query.identity(3), 0, [])
     commit_batch(FileSink(), query.config(), [message], 3, current())
@@ -249,8 +249,8 @@ def test_vacuum_finds_what_was_written_under_its_name_and_never_committed(sink: 
     client(sink.store.endpoint).put_object(
         Bucket=BUCKET, Key=f"{sink.directory}/part-0000000007-foreign.txt", Body=b"f"
     )
-    lost = query.write(1, [rows("lost")])[0].parts[0].path
-    late = query.write(2, [rows("late")])[0].parts[0].path
+    lost = query.run_tasks(1, [rows("lost")])[0].parts[0].path
+    late = query.run_tasks(2, [rows("late")])[0].parts[0].path
     assert {lost, late} < sink.data()
     query.restart()
     query.run(1, [rows("b")])
@@ -266,7 +266,7 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
     query.run(0, [rows("a")])
     before = sink.names()
     with pytest.raises(ConnectionError):
-        query.run_task(query.plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost"))
+        query.run_task(query.pickled_plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost"))
     # The notes by which vacuum finds the files remain until vacuum deletes them.
     assert {key.rpartition(".")[2] for key in sink.names() - before} == {"finalPath"}
 
@@ -288,14 +288,14 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
 )
 def test_what_is_refused_at_start(sink: Sink, options: dict[str, str], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
-        sink.query(**options).plan()
+        sink.query(**options).pickled_plan()
     assert not sink.names()
 
 
 def test_direct_names_say_what_the_template_says(sink: Sink) -> None:
     query = sink.query(publish="direct", partFileName="{name}_{batch:3}_{index:2}{ext}", partPrefix="p")
     with pytest.raises(ConfigError):
-        query.plan()
+        query.pickled_plan()
     query = sink.query(
         {"value": "string", "day": "long"}, publish="direct", partitionBy="day", partFileName="{batch:3}_{index:2}{ext}"
     )
@@ -306,7 +306,7 @@ def test_direct_names_say_what_the_template_says(sink: Sink) -> None:
 
 def test_a_store_that_ignores_conditions_is_refused_at_start(sink: Sink) -> None:
     with Wire(sink.store, ignores_conditions=True)(), pytest.raises(Unsupported, match="If-None-Match"):
-        sink.query().plan()
+        sink.query().pickled_plan()
     assert not sink.names()
 
 

@@ -17,7 +17,8 @@ from ftfile.core.remedies import Advice, Argument, Wording
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.core.context import Context, OnProgress
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 
 _Function = TypeVar("_Function", bound="Callable[..., object]")

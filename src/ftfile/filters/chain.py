@@ -259,7 +259,7 @@ class FilteredFile:
         unframed = len(self._open) + plain_bytes
         return self.size_bytes_with(unframed + unframed // 32 + 640)
 
-    def room(self, limit_bytes: int) -> int:
+    def plain_room(self, limit_bytes: int) -> int:
         """Return the plain bytes with which the file has about this size; at least one."""
         return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
 

@@ -7,9 +7,9 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.core.context import is_away
 from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
+from ftfile.core.retries import is_away
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import StoredKeys

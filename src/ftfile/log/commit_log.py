@@ -13,7 +13,7 @@ from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.format.record import IS_SEALED, SMALL_BYTES_MAX, from_checked_text, read_within, to_checked_text
-from ftfile.log.records import Records, StoreClock, outcome_unknown
+from ftfile.log.records import EndCheck, Records, StoreClock, outcome_unknown
 from ftfile.log.state import LogState
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class CommitLog(Records):
         self.reads = 0  # records and checkpoints that were read to find the head
         self.commit_metrics = CommitMetrics()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
-        # Is the end of the read records known to be the end of the log; and known well enough to write after it.
-        self._is_end_checked = self._is_end_checked_to_commit = False
+        self._end_check = EndCheck.NONE  # of the last read record
         # The last decoded record of the state, so that a waiting reader does not decode it each time.
         self._newest_content: bytes | None = None
         self._durable_to = -1
@@ -179,7 +178,7 @@ class CommitLog(Records):
         with self.lock:
             for _ in range(REFRESH_TRIES):
                 began = self._starting_state().version
-                state = self._read_to_end(acts=durable)
+                state = self._read_to_end(EndCheck.COMMIT if durable else EndCheck.READ)
                 newest = self.checkpoints.newest()
                 # Records up to a checkpoint can be deleted or, if an outdated committer created them again, are
                 # invalid.
@@ -191,8 +190,8 @@ class CommitLog(Records):
                 self._reset()
             raise StorageError("refresh", layout.LOG, "the log's checkpoints changed faster than they could be read")
 
-    def _read_to_end(self, *, acts: bool) -> LogState:
-        """Read records to the end; at first use, check that it is the end."""
+    def _read_to_end(self, check: EndCheck) -> LogState:
+        """Read records to the end, and check that it is the end unless this was checked before."""
         while True:
             assert self._state is not None, "reading continues from a state"
             fold = None
@@ -203,11 +202,12 @@ class CommitLog(Records):
                 self._count_record(*record_and_size)
             if fold is not None:
                 self._state = fold.finish()
-            if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
+            if self._end_check >= check:
                 return self._state
             # A task that starts with a view decides nothing, and there are many tasks.
-            if self._is_end(self._state.version, lists=acts or self._state.whole, acts=acts):
-                self._is_end_checked, self._is_end_checked_to_commit = True, acts
+            is_hint_enough = check is EndCheck.READ and not self._state.whole
+            if self._is_end(self._state.version, EndCheck.NONE if is_hint_enough else check):
+                self._end_check = check
                 return self._state
 
     def _count_record(self, record: Record, size_bytes: int) -> None:
@@ -280,7 +280,7 @@ class CommitLog(Records):
 
     def _reset(self) -> None:
         self._state = self._newest_content = None
-        self._is_end_checked = self._is_end_checked_to_commit = False
+        self._end_check = EndCheck.NONE
         self.delta_bytes = 0
         self.recent.clear()
 

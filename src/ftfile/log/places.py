@@ -32,7 +32,7 @@ from ftfile.storage.paths import shape_fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.core.context import Tracker
+    from ftfile.core.progress import Tracker
     from ftfile.log.format.model import Add, Remove
     from ftfile.log.state import Unpublished
     from ftfile.storage.api import FileInfo, FileSystem

@@ -25,7 +25,7 @@ from ftfile.log.read.snapshot import Snapshot, snapshot_at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Author, Fingerprint
     from ftfile.log.policy import Policy

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ftfile.core.context import RetryPolicy, Tracker, call_with_retries
 from ftfile.core.errors import CommitError, ConfigError, FtfileError, MissingPart, NotPublished, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
+from ftfile.core.retries import RetryPolicy, call_with_retries
 from ftfile.log import checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
@@ -26,8 +27,8 @@ from ftfile.log.records import PublishedHint, read_published, write_published
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.core.context import OnProgress
     from ftfile.core.errors import NameCollision
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Author, Record
     from ftfile.log.policy import Policy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ftfile.core.checksum import Decoding
@@ -53,6 +54,14 @@ _NO_CHECKPOINT_ADVICE = (
     "Restore the missing files from a copy of the directory, with all of _ftfile; if there is no copy, start a new "
     "log, as docs/disaster-recovery.md shows"
 )
+
+
+class EndCheck(IntEnum):
+    """How thoroughly a process has checked that no record exists after the last one that it read."""
+
+    NONE = 0  # only by the hint, or not at all
+    READ = 1  # also by a listing of the records
+    COMMIT = 2  # and the hint names no later version, so the log has not lost its newest records
 
 
 class PublishedHint(Value, frozen=True):
@@ -225,16 +234,12 @@ class Records:
             raise CorruptData(path, "a record, or nothing", "an entry that exists but cannot be read", "Move it away")
         return is_own
 
-    def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
-        """Return True if the log ends at a version, after which no record was found; False if it has grown.
-
-        With `lists`, later records are searched in the directory of records, and not only by the hint. For a caller
-        that `acts` on the log, a hint that names a version beyond the end is an error.
-        """
+    def _is_end(self, version: int, check: EndCheck) -> bool:
+        """Return True if the log ends at a version, after which no record was found; False if it has grown."""
         hint = read_published(self.fs)
         hinted = hint.version if hint is not None else -1
         listed = -1
-        if lists:
+        if check is not EndCheck.NONE:
             listed = self._newest_listed(version)
         if max(hinted, listed) <= version:
             return True
@@ -251,7 +256,7 @@ class Records:
                     path, "the first record, or a log checkpoint that replaces it", text, _NO_CHECKPOINT_ADVICE
                 )
             raise CorruptData(path, "a record", text, _ADVICE)
-        if acts:
+        if check is EndCheck.COMMIT:
             text = f"no record, although version {hinted} was published: the log has lost its newest records"
             raise CorruptData(path, "a record", text, _ADVICE)
         _log.warning(

@@ -9,9 +9,9 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
-from ftfile.core.context import Tracker
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.core.remedies import Advice, Argument
 from ftfile.core.units import parse_duration_s
 from ftfile.log.format import layout
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.garbage import Findings, GarbageFile, WaitingFiles
     from ftfile.log.state import LogState

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import AccessArguments, OperationArguments
-    from ftfile.core.context import Clock
+    from ftfile.core.clock import Clock
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.operate.rewriting import Live, RewritePiece, RewriteReport

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
-    from ftfile.core.context import Clock, OnProgress
+    from ftfile.core.clock import Clock
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot

@@ -12,10 +12,10 @@ from msgspec import convert, structs
 
 from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.progress import Tracker
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
@@ -27,7 +27,7 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.write.files.assembler import Assembled, Assembler
+from ftfile.write.files.assembly.assembler import Assembled, Assembler
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.publishing import (
     Publishing,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, MaintenanceAuthor, Record

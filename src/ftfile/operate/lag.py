@@ -9,10 +9,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.arguments import Access
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
 from ftfile.core.options import STORAGE_PREFIX
 from ftfile.core.remedies import PATH, Advice, Argument, Wording
+from ftfile.core.retries import RetryPolicy
 from ftfile.core.units import count_text
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log

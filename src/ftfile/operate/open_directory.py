@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import AccessArguments, OperationArguments
-    from ftfile.core.context import Context, OnProgress
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.operate.details import FileDetails, VersionDetails, VersionDifference, VersionSchema
     from ftfile.operate.status import DirectoryStatus
     from ftfile.operate.verify.verify_directory import VerifyReport

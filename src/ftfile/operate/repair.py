@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
-from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
+from ftfile.core.progress import Tracker
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.operate.verify.verify_directory import VerifyReport
 
 

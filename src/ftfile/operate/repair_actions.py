@@ -37,7 +37,8 @@ from ftfile.operate.verify.log_scan import LogScan
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from ftfile.core.context import IdSource, Tracker
+    from ftfile.core.context import IdSource
+    from ftfile.core.progress import Tracker
     from ftfile.log.format.model import Add, MaintenanceAuthor
     from ftfile.log.state import LogState
     from ftfile.operate.findings import Action

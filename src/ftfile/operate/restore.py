@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import OperationArguments
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, AssemblyTask, MaintenanceAuthor
     from ftfile.log.protocol import Committed

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from msgspec import structs
 
-from ftfile.core.context import Tracker
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import UnreadablePart, chain_of, extension_of, read_part, rows_of_parts
 from ftfile.log.checks import Accepted, Rewrite, accept_rewrites, still_known
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.log.read.snapshot import Snapshot

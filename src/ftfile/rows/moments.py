@@ -64,7 +64,7 @@ def with_clock_values(where: _Where, now_ms: int, time_zone: str, argument: str 
     """
     if not isinstance(where, str) or not _ANY.search(where):
         return where
-    return _Settling(where, argument, now_ms * 1000, time_zone).text()
+    return _ClockReplacer(where, argument, now_ms * 1000, time_zone).text()
 
 
 class _ConditionTime(NamedTuple):
@@ -72,8 +72,8 @@ class _ConditionTime(NamedTuple):
     value: int  # days or microseconds since 1970 UTC
 
 
-class _Settling(Cursor):
-    """Parses a text once."""
+class _ClockReplacer(Cursor):
+    """Replaces functions of the current time in one condition by literals."""
 
     def __init__(self, where: str, argument: str, now_us: int, time_zone: str) -> None:
         super().__init__(where, argument)

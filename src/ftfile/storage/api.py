@@ -60,7 +60,6 @@ class Capabilities:
     stream_capabilities: frozenset[str] = frozenset()  # that `OutputStream.has_capability` may confirm
     permissions: bool = False  # supports the settings `filePermission` and `directoryPermission`
     replication: bool = False  # supports the settings `replication` and `blockSize`
-    concurrency: int = 1  # useful number of parallel calls during a commit; 1 if a call is cheaper than a thread
     forbidden: str = ""  # characters that names must not contain
     retries_internally: bool = False  # calls wait for a store that is not ready, so callers need not retry
     # When other processes see a file that is being written: empty, or complete. With `at_close`, `close` detects that
@@ -69,9 +68,11 @@ class Capabilities:
     shared_between_hosts: bool = True
     # A directory exists while it contains files, so it is never created, missing, or left empty.
     implied_directories: bool = False
-    stream_bytes: int = 0  # memory that a file can use while it is written
     blank_ends: bool = True  # a name can begin and end with white space
     path_bytes_max: int | None = None  # of a path below the root; None for no limit
+    # The remaining fields describe costs. If they are wrong, calls are slow or use much memory; results stay correct.
+    concurrency: int = 1  # useful number of parallel calls during a commit; 1 if a call is cheaper than a thread
+    stream_bytes: int = 0  # memory that a file can use while it is written
     copy_bytes_min: int = 0  # copying shorter ranges by `copy_from` is slower than reading and writing them
 
     def fault_of(self, path: str, more_bytes: int = 0) -> str | None:

@@ -14,13 +14,14 @@ from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ftfile.core.context import SYSTEM, cores, is_away
+from ftfile.core.context import SYSTEM, cores
 from ftfile.core.errors import FtfileError
+from ftfile.core.retries import is_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ftfile.core.context import Tracker
+    from ftfile.core.progress import Tracker
     from ftfile.storage.api import FileSystem
 
 

@@ -11,9 +11,9 @@ import pkgutil
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ftfile.core.context import RetryPolicy, call_with_retries
 from ftfile.core.errors import ConfigError, StorageError, Unavailable
 from ftfile.core.extensions import installed
+from ftfile.core.retries import RetryPolicy, call_with_retries
 from ftfile.storage.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, Watch, copy_range
 from ftfile.storage.paths import Location, normalise, parse
 

@@ -14,7 +14,9 @@ from ftfile.storage import registry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.core.context import Clock, IdSource, RetryPolicy
+    from ftfile.core.clock import Clock
+    from ftfile.core.context import IdSource
+    from ftfile.core.retries import RetryPolicy
     from ftfile.storage.api import FileSystem
 
 

@@ -64,8 +64,8 @@ _INSTANT = pa.timestamp("us", "UTC")
 class BatchQuery(ABC):
     """A streaming query that writes to a directory, and batch writes for comparison.
 
-    `run` executes a whole micro-batch. `plan`, `run_task`, `commit` and `abort` are its steps, for tests in which
-    attempts fail or finish late, or messages are lost.
+    `run` executes a whole micro-batch. `pickled_plan`, `run_task`, `commit` and `abort` are its steps, for tests
+    in which attempts fail or finish late, or messages are lost.
     """
 
     sink: ClassVar[Sink[Any]]
@@ -90,7 +90,7 @@ class BatchQuery(ABC):
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a micro-batch: every task, then the commit; if one of them raises, abort, as Spark does."""
         self.write_offsets(batch_id)
-        planned, writer = self.plan(), self.identity(batch_id)
+        planned, writer = self.pickled_plan(), self.identity(batch_id)
         messages: list[TaskCommit | None] = [None] * len(partitions)
         try:
             for number, rows in enumerate(partitions):
@@ -110,9 +110,9 @@ class BatchQuery(ABC):
         self._keep("metadata", metadata)
         self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
 
-    def write(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
+    def run_tasks(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
         """Plan the batch and run its tasks one after the other; return their messages."""
-        return self._run_tasks(self.plan(), self.identity(batch_id), partitions)
+        return self._messages_of(self.pickled_plan(), self.identity(batch_id), partitions)
 
     def identity(self, batch_id: int) -> StreamIdentity:
         """Return the identity of the writer of a batch in this run."""
@@ -122,13 +122,13 @@ class BatchQuery(ABC):
     def config(self) -> WriteConfig:
         """Return the settings, parsed from the options again, as for every batch."""
 
-    def write_plan(self) -> WritePlan[Any]:
+    def plan(self) -> WritePlan[Any]:
         """Return the plan of a batch."""
         return plan_write(self.sink, self.config(), current())
 
-    def plan(self) -> bytes:
+    def pickled_plan(self) -> bytes:
         """Return the pickled plan that the driver sends to the tasks."""
-        return pickle.dumps(self.write_plan())
+        return pickle.dumps(self.plan())
 
     def run_task(
         self,
@@ -141,8 +141,8 @@ class BatchQuery(ABC):
     ) -> TaskCommit:
         """Run one attempt of a task in the same way as Spark, and return its message.
 
-        `planned` and `writer` come from `plan` and `identity`. An `error` is raised at the end of the input, so the
-        attempt fails after it has written its rows.
+        `planned` and `writer` come from `pickled_plan` and `identity`. An `error` is raised at the end of the input, so
+        the attempt fails after it has written its rows.
         """
         task = TaskIdentity(writer, partition, attempt)
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
@@ -160,12 +160,12 @@ class BatchQuery(ABC):
 
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a batch write instead: a separate commit without a batch id, with the settings of the pickled plan."""
-        planned, writer = self.plan(), JobIdentity(job_id)
-        messages = self._run_tasks(planned, writer, partitions)
+        planned, writer = self.pickled_plan(), JobIdentity(job_id)
+        messages = self._messages_of(planned, writer, partitions)
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
         return commit_batch(shipped.sink, shipped.config, messages=messages, batch_id=None, context=current())
 
-    def _run_tasks(
+    def _messages_of(
         self, planned: bytes, writer: WriterIdentity, partitions: Sequence[Sequence[Row]]
     ) -> list[TaskCommit]:
         messages = []

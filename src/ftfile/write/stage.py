@@ -187,7 +187,7 @@ class OpenPart:
         """Encode the estimated number of rows that fit, measure the file, and continue until the limit is reached."""
         taken = 0
         while taken < batch.num_rows:
-            plain_limit = self._encoder.size_bytes + self._filtered.room(limit_bytes)
+            plain_limit = self._encoder.size_bytes + self._filtered.plain_room(limit_bytes)
             try:
                 taken += self._encoder.write(batch.slice(taken), plain_limit)
             except UnencodableRows:

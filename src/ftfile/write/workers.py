@@ -9,9 +9,10 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ftfile.core.context import cores, is_away
+from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.remedies import Advice, Argument
+from ftfile.core.retries import is_away
 from ftfile.log.format import layout
 from ftfile.log.places import delete_file, list_or_empty
 from ftfile.storage.calls import Pool

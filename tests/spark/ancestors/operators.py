@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.context import SystemClock
+from ftfile.core.clock import SystemClock
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem, repeatable
 from tests.spark.test_stream import forget_commit, query_id

@@ -52,7 +52,7 @@ def write(out: str, words: Sequence[bytes], values: pa.Array, batch_id: int = 0,
     """Write one batch to a store of a key column and a value column of strings."""
     columns = {"word": "string", "value": NESTED if pa.types.is_list(values.type) else "string"}
     query = query_of(out, columns, keyColumns="word", buckets="1", **options)
-    plan = query.write_plan()
+    plan = query.plan()
     batch = pa.RecordBatch.from_arrays([texts(words), values], names=["word", "value"])
     message = write_task(plan, TaskIdentity(query.identity(batch_id), 0, 0), [batch], current())
     commit_batch(plan.sink, plan.config, [message], batch_id, current())
@@ -93,7 +93,7 @@ def test_python_has_no_such_values(out: str) -> None:
 def test_an_error_shows_the_bytes_of_a_key(out: str) -> None:
     values = {"word": "string", "value": "long"}
     query = query_of(out, values, keyColumns="word", buckets="1", merge="value:sum")
-    plan = query.write_plan()
+    plan = query.plan()
     batch = pa.RecordBatch.from_arrays([texts([BAD, BAD]), pa.array([2**63 - 1, 1])], names=["word", "value"])
     with pytest.raises(EncodingError, match=r"key \(b'\\xff\\xfe'\)"):
         write_task(plan, TaskIdentity(query.identity(0), 0, 0), [batch], current())

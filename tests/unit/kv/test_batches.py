@@ -58,7 +58,7 @@ class TestOrder:
 
     def test_messages_may_come_in_any_order(self, out: str) -> None:
         query = query_of(out)
-        messages = query.write(0, [rows("a", n=1), rows("a", n=2), rows("a", n=3)])
+        messages = query.run_tasks(0, [rows("a", n=1), rows("a", n=2), rows("a", n=3)])
         query.commit(0, messages[::-1])
         assert rows_of(out) == {"a": 3}
 
@@ -67,7 +67,7 @@ class TestOrder:
         query = query_of(out, buckets="1", maxOpenBytes="4000")
         schema = query.config().schema
         batches = [pa.RecordBatch.from_pylist(rows(*"abc", n=number), schema=schema) for number in range(200)]
-        message = write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())
+        message = write_task(query.plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())
         assert 3 < len(message.segments) < 100
         query.commit(0, [message])
         assert rows_of(out) == {"a": 199, "b": 199, "c": 199}
@@ -77,7 +77,7 @@ class TestOrder:
         query = query_of(out, buckets="1", maxOpenBytes="100000")
         whole = pa.RecordBatch.from_pylist(rows(*(f"{number}" for number in range(1000))), schema=query.config().schema)
         slices = [whole.slice(start, 50) for start in range(0, 1000, 50)]
-        message = write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), slices, current())
+        message = write_task(query.plan(), TaskIdentity(query.identity(0), 0, 0), slices, current())
         assert len(message.segments) == 1
 
     @pytest.mark.slow
@@ -255,13 +255,13 @@ class TestJobs:
             while_it_writes()
             yield pa.RecordBatch.from_pylist(rows("a"), schema=query.config().schema)
 
-        return write_task(query.write_plan(), TaskIdentity(query.identity(2), 0, 0), batches(), current())
+        return write_task(query.plan(), TaskIdentity(query.identity(2), 0, 0), batches(), current())
 
     def test_a_task_whose_head_has_moved_on_compacts_what_is_there(self, out: str) -> None:
         options = {"buckets": "1", "flushIntervalCount": "2", "onNewQuery": "continue"}
         query, other = (counting(out, each, **options) for each in (FIRST, SECOND))
         query.run(0, [rows("a")])
-        late = other.write(0, [rows("a")])
+        late = other.run_tasks(0, [rows("a")])
         query.run(1, [rows("a")])
         message = self.moved_on(query, lambda: other.commit(0, late))
         (rewrite,) = message.rewritten
@@ -284,7 +284,7 @@ class TestJobs:
         query = counting(out, buckets="1", flushIntervalCount="2")
         for batch in range(2):
             query.run(batch, [rows("a")])
-        planned, writer = query.plan(), query.identity(2)
+        planned, writer = query.pickled_plan(), query.identity(2)
         states: list[int] = []
         honest = CommitLog.refresh
 
@@ -317,7 +317,7 @@ class TestJobs:
         query = counting(out, buckets="1", flushIntervalCount="2")
         for batch in range(2):
             query.run(batch, [rows("a")])
-        planned, writer = query.plan(), query.identity(2)
+        planned, writer = query.pickled_plan(), query.identity(2)
         first, second = (query.run_task(planned, writer, 0, rows("a"), attempt) for attempt in range(2))
         assert first.rewritten
         assert second.rewritten
@@ -331,7 +331,7 @@ class TestJobs:
         query = counting(out, buckets="1", flushIntervalCount="2")
         for batch in range(2):
             query.run(batch, [rows("a")])
-        late = query.write(2, [rows("b")])
+        late = query.run_tasks(2, [rows("b")])
         assert late[0].rewritten
         replacing = counting(out, buckets="1")
         replacing.overwrite = True
@@ -441,7 +441,7 @@ class TestOverwrite:
         counting(out).run(0, [rows("a", "b")])
         query = query_of(out, {"id": "long", "text": "string"}, keyColumns="id", buckets="2")
         with pytest.raises(ConfigError, match="keyColumns: the store has"):
-            query.plan()
+            query.pickled_plan()
         query.overwrite = True
         query.run(1, [[{"id": 1, "text": "x"}]])
         assert rows_of(out) == {1: "x"}
@@ -450,7 +450,7 @@ class TestOverwrite:
         first, second = counting(out), counting(out, SECOND, onNewQuery="continue")
         first.run(0, [rows("a")])
         second.overwrite = True
-        late = second.write(0, [rows("c")])
+        late = second.run_tasks(0, [rows("c")])
         first.run(1, [rows("b")])
         second.commit(0, list(late))
         assert rows_of(out) == {"c": 1}
@@ -473,7 +473,7 @@ class TestDefinition:
         counting(out).run(0, [rows("a")])
         query = query_of(out, {"k": "string", "n": "long"} | columns, **{"merge": "n:sum"} | options)
         with pytest.raises(ConfigError, match=told):
-            query.plan()
+            query.pickled_plan()
 
     @pytest.mark.slow
     def test_what_is_left_out_is_taken_from_the_store(self, out: str) -> None:
@@ -495,13 +495,13 @@ class TestDefinition:
             ({"keyColumns": "k"}, "keyColumns: the store has"),
         ):
             with pytest.raises(ConfigError, match=told):
-                StoreBatch(out, columns, options, SECOND).plan()
+                StoreBatch(out, columns, options, SECOND).pickled_plan()
         with pytest.raises(ConfigError, match="keyColumns names a column that does not exist: 'part'"):
-            StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).plan()
+            StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).pickled_plan()
         with pytest.raises(
             SchemaError, match=r"more is missing; seen is missing\. Add more, seen with null values, or write to a new"
         ):
-            StoreBatch(out, {"k": "string", "part": "long", "n": "long"}, {}, SECOND).plan()
+            StoreBatch(out, {"k": "string", "part": "long", "n": "long"}, {}, SECOND).pickled_plan()
 
     def test_the_sequence_column_is_taken_from_the_store(self, out: str) -> None:
         query_of(out, sequenceColumn="n").run(0, [rows("a", n=5)])
@@ -514,14 +514,14 @@ class TestDefinition:
         query = StoreBatch(out, {"k": "string", "n": "long"}, {}, FIRST)
         query.overwrite = True
         with pytest.raises(ConfigError, match="keyColumns is not given"):
-            query.plan()
+            query.pickled_plan()
 
     def test_rows_of_another_definition_are_not_committed(self, out: str) -> None:
         """Spark builds the writer of a stream again for the commit; the store may have other buckets by then."""
         query = StoreBatch(out, {"k": "string", "n": "long"}, {"keyColumns": "k", "buckets": "4"}, FIRST)
         query.run(0, [rows("a")])
         query = StoreBatch(out, {"k": "string", "n": "long"}, {}, FIRST)
-        written = query.write(1, [rows(*"bcdef")])
+        written = query.run_tasks(1, [rows(*"bcdef")])
         rebucket(out, 8)
         with pytest.raises(ConfigError, match="definition of the store changed while a batch was written"):
             query.commit(1, written)
@@ -529,14 +529,14 @@ class TestDefinition:
         assert rows_of(out) == dict.fromkeys("abcdef", 1)
         options = {"keyColumns": "k", "onNewQuery": "continue"}
         with pytest.raises(ConfigError, match=r"store has 8, and 4 is given\. Give 8, or"):
-            StoreBatch(out, {"k": "string", "n": "long"}, options | {"buckets": "4"}, FIRST).plan()
-        StoreBatch(out, {"k": "string", "n": "long"}, options | {"buckets": "8"}, FIRST).plan()
+            StoreBatch(out, {"k": "string", "n": "long"}, options | {"buckets": "4"}, FIRST).pickled_plan()
+        StoreBatch(out, {"k": "string", "n": "long"}, options | {"buckets": "8"}, FIRST).pickled_plan()
 
     def test_the_first_record_decides_also_when_two_start_at_once(self, out: str) -> None:
         first = counting(out)
         second = query_of(out, query_id=SECOND, buckets="8", merge="n:sum", onNewQuery="continue")
-        plan = second.write_plan()
-        late = second.write(0, [rows("a")])
+        plan = second.plan()
+        late = second.run_tasks(0, [rows("a")])
         first.run(0, [rows("a")])
         with pytest.raises(ConfigError, match="buckets: the store has 4, and 8 is given"):
             commit_batch(plan.sink, plan.config, late, 0, current())
@@ -565,14 +565,14 @@ class TestKindOfDirectory:
             query = query_of(out)
             query.overwrite = overwrite
             with pytest.raises(ConfigError, match="is a directory of files, not a store"):
-                query.plan()
+                query.pickled_plan()
 
     def test_a_store_takes_no_files(self, out: str) -> None:
         counting(out).run(0, [rows("a")])
         for overwrite in (False, True):
             files = MicroBatch(out, {"k": "string", "n": "long"}, {"fileFormat": "json"}, overwrite=overwrite)
             with pytest.raises(ConfigError, match="is a store of keys and values"):
-                files.plan()
+                files.pickled_plan()
         assert rows_of(out) == {"a": 1}
 
 
@@ -582,18 +582,18 @@ class TestSchema:
     def test_nothing_may_change_by_default(self, out: str) -> None:
         query_of(out).run(0, [rows("a")])
         with pytest.raises(SchemaError, match=r"more is new\. Set onSchemaChange=widen, or write to a new"):
-            query_of(out, self.WIDE).plan()
+            query_of(out, self.WIDE).pickled_plan()
 
     def test_the_advice_for_a_column_that_is_gone_works(self, out: str) -> None:
         query_of(out, self.WIDE).run(0, [rows("a", more="x")])
         for policy in ("fail", "widen"):
             with pytest.raises(SchemaError, match=r"more is missing\. Add more with null values, or write to a new"):
-                query_of(out, onSchemaChange=policy).plan()
+                query_of(out, onSchemaChange=policy).pickled_plan()
         other = {"k": "string", "n": "long", "other": "string"}
         with pytest.raises(
             SchemaError, match=r"Set onSchemaChange=widen and add more with null values, or write to a new"
         ):
-            query_of(out, other).plan()
+            query_of(out, other).pickled_plan()
         query = query_of(out, self.WIDE | other, onSchemaChange="widen")
         query.run(1, [rows("b", more=None, other="y")])
         assert rows_of(out) == {"a": (1, "x", None), "b": (1, None, "y")}
@@ -604,7 +604,7 @@ class TestSchema:
         query.run(1, [rows("b", "c", more="x")])
         assert rows_of(out) == {"a": (1, None), "b": (1, "x"), "c": (1, "x")}
         with pytest.raises(SchemaError, match="more is missing"):
-            query_of(out, onSchemaChange="widen").plan()
+            query_of(out, onSchemaChange="widen").pickled_plan()
 
     def test_a_new_column_may_be_merged(self, out: str) -> None:
         counting(out).run(0, [rows("a")])
@@ -623,7 +623,7 @@ class TestSchema:
         with pytest.raises(
             SchemaError, match=r"n was int64 and is int32\. Cast to the recorded type, or write to a new"
         ):
-            query_of(out, {"k": "string", "n": "integer"}, onSchemaChange="widen").plan()
+            query_of(out, {"k": "string", "n": "integer"}, onSchemaChange="widen").pickled_plan()
 
     @pytest.mark.slow
     def test_names_that_differ_by_case_alone_are_those_of_the_store(self, out: str) -> None:
@@ -636,4 +636,4 @@ class TestSchema:
         assert len({add.encoding for add in head_of(out).segments.values()}) == 1
         wide = StoreBatch(out, {"k": "string", "n": "long", "N": "long"}, options, SECOND)
         with pytest.raises(SchemaError, match="2 columns have this name"):
-            wide.plan()
+            wide.pickled_plan()

@@ -43,14 +43,14 @@ class TestReplay:
         query = counting(out)
         query.run(0, [rows("a")])
         before = sorted(Path(out).rglob("*"))
-        messages = query.write(0, [rows("a")])
+        messages = query.run_tasks(0, [rows("a")])
         assert messages[0].found_committed
         assert not messages[0].segments
         assert sorted(Path(out).rglob("*")) == before
 
     def test_tasks_notice_a_commit_after_the_plan(self, out: str) -> None:
         query = counting(out)
-        planned = query.plan()
+        planned = query.pickled_plan()
         query.run(0, [rows("a")])
         assert query.run_task(planned, query.identity(0), 0, rows("a")).found_committed
 
@@ -74,8 +74,8 @@ class TestReplay:
     def test_one_task_alone_commits_nothing(self, out: str) -> None:
         query, other = counting(out), counting(f"{out}-restored")
         query.run(0, [rows("a"), rows("b")])
-        found = query.run_task(query.plan(), query.identity(0), 0, rows("a"))
-        message = other.run_task(other.plan(), other.identity(0), 1, rows("b"))
+        found = query.run_task(query.pickled_plan(), query.identity(0), 0, rows("a"))
+        message = other.run_task(other.pickled_plan(), other.identity(0), 1, rows("b"))
         with pytest.raises(InvalidMessages, match="wrote nothing because this batch was in the log"):
             other.commit(0, [found, message])
 
@@ -83,14 +83,14 @@ class TestReplay:
 class TestDrivers:
     def test_one_that_died_before_the_record(self, out: str) -> None:
         query = counting(out)
-        query.write(0, [rows("a"), rows("b")])
+        query.run_tasks(0, [rows("a"), rows("b")])
         query.restart()
         query.run(0, [rows("a", "b")])
         assert rows_of(out) == {"a": 1, "b": 1}
 
     def test_one_that_died_after_the_record(self, out: str) -> None:
         query = counting(out)
-        messages = query.write(0, [rows("a"), rows("b")])
+        messages = query.run_tasks(0, [rows("a"), rows("b")])
         query.commit(0, list(messages))
         query.restart()
         assert query.run(0, [rows("b", "a")]).replayed
@@ -98,13 +98,13 @@ class TestDrivers:
 
     def test_one_that_commits_twice(self, out: str) -> None:
         query = counting(out)
-        messages = query.write(0, [rows("a")])
+        messages = query.run_tasks(0, [rows("a")])
         assert [query.commit(0, list(messages)).replayed for _ in range(2)] == [False, True]
         assert rows_of(out) == {"a": 1}
 
     def test_abort_deletes_nothing(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = counting(out)
-        messages = query.write(0, [rows("a"), rows("b")])
+        messages = query.run_tasks(0, [rows("a"), rows("b")])
         query.abort(0, list(messages))
         assert "batch 0. It is not committed; 2 staged files stay" in caplog.text
         query.commit(0, list(messages))
@@ -116,7 +116,7 @@ class TestDrivers:
 class TestAttempts:
     def test_two_of_one_task(self, out: str) -> None:
         query = counting(out)
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         first, second = (query.run_task(planned, writer, 0, rows("a", "b"), attempt) for attempt in range(2))
         with pytest.raises(InvalidMessages, match="two messages of one partition"):
             query.commit(0, [first, second])
@@ -125,7 +125,7 @@ class TestAttempts:
 
     def test_one_that_fails_leaves_no_file(self, out: str) -> None:
         query = counting(out)
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         with pytest.raises(ConnectionError):
             query.run_task(planned, writer, 0, rows("a"), error=ConnectionError("executor lost"))
         assert not [*Path(out).rglob("*.spool")]
@@ -134,7 +134,7 @@ class TestAttempts:
 
     def test_a_missing_message_commits_nothing(self, out: str) -> None:
         query = counting(out)
-        messages = query.write(0, [rows("a"), rows("b")])
+        messages = query.run_tasks(0, [rows("a"), rows("b")])
         with pytest.raises(InvalidMessages, match="1 of 2 tasks"):
             query.commit(0, [messages[0], None])
         assert head_of(out).version == -1
@@ -175,7 +175,7 @@ class TestQueries:
         first = query_of(out)
         second = query_of(out, query_id=SECOND, onNewQuery="continue")
         first.run(0, [rows("a", "b", n=1)])
-        late = first.write(1, [rows("a", n=2)])
+        late = first.run_tasks(1, [rows("a", n=2)])
         second.run(0, [rows("a", "c", n=3)])
         first.commit(1, list(late))
         assert rows_of(out) == {"a": 2, "b": 1, "c": 3}
@@ -214,4 +214,4 @@ class TestQueries:
 def test_an_error_of_the_commit_is_told(out: str) -> None:
     query = counting(out)
     with pytest.raises(FtfileError, match="batch 1 cannot be committed with the messages of batch 0"):
-        query.commit(1, list(query.write(0, [rows("a")])))
+        query.commit(1, list(query.run_tasks(0, [rows("a")])))

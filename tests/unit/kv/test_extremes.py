@@ -75,7 +75,7 @@ class TestManyRuns:
         query = store(merge="n:sum", maxOpenBytes="4", flushIntervalCount=str(count), compression="none")
         schema = query.config().schema
         batches = [pa.RecordBatch.from_pylist([row(f"k{number % 7}")], schema=schema) for number in range(count)]
-        query.commit(0, [write_task(query.write_plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())])
+        query.commit(0, [write_task(query.plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())])
         assert runs() == count
         (job,) = CommitLog(open_filesystem(PATH)).refresh().assembly_tasks
         assert job.reason == "level0"
@@ -203,7 +203,7 @@ class TestNothing:
         assert kv.purge(PATH, everything=True, context=current()).version is None
         for batch in (1, 2):
             query.run(batch, [[row(key) for key in "abcde"]])
-        late = query.write(3, [[row("f")]])
+        late = query.run_tasks(3, [[row("f")]])
         assert late[0].rewritten
         assert kv.purge(PATH, everything=True, context=current()).version == 3
         assert contents() == {}
@@ -272,7 +272,9 @@ class TestKeysAlone:
         columns = {"k": "string", "gone": "boolean"}
         if merge == "sequence":
             with pytest.raises(ConfigError, match="sequenceColumn"):
-                StoreBatch(PATH, columns, {"keyColumns": "k", "deleteColumn": "gone", "sequenceColumn": "k"}).plan()
+                StoreBatch(
+                    PATH, columns, {"keyColumns": "k", "deleteColumn": "gone", "sequenceColumn": "k"}
+                ).pickled_plan()
             return
         given = {"keyColumns": "k", "deleteColumn": "gone", "buckets": "2", "flushIntervalCount": "2"}
         query = StoreBatch(PATH, columns, given | {"vacuumInterval": "0s"})

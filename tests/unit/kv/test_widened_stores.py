@@ -101,7 +101,7 @@ class History:
         """Run a batch whose plan is older than batches of the other query, and whose jobs may be theirs."""
         place = self.rng.randrange(2)
         query, own = self.queries[place], self.draw()
-        planned = query.plan()
+        planned = query.pickled_plan()
         for _ in range(self.rng.choice((1, 2, 3))):
             self.run(1 - place, [self.draw()])
         message = query.run_task(planned, query.identity(self.batches[place]), 0, own)
@@ -123,7 +123,7 @@ class History:
 
     def widen(self) -> None:
         """Give both queries a column; a narrow batch is under way, and has to be written again."""
-        narrow, late = self.queries[0].write_plan(), self.queries[0].write(self.batches[0], [self.draw()])
+        narrow, late = self.queries[0].plan(), self.queries[0].run_tasks(self.batches[0], [self.draw()])
         for query in self.queries:
             query.columns = WIDE
             query.options = {**query.options, "merge": self.merges[1], "onSchemaChange": "widen"}
@@ -298,7 +298,7 @@ def test_a_task_merges_what_came_after_its_plan_with_all_columns() -> None:
     one.run(0, [rows("a")])
     one.run(1, [rows("a")])
     widened(one, other)
-    planned = one.plan()
+    planned = one.pickled_plan()
     other.run(0, [rows("b", more="x")])
     other.run(1, [rows("c", more="y")])
     message = one.run_task(planned, one.identity(2), 0, rows("d", more="z"))

@@ -76,7 +76,7 @@ class WholeStore:
         for _ in range(2):
             fate = self.rng.random()
             if fate < 0.1:
-                query.write(self.batches[place], self._parts(rows))
+                query.run_tasks(self.batches[place], self._parts(rows))
                 self.counts["lost"] += 1
                 query.restart()
             elif fate < 0.2:
@@ -92,7 +92,7 @@ class WholeStore:
     def overlapping(self) -> None:
         """Write batches of both queries at once, whose tasks do the same jobs."""
         rows = [self._rows(), self._rows()]
-        messages = [self.queries[place].write(self.batches[place], [rows[place]]) for place in (0, 1)]
+        messages = [self.queries[place].run_tasks(self.batches[place], [rows[place]]) for place in (0, 1)]
         for place in self.rng.sample((0, 1), 2):
             done = self.queries[place].commit(self.batches[place], messages[place])
             self._apply(rows[place])
@@ -145,7 +145,7 @@ class WholeStore:
     def under_way(self) -> None:
         """Maintain the store while a batch is under way, which then comes late."""
         rows = self._rows()
-        messages = self.queries[0].write(self.batches[0], [rows])
+        messages = self.queries[0].run_tasks(self.batches[0], [rows])
         self.rng.choice((WholeStore.purge, WholeStore.compact, WholeStore.due))(self)
         done = self.queries[0].commit(self.batches[0], messages)
         self._apply(rows)

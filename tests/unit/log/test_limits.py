@@ -207,7 +207,7 @@ class TestQueries:
         assert len(view.last_batches) == states.VIEW_QUERIES
         assert query.query_id not in view.last_batches
         query.restart()
-        message = query.run_task(query.plan(), query.identity(0), 0, [{"id": 1}])
+        message = query.run_task(query.pickled_plan(), query.identity(0), 0, [{"id": 1}])
         assert not message.found_committed
         assert query.commit(0, [message]).replayed
         query.run(1, [[{"id": 2}]])

@@ -32,7 +32,7 @@ from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 

@@ -516,7 +516,7 @@ class TestFailures:
     @pytest.mark.slow
     def test_a_part_that_cannot_be_published_is_left_out(self, out: str) -> None:
         query = written(out)
-        messages = query.write(3, [rows(6)])
+        messages = query.run_tasks(3, [rows(6)])
         blocked = Path(out, f"part-0000000003-00000-{messages[0].parts[0].id[:12]}.json")
         blocked.write_text("foreign")
         with pytest.raises(NameCollision):

@@ -548,7 +548,7 @@ def test_a_name_that_is_taken_is_raised_at_once(out: str, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_rows_that_cannot_be_published_are_an_error(out: str) -> None:
     query = written(out)
-    messages = query.write(3, [[{"id": 3, "word": "w", "day": "a"}]])
+    messages = query.run_tasks(3, [[{"id": 3, "word": "w", "day": "a"}]])
     (part,) = (part for message in messages for part in message.parts)
     name = f"part-{3:010d}-00000-{part.id[:12]}.json"
     Path(out, name).write_text("another program's")

@@ -183,7 +183,7 @@ def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
 @pytest.mark.slow
 def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None:
     """An unpublished part would reappear after its drop, so the drop waits until the part can be published."""
-    messages = query.write(1, [MONTHS])
+    messages = query.run_tasks(1, [MONTHS])
     staged = next(part for part in messages[0].parts if part.directory_key == "month=7")
     blocked = tmp_path / f"out/month=7/part-0000000001-00000-{staged.id[:12]}.json"
     blocked.write_text("foreign")

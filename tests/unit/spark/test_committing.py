@@ -44,7 +44,7 @@ def query_of(kind: str, out: Path) -> MicroBatch | StoreBatch:
 
 
 def messages_of(query: MicroBatch | StoreBatch, batch: int) -> list[TaskMessage]:
-    return [pickle.loads(pickle.dumps(TaskMessage(task))) for task in query.write(batch, [ROWS])]
+    return [pickle.loads(pickle.dumps(TaskMessage(task))) for task in query.run_tasks(batch, [ROWS])]
 
 
 def run_as(monkeypatch: pytest.MonkeyPatch, program: str, arguments: list[str]) -> None:

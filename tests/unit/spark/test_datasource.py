@@ -171,7 +171,7 @@ def test_a_path_inside_one_process_is_refused() -> None:
 
 
 def test_a_missing_message_stays_missing() -> None:
-    (task,) = MicroBatch("memory://messages", {"id": "long"}).write(0, [[{"id": 1}]])
+    (task,) = MicroBatch("memory://messages", {"id": "long"}).run_tasks(0, [[{"id": 1}]])
     assert task is not None
     messages = pickle.loads(pickle.dumps([TaskMessage(task), None]))
     assert unwrap(messages) == [task, None]
@@ -281,7 +281,7 @@ def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Pa
         (checkpoint / "offsets").mkdir(parents=True)
         (checkpoint / "metadata").write_text(json.dumps({"id": query_id}))
         (checkpoint / "offsets" / f"{batch}").write_text('v1\n{}\n{"at":7}')
-        (task,) = query.write(batch, [[{"id": batch}]])
+        (task,) = query.run_tasks(batch, [[{"id": batch}]])
         assert task is not None
         writer: Any = FtFileDataSource({"path": out}).streamWriter(StructType().add("id", LongType()), overwrite=False)
         writer.commit([TaskMessage(task, SessionValues(checkpoint=f"file:{checkpoint}"))], batch)
@@ -291,7 +291,7 @@ def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Pa
 
 def test_the_option_goes_before_the_sessions_text(tmp_path: Path) -> None:
     for batch, options in enumerate(({}, {"userMetadata": "of the write"})):
-        (task,) = MicroBatch(str(tmp_path), {"id": "long"}).write(batch, [[{"id": batch}]])
+        (task,) = MicroBatch(str(tmp_path), {"id": "long"}).run_tasks(batch, [[{"id": batch}]])
         source = FtFileDataSource({"path": str(tmp_path), **options})
         writer: Any = source.streamWriter(StructType().add("id", LongType()), overwrite=False)
         writer.commit([TaskMessage(task, SessionValues(user_metadata="of the session"))], batch)
@@ -304,7 +304,7 @@ def test_files_that_stay_open_are_a_warning_where_nothing_ends_them(
 ) -> None:
     caplog.set_level(logging.INFO, "ftfile")
     options = {"path": str(tmp_path), "fileFormat": "json", "rolling": "policy"}
-    (task,) = MicroBatch(options["path"], {"id": "long"}, options).write(0, [[{"id": 1}]])
+    (task,) = MicroBatch(options["path"], {"id": "long"}, options).run_tasks(0, [[{"id": 1}]])
     assert task is not None
     writer: Any = FtFileDataSource(options).streamWriter(StructType().add("id", LongType()), overwrite=False)
     writer.commit([TaskMessage(task, SessionValues(is_attached=attached))], 0)

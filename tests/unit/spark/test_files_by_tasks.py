@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 import ftfile
-from ftfile.core.context import Progress
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
+from ftfile.core.progress import Progress
 from ftfile.log.format import layout
 from ftfile.operate.rewriting import RewriteReport, RowRewriter
 from ftfile.spark import compact, delete, flush, verify
@@ -19,7 +19,7 @@ from ftfile.spark.maintenance import shares_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.assembler import Assembled, Assembler
+from ftfile.write.files.assembly.assembler import Assembled, Assembler
 from tests.kit.parameters import parametrize
 from tests.unit.spark.fake_session import Session
 from tests.unit.write.files.encrypted import ring
@@ -369,7 +369,7 @@ class TestRefusals:
 
 def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out, rolling="policy")
-    monkeypatch.setattr("ftfile.write.files.assembler.is_away", lambda _: True)
+    monkeypatch.setattr("ftfile.write.files.assembly.assembler.is_away", lambda _: True)
     tried = []
 
     def assemble(_: object, job: AssemblyTask, *__: object) -> object:

@@ -21,7 +21,7 @@ UNUSED = {
         *("ftfile.write.fingerprint", "ftfile.write.stage", "ftfile.log.protocol", "ftfile.log.read.snapshot"),
         "ftfile.write.files.task",
     },
-    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.write.files.assembler"},
+    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.write.files.assembly.assembler"},
     "commit": {"ftfile.write.bad_records", "ftfile.write.stage", "ftfile.write.files.task"},
     "read": {"ftfile.write.files.file_options", "ftfile.spark.pushdown"},
 }

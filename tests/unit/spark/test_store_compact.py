@@ -32,7 +32,7 @@ from tests.unit.spark.fake_session import Session
 from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
-    from ftfile.core.context import Progress
+    from ftfile.core.progress import Progress
     from ftfile.kv.driver import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import urllib3
 
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage import calls as deadline
 from ftfile.storage.hdfs import webhdfs_nodes
 from ftfile.testing.context import open_filesystem

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.context import Context, RetryPolicy, call_with_retries
+from ftfile.core.context import Context
 from ftfile.core.errors import ConfigError, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
+from ftfile.core.retries import RetryPolicy, call_with_retries
 from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current

@@ -17,7 +17,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import ftfile
 from ftfile import kv
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -32,6 +31,7 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage.fsspec_client import BLOCK_BYTES, remote_error
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem

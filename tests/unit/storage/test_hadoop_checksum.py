@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import StorageError, Unavailable
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum, digest_of
 from ftfile.testing.context import open_filesystem
 from tests.unit.storage.fake_hdfs import Names, WebServer

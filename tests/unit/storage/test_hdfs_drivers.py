@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -29,6 +28,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage.calls import NoThreadError
 from ftfile.storage.hdfs import base as hadoop
 from ftfile.storage.hdfs import native as native_driver

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import OutcomeUnknown
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage.hdfs import native as native_driver
 from ftfile.testing.context import open_filesystem
 from tests.unit.storage.fake_hdfs import Names, install

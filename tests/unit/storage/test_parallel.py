@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.core.context import AWAY_S
 from ftfile.core.errors import NotFound, StorageError, Unavailable
+from ftfile.core.retries import AWAY_S
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:

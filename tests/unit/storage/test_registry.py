@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile.storage.registry
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import ConfigError, Unavailable
+from ftfile.core.retries import RetryPolicy
 from ftfile.storage.api import FileSystem
 from ftfile.storage.registry import known_schemes, normalise, register, unregister
 from ftfile.testing.context import ManualClock, open_filesystem

@@ -100,7 +100,7 @@ def test_an_option_that_a_format_does_not_have(packages: Path, tmp_path: Path) -
     del packages
     query = MicroBatch(str(tmp_path / "out"), {"n": "long"}, {"fileFormat": "numbers", "format.base": "16"})
     with pytest.raises(ftfile.errors.ConfigError, match=r"fileFormat=numbers has no option format\.base"):
-        query.plan()
+        query.pickled_plan()
 
 
 def test_the_public_errors_are_all_errors_and_the_page_has_each() -> None:

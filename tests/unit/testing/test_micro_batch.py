@@ -48,7 +48,7 @@ class TestBatches:
         assert seen(query) == ROWS
 
     def test_an_attempt_that_fails_leaves_nothing_to_see(self, query: MicroBatch) -> None:
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         with pytest.raises(ConnectionError):
             query.run_task(planned, writer, 0, ROWS, error=ConnectionError("executor lost"))
         message = query.run_task(planned, writer, 0, ROWS, attempt=1)
@@ -57,7 +57,7 @@ class TestBatches:
         assert seen(query) == ROWS
 
     def test_a_losing_attempt_leaves_a_file_that_nobody_sees(self, query: MicroBatch) -> None:
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         loser, winner = (query.run_task(planned, writer, 0, ROWS, attempt) for attempt in range(2))
         query.commit(0, [winner])
         assert seen(query) == ROWS
@@ -70,7 +70,7 @@ class TestBatches:
             with pytest.raises(Unavailable):
                 query.run(0, [ROWS])
             query.attempts = 3
-            assert [message.identity.attempt for message in query.write(0, [ROWS])] == [2]
+            assert [message.identity.attempt for message in query.run_tasks(0, [ROWS])] == [2]
 
     def test_a_batch_write_is_a_commit_of_its_own(self, query: MicroBatch) -> None:
         for job in ("first", "second"):
@@ -105,7 +105,7 @@ class TestAbort:
 
     def test_messages_may_be_lost(self, query: MicroBatch) -> None:
         with pytest.raises(InvalidMessages):
-            query.commit(0, [*query.write(0, [ROWS]), None])
+            query.commit(0, [*query.run_tasks(0, [ROWS]), None])
 
 
 class TestCheckpoint:

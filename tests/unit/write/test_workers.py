@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.context import Progress
 from ftfile.core.errors import ConfigError, CorruptData, NotPublished, OutOfSpace
+from ftfile.core.progress import Progress
 from ftfile.formats import parts as reader
 from ftfile.formats.columnar import CollectingEncoder
 from ftfile.log import apply as fold

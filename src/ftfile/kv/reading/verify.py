@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ftfile.core.checksum import Crc32, check_known_checksum
-from ftfile.core.context import SYSTEM, Tracker
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.progress import Tracker
 from ftfile.kv.definition import code_of
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import shown_value
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import AccessArguments
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.view import View

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ftfile.core.arguments import Access
-from ftfile.core.context import Tracker
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET, code_of
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import AccessArguments, OperationArguments
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.kv.compactor import CompactionResult
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.picker import PlanSettings

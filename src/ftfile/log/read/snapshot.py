@@ -39,7 +39,6 @@ TRIES, ADDED_TRIES = 100, 5
 _ADVICE = Advice(Remedy("repair", dry_run=False), " rebuilds the compacted logs from the records")
 
 _AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
-_Found = TypeVar("_Found")
 
 _log = get_logger(__name__)
 
@@ -120,7 +119,9 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
     """
     if version is None:
         version = head.version
-    return _read(log, head, lambda: _Builder(version, version if since is None else since), _Builder.snapshot)
+    if since is None:
+        since = version
+    return _scan(log, head, lambda: _Builder(version, since)).snapshot()
 
 
 def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
@@ -134,27 +135,27 @@ def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
 def removals(log: CommitLog, head: LogState, since: int, until: int) -> Collection[int]:
     """Return the versions after `since`, up to `until`, that removed adds; see `last_removal`."""
     if until > since:
-        return _read(log, head, lambda: _Removals(until, since), _Removals.removals)
+        return _scan(log, head, lambda: _Removals(until, since)).removals()
     return ()
 
 
-def _read(
-    log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
-) -> _Found:
-    """Return the result of a builder from compacted logs and records; start again if they are merged meanwhile."""
+def _scan(log: CommitLog, head: LogState, new_builder: Callable[[], _AnyBuilder]) -> _AnyBuilder:
+    """Return a builder with the compacted logs and records; start again if they are merged meanwhile."""
     seen: set[layout.CompactedName] | None = None
     while True:
         names = set(list_compacted(log.fs))
-        builder = begin()
+        builder = new_builder()
         try:
             builder.add_compacted(log, CompactedFiles(log, head, names))
             builder.add_records(log, head)
-            return end(builder)
+            builder.apply_removes()
         except CorruptData:
             # A listing can miss compacted logs that are merged meanwhile; one missing in two listings does not exist.
             if names == seen:
                 raise
             seen = names
+        else:
+            return builder
 
 
 def last_restore(head: LogState) -> int:
@@ -284,17 +285,19 @@ class _Builder:
                 raise missing_record(version)
             self._add_record(record)
 
-    def snapshot(self) -> Snapshot:
+    def apply_removes(self) -> None:
+        """Apply the removes of records to the adds of compacted logs; CorruptData if such an add is missing."""
         removed_count = sum(block.without(self._removed) for block in self._blocks)
         if removed_count != len(self._removed):
             actual = f"{len(self._removed) - removed_count} removes of other adds"
             raise CorruptData(layout.COMPACTED, "removes of live adds", actual, _ADVICE)
-        adds = AddTable(self._blocks, self._others)
+
+    def snapshot(self) -> Snapshot:
         return Snapshot(
             self._version,
             self._schema,
             definitions=Definitions(self._definitions),
-            adds=adds,
+            adds=AddTable(self._blocks, self._others),
             compacted_to=self._compacted_to,
         )
 

@@ -24,7 +24,8 @@ from ftfile.storage.registry import normalise
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.context import Context, OnProgress
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
     from ftfile.operate.export.versions import ExportTable

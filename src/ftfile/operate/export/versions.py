@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import Tracker
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
 from ftfile.log.format.adds import parts_of
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.core.context import Context, OnProgress
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Author
     from ftfile.log.read.snapshot import Snapshot

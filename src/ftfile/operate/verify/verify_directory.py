@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
-from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
+from ftfile.core.progress import Tracker
 from ftfile.formats.parts import read_add
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
@@ -38,7 +38,7 @@ from ftfile.write.workers import Threads, Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.format.model import Record
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState

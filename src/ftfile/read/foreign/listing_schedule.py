@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ftfile.core.context import Clock
+    from ftfile.core.clock import Clock
     from ftfile.storage.api import Watch
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ftfile.core.codecs import codec_of, filters_of_name
-from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.retries import RetryPolicy
 from ftfile.read.foreign.copies import Contents, Originals, match_content
 from ftfile.read.foreign.extend import CHANGED, Extension, PlanBuilder, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table

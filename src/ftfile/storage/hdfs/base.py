@@ -6,7 +6,6 @@ from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
 
-from ftfile.core.context import retry_until
 from ftfile.core.errors import (
     AlreadyExists,
     MissingParent,
@@ -17,6 +16,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
+from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
 from ftfile.storage.hdfs.java_errors import NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name

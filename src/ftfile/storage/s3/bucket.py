@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ftfile.core.context import retry_until
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
+from ftfile.core.retries import retry_until
 from ftfile.storage.paths import check_path, join
 from ftfile.storage.per_process import digest_of_variables
 from ftfile.storage.s3.answers import TooLargeToCopy

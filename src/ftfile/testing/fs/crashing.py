@@ -15,13 +15,14 @@ from ftfile.core.context import SYSTEM
 from ftfile.storage.api import Capabilities
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.disk import Disk, Operation, Replay
-from ftfile.testing.fs.tree import PickledByReference, Tree
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
+from ftfile.testing.fs.tree import Tree
 from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.core.context import Clock
+    from ftfile.core.clock import Clock
     from ftfile.testing.fs.disk import Loss
     from ftfile.testing.fs.volume import Store
 

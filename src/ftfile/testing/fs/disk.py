@@ -106,9 +106,9 @@ class Loss:
 
     def __str__(self) -> str:
         losses = [f"not {change}" for change in self.changes]
-        for path, fate in self.contents:
-            if fate != "kept":
-                losses.append(f"{path} {fate}")
+        for path, result in self.contents:
+            if result != "kept":
+                losses.append(f"{path} {result}")
         return ", ".join(losses) or "all kept"
 
 
@@ -148,14 +148,14 @@ class _PendingChange:
 
     operation: Operation
     ordered: frozenset[str]  # directories whose ordered changes include this change
-    enables: str | None = None  # a new directory, whose changes are lost if this change is lost
+    created_directory: str | None = None  # a new directory, whose changes are lost if this change is lost
 
     @property
-    def dooms(self) -> frozenset[str]:
+    def dependents(self) -> frozenset[str]:
         """The directories whose later changes are lost if this change is lost."""
-        if self.enables is None:
+        if self.created_directory is None:
             return self.ordered
-        return self.ordered | {self.enables}
+        return self.ordered | {self.created_directory}
 
 
 def _change_of(operation: Operation) -> _PendingChange | None:
@@ -168,7 +168,7 @@ def _change_of(operation: Operation) -> _PendingChange | None:
         case "rename":
             return _PendingChange(operation, frozenset({parent, parent_of(operation.target)}))
         case "mkdir":
-            return _PendingChange(operation, frozenset({parent}), enables=operation.path)
+            return _PendingChange(operation, frozenset({parent}), created_directory=operation.path)
         case "rmdir":
             return _PendingChange(operation, frozenset({parent, operation.path}))
         case _:
@@ -176,12 +176,12 @@ def _change_of(operation: Operation) -> _PendingChange | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loose:
+class _UnsyncedFile:
     """A file with bytes that are not durable."""
 
     inode: Inode
     path: str  # the name of the file when it was written
-    fates: dict[bytes, str]  # each possible content after a power cut, with its name in `Loss.contents`
+    results: dict[bytes, str]  # each possible content after a power cut, with its name in `Loss.contents`
 
 
 class Replay:
@@ -195,7 +195,7 @@ class Replay:
         self._inodes = dict(base.inodes)
         self._directory_sync = directory_sync
         self._pending: list[_PendingChange] = []
-        self._loose: dict[int, _Loose] = {}
+        self._unsynced: dict[int, _UnsyncedFile] = {}
 
     def step(self, operation: Operation) -> None:
         """Apply one operation."""
@@ -205,9 +205,9 @@ class Replay:
         if operation.kind == "create" and operation.inode is not None:
             self._inodes[operation.number] = operation.inode
         elif operation.kind in {"write", "put"} and operation.inode is not None:
-            self._loosen(operation, operation.inode)
-        elif operation.kind == "hsync" and operation.number in self._loose:
-            self._inodes[operation.number] = self._loose.pop(operation.number).inode
+            self._write_unsynced(operation, operation.inode)
+        elif operation.kind == "hsync" and operation.number in self._unsynced:
+            self._inodes[operation.number] = self._unsynced.pop(operation.number).inode
         if operation.kind == "sync_directory":
             self._sync(operation.path)
         elif not self._directory_sync and change is not None:
@@ -218,9 +218,9 @@ class Replay:
         """Yield all disks that a power cut can leave now; the first one has lost nothing."""
         for survivors, lost in _survivals(self._pending):
             tree = self._tree_with(survivors)
-            loose = self._loose_in(tree)
-            for contents in itertools.product(*(self._loose[number].fates for number in loose)):
-                yield self._outcome(tree, lost, dict(zip(loose, contents, strict=True)))
+            unsynced = self._unsynced_in(tree)
+            for contents in itertools.product(*(self._unsynced[number].results for number in unsynced)):
+                yield self._outcome(tree, lost, dict(zip(unsynced, contents, strict=True)))
 
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
         """Yield random outcomes without end: up to four lost changes, their dependent changes, and any contents."""
@@ -231,43 +231,43 @@ class Replay:
             survivors, lost = _survival(self._pending, cuts)
             tree = self._tree_with(survivors)
             contents = {}
-            for number in self._loose_in(tree):
-                choice = tuple(self._loose[number].fates)
+            for number in self._unsynced_in(tree):
+                choice = tuple(self._unsynced[number].results)
                 contents[number] = choice[_below(len(choice), ids)]
             yield self._outcome(tree, lost, contents)
 
-    def _loose_in(self, tree: Tree) -> list[int]:
-        loose: set[int] = set()
-        if self._loose:
+    def _unsynced_in(self, tree: Tree) -> list[int]:
+        unsynced: set[int] = set()
+        if self._unsynced:
             for _, number in tree.walk():
-                if number in self._loose:
-                    loose.add(number)
-        return sorted(loose)
+                if number in self._unsynced:
+                    unsynced.add(number)
+        return sorted(unsynced)
 
     def _outcome(self, tree: Tree, lost: list[Operation], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
         inodes = self._inodes.copy()
-        fates = []
+        results = []
         for number, content in contents.items():
-            loose = self._loose[number]
-            inodes[number] = Inode(content, loose.inode.modified_ms)
-            fates.append((loose.path, loose.fates[content]))
-        return Disk(tree, inodes), Loss(tuple(lost), tuple(fates))
+            unsynced = self._unsynced[number]
+            inodes[number] = Inode(content, unsynced.inode.modified_ms)
+            results.append((unsynced.path, unsynced.results[content]))
+        return Disk(tree, inodes), Loss(tuple(lost), tuple(results))
 
-    def _loosen(self, operation: Operation, inode: Inode) -> None:
+    def _write_unsynced(self, operation: Operation, inode: Inode) -> None:
         durable = self._inodes[operation.number].content
-        before = self._loose.get(operation.number)
+        before = self._unsynced.get(operation.number)
         old = durable if before is None else before.inode.content
         new = inode.content
         half = len(new) // 2
-        fates = {new: "kept"}
+        results = {new: "kept"}
         if operation.kind == "put":
             # Written in place: old bytes remain where the new bytes are not written.
-            fates.setdefault(new[:half] + old[half:], "torn")
-            fates.setdefault(old, "as before")
+            results.setdefault(new[:half] + old[half:], "torn")
+            results.setdefault(old, "as before")
         else:
-            fates.setdefault(new[: (len(durable) + len(new)) // 2], "torn")
-        fates.setdefault(durable, "lost")
-        self._loose[operation.number] = _Loose(inode, operation.path, fates)
+            results.setdefault(new[: (len(durable) + len(new)) // 2], "torn")
+        results.setdefault(durable, "lost")
+        self._unsynced[operation.number] = _UnsyncedFile(inode, operation.path, results)
 
     def _sync(self, directory: str) -> None:
         durable, waiting = [], []
@@ -278,7 +278,7 @@ class Replay:
             if change.operation.kind == "rmdir":
                 removed.add(change.operation.path)
         for change in reversed(self._pending):
-            if needed.isdisjoint(change.ordered) and change.enables not in needed & removed:
+            if needed.isdisjoint(change.ordered) and change.created_directory not in needed & removed:
                 waiting.append(change)
             else:
                 durable.append(change)
@@ -308,26 +308,26 @@ def _survivals(pending: Sequence[_PendingChange]) -> Iterator[_Survival]:
     """Yield every set of changes that can survive together; the first set contains all changes."""
     waiting = [(0, _Survival([], []), frozenset[str]())]
     while waiting:
-        start, (survivors, lost), doomed = waiting.pop()
+        start, (survivors, lost), lost_directories = waiting.pop()
         for number in range(start, len(pending)):
             change = pending[number]
-            if doomed.isdisjoint(change.ordered):
+            if lost_directories.isdisjoint(change.ordered):
                 rest = _Survival(survivors.copy(), [*lost, change.operation])
-                waiting.append((number + 1, rest, doomed | change.dooms))
+                waiting.append((number + 1, rest, lost_directories | change.dependents))
                 survivors.append(change)
             else:
                 lost.append(change.operation)
-                doomed |= change.dooms
+                lost_directories |= change.dependents
         yield _Survival(survivors, lost)
 
 
 def _survival(pending: Sequence[_PendingChange], cuts: set[int]) -> _Survival:
     """Lose the changes with the numbers `cuts`, and all later changes of a directory with a lost change."""
     survivors, lost = _Survival([], [])
-    doomed: set[str] = set()
+    lost_directories: set[str] = set()
     for number, change in enumerate(pending):
-        if number in cuts or not doomed.isdisjoint(change.ordered):
-            doomed |= change.dooms
+        if number in cuts or not lost_directories.isdisjoint(change.ordered):
+            lost_directories |= change.dependents
             lost.append(change.operation)
         else:
             survivors.append(change)

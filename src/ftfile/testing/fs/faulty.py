@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from ftfile.core.errors import FtfileError, OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
 from ftfile.storage.api import InputFile, OutputStream
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

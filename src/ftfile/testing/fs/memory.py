@@ -20,7 +20,7 @@ from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.core.context import Clock
+    from ftfile.core.clock import Clock
     from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream
     from ftfile.storage.paths import Location
     from ftfile.storage.registry import Result

@@ -1,10 +1,8 @@
-"""Names in memory that refer to numbered files, and classes whose pickled copies are the original object."""
+"""Names in memory that refer to numbered files."""
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from ftfile.core.errors import AlreadyExists, MissingParent, NotADirectory, NotFound
 from ftfile.storage.paths import check_path, parent_of
@@ -13,27 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ("DIRECTORY", "PickledByReference", "Tree")
-
-
-_live: WeakValueDictionary[int, PickledByReference] = WeakValueDictionary()
-_keys = itertools.count()
-
-
-class PickledByReference:
-    """Base of classes whose unpickled copy is the original object; only within one process."""
-
-    def __reduce__(self) -> tuple[object, tuple[int]]:
-        key = self.__dict__.setdefault("_reference_key", next(_keys))
-        _live[key] = self
-        return _find, (key,)
-
-
-def _find(key: int) -> PickledByReference:
-    target = _live.get(key)
-    if target is None:
-        raise LookupError("the pickled test object lives in another process, or no longer")
-    return target
+__all__ = ("DIRECTORY", "Tree")
 
 
 # The value of a directory entry that is a directory; other entries have the number of a file.

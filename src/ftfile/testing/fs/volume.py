@@ -14,7 +14,7 @@ from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 from ftfile.testing.fs.tree import DIRECTORY
 
 if TYPE_CHECKING:
-    from ftfile.core.context import Clock
+    from ftfile.core.clock import Clock
     from ftfile.storage.api import Capabilities
 
 

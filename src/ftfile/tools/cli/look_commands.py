@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.core.context import SystemClock
+from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Wording
 from ftfile.core.units import ago, bytes_text, count_text, time_text

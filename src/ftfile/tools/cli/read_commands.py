@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftfile.core.context import SystemClock
+from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Wording
 from ftfile.core.units import bytes_text, count_text

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal
 
-    from ftfile.core.context import Context, OnProgress
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.log.format.model import Author
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.codecs import filters_of_name
-from ftfile.core.context import Tracker
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
 from ftfile.core.options.kinds import FORMATS, columns_text
+from ftfile.core.progress import Tracker
 from ftfile.core.remedies import Advice, Argument
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ftfile.core.context import OnProgress
+    from ftfile.core.progress import OnProgress
     from ftfile.log.format.model import Author
     from ftfile.storage.api import FileInfo, FileSystem
     from ftfile.tools.migrate.inventory import Inventory

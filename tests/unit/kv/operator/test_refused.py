@@ -120,8 +120,8 @@ def test_a_writer_whose_epoch_is_forgotten(fs: CrashingFileSystem, monkeypatch: 
 def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> None:
     query = counting(out, txnAppId="w", txnVersion=str(version))
     counting(out).run(0, [rows("a")])
-    plan, job = query.write_plan(), JobIdentity("job")
-    messages = [query.run_task(query.plan(), job, 0, rows("a"))]
+    plan, job = query.plan(), JobIdentity("job")
+    messages = [query.run_task(query.pickled_plan(), job, 0, rows("a"))]
     with kv.KeyValueStore(out, writer="w", **SHAPE, merge="n:sum") as store:
         store.begin_window(6)
         store.merge("a", 1)
@@ -132,7 +132,7 @@ def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> Non
         with pytest.raises(FtfileError):
             commit_batch(plan.sink, plan.config, messages, None, current())
         with pytest.raises(ConfigError, match="txnAppId='w'"):
-            query.plan()
+            query.pickled_plan()
         assert store.get("a") == 2
     counting(out, txnAppId="x", txnVersion="7").run_job("job", [rows("a")])
 

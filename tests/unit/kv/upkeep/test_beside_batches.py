@@ -78,7 +78,7 @@ def _takes(query: StoreBatch) -> bool:
 def test_25_a_batch_longer_than_the_grace_is_refused(clock: ManualClock) -> None:
     query = counts()
     write(query, 0)
-    late = query.write(1, [[{"word": "w0", "n": 1}]])
+    late = query.run_tasks(1, [[{"word": "w0", "n": 1}]])
     clock.advance(10)
     counts().run_job("another", [[{"word": word, "n": 1} for word in WORDS]])
     vacuum_all(clock)
@@ -107,7 +107,7 @@ def test_11_a_reader_of_runs_that_vacuum_deleted_says_refresh(clock: ManualClock
 def test_6_results_of_jobs_whose_runs_are_gone(change: str) -> None:
     query = counts(buckets="1", flushIntervalCount="2")
     write(query, 0, 1)
-    late = query.write(2, [[{"word": "w0", "n": 1}]])
+    late = query.run_tasks(2, [[{"word": "w0", "n": 1}]])
     assert late[0].rewritten, "the second run made a job due"
     expected = dict.fromkeys(WORDS, 2)
     if change == "rebucket":
@@ -145,7 +145,7 @@ def test_16_merges_that_two_queries_do_cost_no_more_than_a_file(
     first = counts(buckets="1", flushIntervalCount="2", onNewQuery="continue")
     second = dataclasses.replace(first, query_id="00000000-0000-0000-0000-000000000002")
     write(first, 0, 1)
-    late, other = first.write(2, [[{"word": "w0", "n": 1}]]), second.write(0, [[{"word": "w1", "n": 1}]])
+    late, other = first.run_tasks(2, [[{"word": "w0", "n": 1}]]), second.run_tasks(0, [[{"word": "w1", "n": 1}]])
     (own,), (same,) = late[0].rewritten, other[0].rewritten
     assert own.inputs == same.inputs
     second.commit(0, other)

@@ -12,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from ftfile import kv
-from ftfile.core.context import AWAY_S
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
+from ftfile.core.retries import AWAY_S
 from ftfile.kv.compactor import CompactionResult, Compactor
 from ftfile.kv.driver import how_written
 from ftfile.kv.planning.picker import DEFAULT_PLAN
@@ -32,7 +32,7 @@ from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:
-    from ftfile.core.context import Progress
+    from ftfile.core.progress import Progress
     from ftfile.kv.planning.runs import Run
 
 
@@ -126,7 +126,7 @@ class TestCompact:
     @pytest.mark.slow
     def test_batches_go_on_meanwhile(self, query: StoreBatch) -> None:
         write(query, 3)
-        planned, writer = query.plan(), query.identity(3)
+        planned, writer = query.pickled_plan(), query.identity(3)
         message = query.run_task(planned, writer, 0, [{"word": "w0", "n": 10}])
         before = rows_of(PATH)
         kv.compact(PATH, full=True, context=current())
@@ -137,7 +137,7 @@ class TestCompact:
     def test_runs_that_a_batch_merged_first_are_left_to_it(self) -> None:
         query = counts(buckets="1", flushIntervalCount="3")
         expected = write(query, 3)
-        planned, writer = query.plan(), query.identity(3)
+        planned, writer = query.pickled_plan(), query.identity(3)
         message = query.run_task(planned, writer, 0, [])
         assert message.rewritten
         kv.compact(PATH, context=current())

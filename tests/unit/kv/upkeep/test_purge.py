@@ -53,7 +53,7 @@ class TestPurge:
         query = counts(buckets="1", flushIntervalCount="3")
         for batch in range(3):
             write(query, batch)
-        planned, writer = query.plan(), query.identity(3)
+        planned, writer = query.pickled_plan(), query.identity(3)
         message = query.run_task(planned, writer, 0, [])
         assert message.rewritten
         kv.purge(PATH, "w3", context=current())

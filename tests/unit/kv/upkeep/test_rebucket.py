@@ -57,7 +57,7 @@ class TestRebucket:
     def test_a_batch_under_way_fails(self) -> None:
         query = counts(buckets="4")
         write(query, 0)
-        planned, writer = query.plan(), query.identity(1)
+        planned, writer = query.pickled_plan(), query.identity(1)
         message = query.run_task(planned, writer, 0, [{"word": "w0", "n": 1}])
         kv.rebucket(PATH, 8, context=current())
         with pytest.raises(ConfigError, match="buckets"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.context import Progress
+from ftfile.core.progress import Progress
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli.failures import WarningPrinter

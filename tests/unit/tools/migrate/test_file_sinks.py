@@ -253,7 +253,7 @@ def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(before[name])
     forget_all()
     with pytest.raises(ConfigError, match=r"was migrated, but '_delta_log' exists \(again\)"):
-        query.plan()
+        query.pickled_plan()
 
 
 @parametrize("moves", [0, 1, 4, 5], quick=1)
@@ -278,7 +278,7 @@ def test_delta_whose_log_is_moved_in_part(tmp_path: Path, monkeypatch: pytest.Mo
     query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
     if moves < 5:
         with pytest.raises(ConfigError, match="If the migration was interrupted"):
-            query.plan()
+            query.pickled_plan()
     ftfile.migrate(str(tmp_path), dry_run=False)
     assert not (tmp_path / "_delta_log").exists()
     query.run(0, [[{"id": 5, "day": "b"}]])

@@ -165,7 +165,7 @@ def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.Monkey
     before = tree(out)
     migrated(out, partition_by=DAYS)
     query = MicroBatch(str(out), COLUMNS, {"partitionBy": "day"})
-    messages = query.write(0, [[{"id": 5, "day": None}]])
+    messages = query.run_tasks(0, [[{"id": 5, "day": None}]])
 
     def die(_: object) -> None:
         raise ConnectionError
@@ -174,7 +174,7 @@ def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.Monkey
         patch.setattr("ftfile.tools.migrate.undo.put_back", die)
         with pytest.raises(ConnectionError):
             ftfile.undo_migration(str(out))
-    for call in (lambda: query.commit(0, messages), lambda: ftfile.open(str(out)), query.plan):
+    for call in (lambda: query.commit(0, messages), lambda: ftfile.open(str(out)), query.pickled_plan):
         with pytest.raises(ConfigError, match=r"undo_migration\(path\) finishes it"):
             call()
     half = tree(out)
@@ -219,10 +219,10 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
         query.run(5, [[{"id": 7}]])
     assert ftfile.open(str(out)).verify(full=True).ok
     (out / "_spark_metadata").mkdir()
-    query.plan()  # a process checks the directory only once
+    query.pickled_plan()  # a process checks the directory only once
     forget_all()
     with pytest.raises(ConfigError, match=r"'_spark_metadata' exists \(again\) and hides"):
-        query.plan()
+        query.pickled_plan()
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_counters_are_those_of_history(monitor: Monitor, query: MicroBatch, out:
     query.options = FORMAT | {"maxBatchesPerFile": "2"}
     for batch in range(5):
         query.run(batch, [ROWS, ROWS[:batch]])
-    query.commit(4, query.write(4, [ROWS, ROWS[:4]]))
+    query.commit(4, query.run_tasks(4, [ROWS, ROWS[:4]]))
     query.run(5, [ROWS])
     query.options = FORMAT
     query.run_job("a" * 32, [ROWS])

@@ -209,7 +209,7 @@ class Changing:
     def refused(self, kinds: Sequence[pa.DataType]) -> set[int]:
         """Return the columns whose change to these types is refused, before a task begins."""
         try:
-            self.query(kinds).plan()
+            self.query(kinds).pickled_plan()
         except SchemaError as error:
             return {int(place) for place in re.findall(r"[:;] c(\d+) was ", str(error))}
         return set()

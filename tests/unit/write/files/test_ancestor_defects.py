@@ -18,7 +18,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 
@@ -92,7 +92,7 @@ class TestD1:
 
     def test_a_staged_part_that_lost_bytes_is_not_recorded(self, out: str) -> None:
         query = stream(out)
-        (message,) = query.write(0, [rows("abc")])
+        (message,) = query.run_tasks(0, [rows("abc")])
         staged = Path(out, message.parts[0].path)
         staged.write_bytes(staged.read_bytes()[:-1])
         with pytest.raises(CorruptData, match="expected 6 bytes, found 5 bytes"):
@@ -147,7 +147,7 @@ def test_d5(out: str) -> None:
     """In one millisecond two attempts write the same part: Apex gives both the same temporary name."""
     with repeatable(ManualClock()):
         query = stream(out)
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         lost = query.run_task(planned, writer, 0, rows("x"))
         chosen = query.run_task(planned, writer, 0, rows("abc"))
         assert lost.parts[0].path != chosen.parts[0].path
@@ -158,7 +158,7 @@ def test_d5(out: str) -> None:
 def test_d6(out: str) -> None:
     """Apex finds no leftovers of files whose names have directories."""
     query = stream(out)
-    planned, writer = query.plan(), query.identity(0)
+    planned, writer = query.pickled_plan(), query.identity(0)
     (stray,) = query.run_task(planned, writer, 0, rows("x", "deep/er/file")).parts
     query.run(0, [rows("abc", "deep/er/file")])
     report = ftfile.vacuum(out, dry_run=False, retention="0s", force=True, context=current())
@@ -175,7 +175,7 @@ def test_d7(tmp_path: Path) -> None:
         query = stream(str(tmp_path / str(names)))
         for batch in range(6):
             query.run(batch, [rows("x", *[f"{batch}/{name}" for name in range(names)])])
-        sizes.append((len(query.plan()), len(encode_checkpoint(query.config().log(current()).refresh()))))
+        sizes.append((len(query.pickled_plan()), len(encode_checkpoint(query.config().log(current()).refresh()))))
     few, many = sizes
     assert many == pytest.approx(few, abs=50)
 

@@ -168,7 +168,7 @@ class TestDeadLetters:
     def test_are_written_once_whatever_is_run_again(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, KEPT)
         batch = [rows("a", None), rows(None)]
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         query.run_task(planned, writer, 0, batch[0])  # another attempt wins
         with pytest.raises(ConnectionError):
             query.run_task(planned, writer, 1, batch[1], error=ConnectionError("lost"))
@@ -186,7 +186,7 @@ class TestDeadLetters:
     def test_of_a_batch_that_is_not_committed_do_not_count(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, KEPT)
         query.run(0, [rows("a")])
-        query.write(1, [rows(None)])
+        query.run_tasks(1, [rows(None)])
         assert letters(out) == []
 
     def test_that_are_committed_and_not_published_yet_are_found(
@@ -203,7 +203,7 @@ class TestDeadLetters:
 
     def test_that_are_gone_before_the_record_stop_the_batch(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, KEPT)
-        messages = query.write(0, [rows("a", None)])
+        messages = query.run_tasks(0, [rows("a", None)])
         for file in Path(out).rglob("*.deadLetters"):
             file.unlink()
         with pytest.raises(CorruptData, match=r"\.deadLetters"):
@@ -443,7 +443,7 @@ class TestFilesThatStayOpen:
         hours = (numbers % 2) * 3_600_000_000
         options = {"fileFormat": "json", "eventTimeInterval": "at:1h", **self.OPEN}
         query = MicroBatch(out, columns, options)
-        plan = query.write_plan()
+        plan = query.plan()
         rows = pa.record_batch(
             [pa.array(numbers), pa.array(days, pa.date32()), pa.array(hours, pa.timestamp("us", "UTC"))],
             schema=plan.config.schema,

@@ -14,7 +14,7 @@ from ftfile.log.format import layout
 from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_closed_fails_the_attempt_which_leaves_nothing() -
     with mounted(SlowToClose(disk, failing=b"f")) as url:
         query = MicroBatch(url, {"letter": "string", "value": "string"}, OPTIONS)
         with pytest.raises(OutcomeUnknown, match="close"):
-            query.write(0, [ROWS])
+            query.run_tasks(0, [ROWS])
         assert disk.list(layout.staged_directory(query.query_id, 0)) == []
 
 
@@ -111,7 +111,7 @@ def test_the_failure_of_an_early_close_is_heard_and_what_was_begun_given_up() ->
     with mounted(watched) as url:
         query = one_file_each(url)
         with pytest.raises(StorageError, match="refused"):
-            query.write(0, [[{"value": letter} for letter in LETTERS]])
+            query.run_tasks(0, [[{"value": letter} for letter in LETTERS]])
         # A store may have invisible parts of a large file.
         assert watched.refused in watched.aborted
         assert not store.exists(layout.staged_directory(query.query_id, 0))
@@ -145,6 +145,8 @@ def test_files_of_a_failed_attempt_are_deleted_when_they_are_closed() -> None:
     with mounted(slow) as url:
         query = one_file_each(url)
         with pytest.raises(ConnectionError):
-            query.run_task(query.plan(), query.identity(0), 0, [{"value": "a"}], error=ConnectionError("executor lost"))
+            query.run_task(
+                query.pickled_plan(), query.identity(0), 0, [{"value": "a"}], error=ConnectionError("executor lost")
+            )
         assert slow.is_closed.wait(300)
         assert not store.exists(layout.staged_directory(query.query_id, 0))

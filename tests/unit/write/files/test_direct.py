@@ -13,7 +13,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.files import file_writer as sink_writer
 
@@ -77,7 +77,7 @@ def vacuum(url: str) -> VacuumReport:
 def test_a_file_is_there_before_the_commit_and_stays_where_it_is(direct: Direct) -> None:
     with mounted(direct.fs) as url:
         query = direct.query(url)
-        messages = query.write(0, [rows("a")])
+        messages = query.run_tasks(0, [rows("a")])
         assert direct.data() == {part_of(messages)}
         written = direct.fs.stat(part_of(messages))
         query.commit(0, messages)
@@ -89,12 +89,12 @@ def test_vacuum_deletes_what_nobody_committed_and_nothing_else(direct: Direct) -
     with mounted(direct.fs) as url:
         query = direct.query(url)
         query.run(0, [rows("a")])
-        lost = part_of(query.write(1, [rows("lost")]))
+        lost = part_of(query.run_tasks(1, [rows("lost")]))
         foreign = lost.replace("0000000001", "0000000009")
         direct.fs.create_exclusive(foreign, b"of somebody else")
         kept = direct.data() - {lost}
         CLOCK.advance(2 * DAY_S)
-        young = part_of(query.write(1, [rows("young")]))
+        young = part_of(query.run_tasks(1, [rows("young")]))
         told = {(file.path, file.kind) for file in vacuum(url).files if file.kind == "direct"}
         assert told == {(lost, "direct")}
         assert direct.data() == kept | {young}
@@ -119,7 +119,7 @@ def test_a_file_that_could_not_be_deleted_is_found_again(direct: Direct) -> None
     with mounted(direct.fs) as url:
         query = direct.query(url)
         query.run(0, [rows("a")])
-        lost = part_of(query.write(1, [rows("lost")]))
+        lost = part_of(query.run_tasks(1, [rows("lost")]))
     CLOCK.advance(2 * DAY_S)
     faulty = FaultyFileSystem(direct.fs, [Fault(Unavailable, operations=frozenset({"delete"}), times=99, path=lost)])
     with mounted(faulty) as url:
@@ -143,7 +143,7 @@ def test_a_note_stays_for_as_long_as_its_file_is_too_young_to_go(direct: Direct)
         direct.query(url).run(0, [rows("a")])
         kept = direct.data()
     with mounted(Slow(direct.fs)) as url:
-        lost = part_of(direct.query(url).write(1, [rows("lost")]))
+        lost = part_of(direct.query(url).run_tasks(1, [rows("lost")]))
     with mounted(direct.fs) as url:
         CLOCK.advance(DAY_S - 1800)  # the horizon is between the two
         assert [file.kind for file in vacuum(url).files] == ["staged"]
@@ -170,7 +170,7 @@ def test_two_vacuums_at_once(direct: Direct) -> None:
         query = direct.query(url)
         query.run(0, [rows("a")])
         kept = direct.data()
-        query.write(1, [rows("lost"), rows("lost, too")])
+        query.run_tasks(1, [rows("lost"), rows("lost, too")])
         CLOCK.advance(2 * DAY_S)
         assert vacuum(url).failed == 0
         assert not next(other.first, False)
@@ -182,8 +182,8 @@ def test_a_batch_that_took_longer_than_the_retention_of_a_vacuum_is_refused(dire
     with mounted(direct.fs) as url:
         query = direct.query(url)
         query.run(0, [rows("a")])
-        messages = query.write(1, [rows("b")])
-        query.write(1, [rows("lost")])
+        messages = query.run_tasks(1, [rows("b")])
+        query.run_tasks(1, [rows("lost")])
         CLOCK.advance(2 * DAY_S)
         vacuum(url)
         with pytest.raises(StaleFiles, match="does not exist: a vacuum may have deleted"):
@@ -198,7 +198,9 @@ def test_an_attempt_that_fails_takes_its_file_away(direct: Direct) -> None:
         query.run(0, [rows("a")])
         before = direct.data()
         with pytest.raises(ConnectionError):
-            query.run_task(query.plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost"))
+            query.run_task(
+                query.pickled_plan(), query.identity(1), 0, rows("b"), error=ConnectionError("executor lost")
+            )
         assert direct.data() == before
 
 
@@ -215,7 +217,7 @@ def test_where_files_are_seen_while_they_are_written_it_is_refused_at_start(tmp_
     with pytest.raises(
         ConfigError, match="publish=direct: the file system 'local' shows files before they are complete"
     ):
-        MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text", "publish": "direct"}).plan()
+        MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text", "publish": "direct"}).pickled_plan()
     assert not [*tmp_path.iterdir()]
 
 
@@ -236,5 +238,5 @@ class Watched(WrapperFileSystem, PickledByReference):
 def test_the_note_of_a_file_is_there_before_the_file(direct: Direct) -> None:
     watched = Watched(direct)
     with mounted(watched) as url:
-        direct.query(url).write(0, [rows("a"), rows("b")])
+        direct.query(url).run_tasks(0, [rows("a"), rows("b")])
     assert watched.notes == [1, 2]

@@ -142,7 +142,7 @@ class TestPatternOfTheBatch:
         clock = self.clock()
         with repeatable(clock):
             query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json", "directoryPattern": "yyyy-MM-dd--HH"})
-            planned, writer = query.plan(), query.identity(0)
+            planned, writer = query.pickled_plan(), query.identity(0)
             messages = []
             for task in range(3):
                 clock.sleep(3600)

@@ -40,7 +40,7 @@ class Hosts:
 
     def plan(self) -> bytes:
         self.go_to("driver")
-        return self.query.plan()
+        return self.query.pickled_plan()
 
     def files(self, host: str) -> list[str]:
         return [str(path.relative_to(self.homes[host])) for path in self.homes[host].rglob("*")]

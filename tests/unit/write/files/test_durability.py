@@ -13,7 +13,7 @@ from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
 from ftfile.write.batch import plan_write
 from ftfile.write.files.file_options import SinkConfig

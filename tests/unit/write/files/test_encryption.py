@@ -145,7 +145,7 @@ def test_strict_sizes_are_those_on_storage(out: str, ring: Path) -> None:
 def test_spools_and_staged_files(out: str, ring: Path) -> None:
     query = stream(out, ring, rolling="policy")
     query.run(0, [rows_of(SECRET)])
-    query.write(1, [rows_of(SECRET)])
+    query.run_tasks(1, [rows_of(SECRET)])
     assert {path.suffix for path in files_of(out, "_ftfile/staged")} == {".spool"}
     assert len(files_of(out, "_ftfile/staged")) == 2
     assert_nothing_is_readable(out)
@@ -256,11 +256,11 @@ class TestDeadLetters:
     def test_of_attempts_that_were_not_committed_are_refused(self, out: str, ring: Path) -> None:
         """As far as the log still knows."""
         query = self.query(out, ring)
-        query.write(0, [[{"word": "of a first attempt", "name": None}]])
+        query.run_tasks(0, [[{"word": "of a first attempt", "name": None}]])
         query.restart()
         self.run(out, ring)
         query = self.query(out, ring)
-        query.write(1, [[{"word": "of a batch that never was", "name": None}]])
+        query.run_tasks(1, [[{"word": "of a batch that never was", "name": None}]])
         (published,) = files_of(out, "_ftfile/deadLetters")
         owner = published.parent.name
         for file in files_of(out, "_ftfile/staged"):
@@ -455,7 +455,7 @@ class TestKeys:
         with pytest.raises(CorruptData, match="another key has this name"):
             ftfile.open(out).to_arrow()
         with pytest.raises(CorruptData, match="another key has this name"):
-            stream(out, ring).plan()
+            stream(out, ring).pickled_plan()
 
     def test_a_missing_one_is_missed_before_any_task(self, out: str, ring: Path) -> None:
         stream(out, ring).run(0, [rows_of("some")])
@@ -489,8 +489,8 @@ class TestKeys:
     def test_are_in_no_message_and_in_no_task(self, out: str, ring: Path, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level("DEBUG")
         query = stream(out, ring)
-        planned = query.plan()
-        messages = query.write(0, [rows_of("some")])
+        planned = query.pickled_plan()
+        messages = query.run_tasks(0, [rows_of("some")])
         query.commit(0, messages)
         config = query.config()
         ftfile.open(out).to_arrow()
@@ -572,7 +572,7 @@ class TestOptions:
             query.run(batch, [rows_of(f"{batch}")])
             if batch == 1:
                 ftfile.flush(out)
-        query.write(4, [rows_of("lost")])
+        query.run_tasks(4, [rows_of("lost")])
         before = set(files_of(out))
         for upkeep in (
             ftfile.flush,

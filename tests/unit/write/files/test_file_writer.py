@@ -165,7 +165,10 @@ class TestFiles:
 
         with pytest.raises(RuntimeError):
             write_task(
-                pickle.loads(query.plan()), TaskIdentity(StreamIdentity("q", "r", 0), 0, 0), failing(), current()
+                pickle.loads(query.pickled_plan()),
+                TaskIdentity(StreamIdentity("q", "r", 0), 0, 0),
+                failing(),
+                current(),
             )
         assert not list(Path(out).rglob("*.staged"))
 
@@ -180,13 +183,13 @@ class TestReplay:
     def test_tasks_of_a_committed_batch_write_nothing(self, query: MicroBatch) -> None:
         query.run(0, [ROWS])
         query.restart()
-        assert [message.parts for message in query.write(0, [ROWS, ROWS])] == [(), ()]
+        assert [message.parts for message in query.run_tasks(0, [ROWS, ROWS])] == [(), ()]
 
     def test_tasks_notice_a_commit_after_the_plan(self, query: MicroBatch) -> None:
         """An orphaned driver commits the batch while the new one's tasks begin."""
         from ftfile.write.messages import StreamIdentity
 
-        planned = query.plan()
+        planned = query.pickled_plan()
         query.run(0, [ROWS])
         message = query.run_task(planned, StreamIdentity(query.query_id, "run-2", 0), 0, ROWS)
         assert message.found_committed
@@ -249,12 +252,12 @@ class TestReplay:
         assert (record.fingerprint.kind, record.fingerprint.covers_content) == (kind, kind == "strong")
 
     def test_abort_deletes_nothing(self, query: MicroBatch, out: str) -> None:
-        messages = query.write(0, [ROWS])
+        messages = query.run_tasks(0, [ROWS])
         query.commit(0, messages)
         query.abort(0, messages)
         query.abort(0, [None])
         assert rows_of(out) == ROWS
-        late = query.write(1, [ROWS])
+        late = query.run_tasks(1, [ROWS])
         query.abort(1, late)
         query.commit(1, late)
         assert len(rows_of(out)) == 4
@@ -284,7 +287,7 @@ class TestOffsets:
         checkpoint = self.checkpoint(tmp_path, "another query", 0, "v1\n{}\n1")
         query.options = {**query.options, "checkpointLocation": checkpoint}
         with pytest.raises(UnknownQuery):
-            query.plan()
+            query.pickled_plan()
 
     @pytest.mark.slow
     def test_a_checkpoint_that_cannot_be_read_is_not_known(
@@ -298,14 +301,14 @@ class TestOffsets:
 
 class TestMessages:
     def test_a_missing_message_commits_nothing(self, query: MicroBatch, out: str) -> None:
-        messages = query.write(0, [ROWS, ROWS])
+        messages = query.run_tasks(0, [ROWS, ROWS])
         for broken in ([messages[0], None], [None], []):
             with pytest.raises(InvalidMessages):
                 query.commit(0, broken)
         assert not Path(out, "_ftfile", "log").exists()
 
     def test_messages_of_two_batches_or_of_another_batch(self, query: MicroBatch) -> None:
-        first, other = query.write(0, [ROWS]), query.write(1, [ROWS])
+        first, other = query.run_tasks(0, [ROWS]), query.run_tasks(1, [ROWS])
         with pytest.raises(InvalidMessages, match="one batch has messages of"):
             query.commit(0, first + other)
         with pytest.raises(InvalidMessages, match="batch 3 cannot be committed"):
@@ -313,12 +316,12 @@ class TestMessages:
 
     def test_two_messages_of_one_partition(self, query: MicroBatch) -> None:
         with pytest.raises(InvalidMessages, match="two messages of one partition"):
-            query.commit(0, query.write(0, [ROWS]) + query.write(0, [ROWS]))
+            query.commit(0, query.run_tasks(0, [ROWS]) + query.run_tasks(0, [ROWS]))
 
     def test_another_version_in_an_executor(self, query: MicroBatch) -> None:
         from dataclasses import replace
 
-        (message,) = query.write(0, [ROWS])
+        (message,) = query.run_tasks(0, [ROWS])
         assert message is not None
         with pytest.raises(InvalidMessages, match="install one version everywhere"):
             query.commit(0, [replace(message, writer_version="0.0.1")])
@@ -348,7 +351,7 @@ class TestSchema:
     )
     def test_any_change_is_refused_by_default(self, query: MicroBatch, columns: dict[str, str], text: str) -> None:
         with pytest.raises(SchemaError, match=text):
-            self.change(query, columns, "fail").plan()
+            self.change(query, columns, "fail").pickled_plan()
 
     def test_another_order_is_no_change(self, query: MicroBatch, out: str) -> None:
         self.change(query, {"word": "string", "id": "long"}, "fail").run(1, [[{"id": 3, "word": "c"}]])
@@ -364,7 +367,7 @@ class TestSchema:
         assert rows_of(out) == [{"id": 1, "new": None}, {"id": 2**40, "new": "x"}]
         query.columns = {"new": "string"}
         with pytest.raises(SchemaError, match="id is missing"):
-            query.plan()
+            query.pickled_plan()
         query.options = {**query.options, "onSchemaChange": "any"}
         query.run(2, [[{"new": "y"}]])
         assert sorted(row["new"] or "" for row in ftfile.open(out).to_arrow().to_pylist()) == ["", "x", "y"]
@@ -374,7 +377,7 @@ class TestSchema:
         query.restart()
         query.options = {"fileFormat": "parquet"}
         with pytest.raises(ConfigError, match=r"was written as json: .* Set fileFormat=json, .* onFormatChange=accept"):
-            query.plan()
+            query.pickled_plan()
         query.options = {"fileFormat": "parquet", "onFormatChange": "accept"}
         query.run(1, [[{"id": 3, "word": "c"}]])
         assert rows_of(out) == [*ROWS, {"id": 3, "word": "c"}]
@@ -383,7 +386,7 @@ class TestSchema:
         query.run(0, [ROWS])
         query.options = {**query.options, "partitionBy": "word"}
         with pytest.raises(ConfigError, match="was written without partitionBy"):
-            query.plan()
+            query.pickled_plan()
 
 
 class TestNulls:
@@ -443,7 +446,7 @@ class TestSettings:
 
     def test_a_pickled_writer_is_small(self, query: MicroBatch) -> None:
         query.run(0, [ROWS])
-        assert len(query.plan()) < 8192
+        assert len(query.pickled_plan()) < 8192
 
 
 class TestPlaces:
@@ -472,7 +475,7 @@ class TestPlaces:
         query.run(0, [ROWS])
         assert "batch 0 was already committed as version 0; nothing was written" in caplog.text
         query.run(1, [ROWS])
-        query.commit(0, query.write(0, [ROWS]))
+        query.commit(0, query.run_tasks(0, [ROWS]))
         assert "batch 0 was already committed as version 2 or earlier; nothing was written" in caplog.text
 
     def test_a_directory_may_be_moved(self, query: MicroBatch, out: str, tmp_path: Path) -> None:
@@ -524,7 +527,7 @@ def test_a_damaged_file_is_an_error_that_names_it(query: MicroBatch, out: str) -
 
 def test_the_writer_is_planned_from_the_head(query: MicroBatch) -> None:
     query.run(0, [ROWS])
-    view = pickle.loads(query.plan()).view
+    view = pickle.loads(query.pickled_plan()).view
     assert (view.version, view.last_batches) == (0, {query.query_id: 0})
 
 

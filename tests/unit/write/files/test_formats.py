@@ -244,7 +244,7 @@ class TestRefused:
         self, out: str, options: dict[str, str], columns: dict[str, Any], error: type[Exception], said: str
     ) -> None:
         with pytest.raises(error, match=said):
-            MicroBatch(out, columns, options).plan()
+            MicroBatch(out, columns, options).pickled_plan()
         assert not Path(out).exists()
 
 

@@ -67,7 +67,7 @@ class TestTimes:
         assert (second.create_seconds, second.publish_seconds) == (None, None)
 
     def test_of_tasks_are_those_of_the_slowest(self, query: MicroBatch, out: str) -> None:
-        first, second = query.write(0, [ROWS, ROWS])
+        first, second = query.run_tasks(0, [ROWS, ROWS])
         for message, seconds in ((first, 3.0), (second, 2.0)):
             message.metrics.update(writeSeconds=seconds, assemblySeconds=4 - seconds, syncSeconds=seconds / 4)
         query.commit(0, [first, second])
@@ -86,7 +86,7 @@ class TestCounters:
     @pytest.mark.slow
     def test_a_process_knows_the_head_after_its_own_commits(self, query: MicroBatch, out: str) -> None:
         for batch in range(4):
-            messages, plan = query.write(batch, [ROWS]), query.write_plan()
+            messages, plan = query.run_tasks(batch, [ROWS]), query.plan()
             if batch == 2:
                 query.restart()
             commit_batch(plan.sink, plan.config, messages, batch, current())
@@ -95,17 +95,17 @@ class TestCounters:
     @pytest.mark.slow
     def test_replays_and_their_files_are_told_by_the_next_commit(self, query: MicroBatch, out: str) -> None:
         query.run(0, [ROWS])
-        late = query.write(1, [ROWS, ROWS])
+        late = query.run_tasks(1, [ROWS, ROWS])
         query.run(1, [ROWS, ROWS])
         query.commit(1, late)
-        query.commit(1, query.write(1, [ROWS, ROWS]))
+        query.commit(1, query.run_tasks(1, [ROWS, ROWS]))
         query.run(2, [ROWS])
         query.run(3, [ROWS])
         assert [found.replays for found in measured(out)] == [0, 0, 2, 0]
         assert [found.orphans for found in measured(out)] == [0, 0, 2, 0]
 
     def test_the_files_of_a_commit_that_is_repeated_are_no_orphans(self, query: MicroBatch, out: str) -> None:
-        messages = query.write(0, [ROWS])
+        messages = query.run_tasks(0, [ROWS])
         query.commit(0, messages)
         query.commit(0, messages)
         query.run(1, [ROWS])
@@ -115,7 +115,7 @@ class TestCounters:
     def test_results_of_jobs_that_come_too_late_are_orphans(self, out: str) -> None:
         query = MicroBatch(out, {"id": "long"}, {**FORMAT, "maxBatchesPerFile": "1"})
         query.run(0, [ROWS])
-        messages = query.write(1, [ROWS])
+        messages = query.run_tasks(1, [ROWS])
         ftfile.flush(out)
         query.commit(1, messages)
         query.run(2, [ROWS])
@@ -136,7 +136,7 @@ class TestCounters:
         assert [found.recoveries for found in measured(out)] == [0, 0, 0, 2, 0]
 
     def test_retries_of_tasks(self, query: MicroBatch, out: str) -> None:
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         messages = [query.run_task(planned, writer, partition, ROWS, attempt=2 * partition) for partition in range(2)]
         query.commit(0, messages)
         assert [found.task_retries for found in measured(out)] == [2]

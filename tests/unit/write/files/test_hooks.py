@@ -283,7 +283,7 @@ class TestAbort:
         self, out: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
-        messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
+        messages = [query.run_task(query.pickled_plan(), JobIdentity("job"), 0, rows("a"))]
         plan = plan_write(FileSink(), query.config(), current())
         monkeypatch.setattr("ftfile.log.publish.place", refuse)
         with pytest.raises(NotPublished):
@@ -295,15 +295,15 @@ class TestAbort:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         for batch in range(3):
             query.run(batch, [rows("a")])
-        query.abort(1, query.write(1, [rows("a")]))
+        query.abort(1, query.run_tasks(1, [rows("a")]))
         assert "batch 1 is committed as version 1; the next commit" in caplog.text
 
     def test_of_what_is_not_committed(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
-        query.abort(1, query.write(1, [rows("b"), rows("c")]))
+        query.abort(1, query.run_tasks(1, [rows("b"), rows("c")]))
         assert "Spark aborts batch 1. It is not committed; 2 staged files stay until vacuum deletes them" in caplog.text
-        messages = [query.run_task(query.plan(), JobIdentity("job"), 0, rows("a"))]
+        messages = [query.run_task(query.pickled_plan(), JobIdentity("job"), 0, rows("a"))]
         abort_batch(query.config(), messages, None, current())
         assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
         query.abort(1, [None])
@@ -313,7 +313,7 @@ class TestAbort:
     def test_of_a_directory_that_cannot_be_read(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
         query.run(0, [rows("a")])
-        messages = query.write(1, [rows("b")])
+        messages = query.run_tasks(1, [rows("b")])
         plan = plan_write(FileSink(), query.config(), current())
         Path(out, "_ftfile/log", f"_{0:020d}.record").write_text("damaged")
         abort_batch(plan.config, messages, 1, current())

@@ -98,7 +98,7 @@ def test_is_written_rolled_and_read(options: dict[str, str], ending: str, tmp_pa
 def test_readers_and_executors_need_it(packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = query(tmp_path, fileFormat="rows")
     written.run(0, [ROWS])
-    planned = written.plan()
+    planned = written.pickled_plan()
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(packages)])
     sys.modules.pop("formats_of_users")
     with pytest.raises(ModuleNotFoundError, match="formats_of_users"):

@@ -17,10 +17,10 @@ from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write import fingerprint
 from ftfile.write import stage as staging
-from ftfile.write.files import joiners as joining
 from ftfile.write.files import naming as settings
 from ftfile.write.files import part_writer as encodable
-from ftfile.write.files.joiners import merging_saves
+from ftfile.write.files.assembly import joiners as joining
+from ftfile.write.files.assembly.joiners import merging_saves
 from ftfile.write.fingerprint import row_hashes
 from ftfile.write.messages import JobIdentity, TaskIdentity
 from ftfile.write.stage import Stage
@@ -122,7 +122,7 @@ def test_rows_of_compressed_files_are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int, rounds: int
 ) -> None:
     """However little is looked at, and however often a strict part is filled up."""
-    monkeypatch.setattr("ftfile.write.files.joiners.SAMPLE_BYTES", sample_bytes)
+    monkeypatch.setattr("ftfile.write.files.assembly.joiners.SAMPLE_BYTES", sample_bytes)
     monkeypatch.setattr(joining, "_STRICT_ROUNDS", rounds)
     options = {"fileFormat": "json", "compression": "gzip", "rolling": "policy"}
     options |= {"maxBytesPerFile": "300", "strictFileSize": "true"}

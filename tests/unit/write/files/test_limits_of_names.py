@@ -124,7 +124,7 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.slow
 def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(out)
-    message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
+    message = stream.run_task(stream.pickled_plan(), JobIdentity("job"), 0, [row("a")])
     planned = plan_write(FileSink(), stream.config(), current())
     commit_batch(planned.sink, planned.config, [message], None, current())
     for batch in range(ABORTED_JOB_RECORDS - 1):

@@ -81,7 +81,7 @@ def test_rows_come_back(out: str, ring: Path, file_format: str, encryption: str,
         query = stream(path, file_format, codec, keys, ROLLING[rolling])
         words = [[f"{SECRET} {batch} {number}" for number in range(7)] for batch in range(3)]
         query.run(0, [rows_of(*words[0][:4]), rows_of(*words[0][4:])])
-        query.write(1, [rows_of(*words[1][:5])])  # killed before its other task and its commit: files stay
+        query.run_tasks(1, [rows_of(*words[1][:5])])  # killed before its other task and its commit: files stay
         query.restart()
         query.run(1, [rows_of(*words[1][:2]), rows_of(*words[1][2:])])
         assert committed(path) == sorted(words[0] + words[1]), codec

@@ -422,7 +422,7 @@ class TestNamesThatAreTaken:
         first = query(out, **FIXED)
         first.run(0, [rows("a")])
         settings = first.config()
-        messages = check_messages(first.write(1, [[]]), 1)
+        messages = check_messages(first.run_tasks(1, [[]]), 1)
         log = settings.log(current())
         author = author_of(messages[0].identity.writer, None, None, current())
         prepared = PreparedFiles(replace(settings, overwrite=True), author, messages, log)

@@ -34,7 +34,7 @@ def test_are_read_from_the_checkpoint(lines: list[str], offsets: list[Any], tmp_
     query = MicroBatch(str(out), {"value": "string"}, {"fileFormat": "text"}, checkpoint=str(checkpoint))
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "offsets/0").write_text("\n".join(lines))
-    planned, batch = query.plan(), query.identity(0)
+    planned, batch = query.pickled_plan(), query.identity(0)
     query.commit(0, [query.run_task(planned, batch, 0, [{"value": "a"}])])
     [version] = ftfile.open(str(out)).history()
     assert version.offsets == offsets

@@ -45,9 +45,9 @@ def test_of_a_plan(tmp_path: Path, opened: Counter[str], options: dict[str, str]
     query.run(0, [[{"id": 1}]])  # before it, all directories above are looked at, and the query's sources
     forget_caches()
     opened.clear()
-    query.plan()
+    query.pickled_plan()
     assert opened == {"out": 1, "checkpoint": 1}
-    query.plan()
+    query.pickled_plan()
     assert opened == {"out": 1, "checkpoint": 2}, "this process has the directory open"
 
 

@@ -85,7 +85,7 @@ def test_directories_that_come_late_are_not_forgotten(out: str) -> None:
 def test_a_failing_attempt_leaves_no_spill_file(out: str) -> None:
     options = {"fileFormat": "parquet", "partitionBy": "word", "maxOpenBytes": "8000"}
     query = MicroBatch(out, COLUMNS, options)
-    planned, writer = query.plan(), query.identity(0)
+    planned, writer = query.pickled_plan(), query.identity(0)
     with pytest.raises(ConnectionError):
         query.run_task(planned, writer, 0, rows(2_000, 50), error=ConnectionError("lost"))
     assert not [*Path(out).rglob("*.spill"), *Path(out).rglob("*.staged")]

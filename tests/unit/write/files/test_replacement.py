@@ -101,7 +101,7 @@ class TestDynamic:
     @pytest.mark.slow
     def test_a_batch_that_comes_in_between_is_replaced_as_well(self, out: str) -> None:
         job = overwrite(out, DYNAMIC)
-        planned = job.plan()
+        planned = job.pickled_plan()
         stream(out).run(1, [rows(7, 8)])
         commit_batch(job.sink, job.config(), [job.run_task(planned, JobIdentity("job"), 0, news(7))], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (8, 8), (9, 9)]
@@ -203,7 +203,7 @@ class TestOptions:
 
     def test_a_write_in_a_dynamic_session(self, out: str) -> None:
         job = overwrite(out, {})
-        message = job.run_task(job.plan(), JobIdentity("job"), 0, news(7))
+        message = job.run_task(job.pickled_plan(), JobIdentity("job"), 0, news(7))
         commit_batch(job.sink, job.config().for_session("dynamic"), [message], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (9, 9)]
 
@@ -239,12 +239,12 @@ class TestOptions:
     )
     def test_what_cannot_be_meant_is_refused(self, out: str, options: dict[str, str], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
-            overwrite(out, options).plan()
+            overwrite(out, options).pickled_plan()
 
     def test_errors_have_the_date_that_it_is(self, out: str) -> None:
         before = SYSTEM.clock.now_ms() // DAY_MS
         with pytest.raises(ConfigError, match=r"^replaceWhere: month=DATE '") as raised:
-            overwrite(out, {"replaceWhere": "month = current_date()"}).plan()
+            overwrite(out, {"replaceWhere": "month = current_date()"}).pickled_plan()
         named = datetime.date.fromisoformat(str(raised.value).split("'")[1])
         assert before <= (named - datetime.date(1970, 1, 1)).days <= SYSTEM.clock.now_ms() // DAY_MS
 

@@ -86,7 +86,7 @@ class TestOverwrite:
         """An overwrite removes the parts live at the head, not those live when it was planned."""
         query, job = append(out), complete(out)
         query.run(0, [ROWS])
-        planned = job.plan()
+        planned = job.pickled_plan()
         query.run(1, [ROWS])
         message = job.run_task(planned, job.identity(0), 0, OTHERS)
         query.run(2, [ROWS])
@@ -111,16 +111,16 @@ class TestLayout:
         old.run(0, [ROWS])
         complete(out, {"id": "long", "kind": "long"}, partitionBy="kind").run_job("job", [[{"id": 1, "kind": 7}]])
         with pytest.raises(SchemaError, match=r"word is missing|kind is missing"):
-            old.plan()
+            old.pickled_plan()
         with pytest.raises(ConfigError, match=r"was written with partitionBy=kind.*or overwrite this directory"):
-            append(out, {"id": "long", "kind": "long"}).plan()
+            append(out, {"id": "long", "kind": "long"}).pickled_plan()
         append(out, {"id": "long", "kind": "long"}, partitionBy="kind").run(1, [[{"id": 2, "kind": 8}]])
         assert rows_of(out) == [{"id": 1, "kind": 7}, {"id": 2, "kind": 8}]
 
     def test_a_batch_that_was_planned_before_is_refused_at_its_commit(self, out: str) -> None:
         query = append(out)
         query.run(0, [ROWS])
-        messages = query.write(1, [ROWS])
+        messages = query.run_tasks(1, [ROWS])
         complete(out, partitionBy="word").run_job("job", [OTHERS])
         with pytest.raises(ConfigError, match="was written with partitionBy=word"):
             query.commit(1, messages)
@@ -139,7 +139,7 @@ class TestLayout:
         complete(out, partitionBy="word").run_job("1", [OTHERS])
         forget_caches()
         with pytest.raises(ConfigError, match="was written with partitionBy=word"):
-            append(out).plan()
+            append(out).pickled_plan()
         assert append(out, partitionBy="word").run(1, [ROWS]).version == 2
 
     @pytest.mark.slow
@@ -148,7 +148,7 @@ class TestLayout:
         ftfile.compact(out)
         ftfile.drop(out, "all")
         with pytest.raises(ConfigError, match="was written without partitionBy"):
-            append(out, partitionBy="word").plan()
+            append(out, partitionBy="word").pickled_plan()
         append(out).run(1, [ROWS])
         assert visible(out) == ROWS
 
@@ -156,7 +156,7 @@ class TestLayout:
         append(out).run(0, [ROWS])
         complete(out, partitionBy="word").run_job("1", [[]])
         with pytest.raises(ConfigError, match="was written with partitionBy=word"):
-            append(out).plan()
+            append(out).pickled_plan()
         append(out, partitionBy="word").run(1, [ROWS])
         assert rows_of(out) == ROWS
 
@@ -192,7 +192,7 @@ class TestCompleteMode:
     def test_no_file_stays_open(self, out: str) -> None:
         for option, value in (("rolling", "policy"), ("maxBatchesPerFile", "3")):
             with pytest.raises(ConfigError, match="no file can stay open over batches: leave out rolling=policy"):
-                MicroBatch(out, COLUMNS, {option: value}, overwrite=True).plan()
+                MicroBatch(out, COLUMNS, {option: value}, overwrite=True).pickled_plan()
 
     @pytest.mark.slow
     def test_what_another_query_has_open_is_replaced_as_well(self, out: str) -> None:

@@ -24,12 +24,12 @@ from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import write_task
 from ftfile.write.files import rolling_plan as plan
-from ftfile.write.files import task
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files import spool, task
+from ftfile.write.files.assembly.assembler import Assembler
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.messages import TaskIdentity, author_of
 from tests.kit.parameters import parametrize
@@ -101,9 +101,9 @@ class TestSizes:
         assert self.batches(out, "abc", "de", "fg", **options) == [["a", "b"], ["c", "d"], ["e", "f"]]
 
     def test_strictly_also_what_one_task_has_much_of(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
+        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
         query = stream(out, maxBytesPerFile="5", strictFileSize="true", rolling="policy", maxOpenBytes="1")
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         batches = [pa.RecordBatch.from_pylist(rows_of(letter), query.config().schema) for letter in "abcdefg"]
         query.commit(0, [write_task(pickle.loads(planned), TaskIdentity(writer, 0, 0), batches, current())])
         query.run(1, [[]])
@@ -170,7 +170,7 @@ class TestFlush:
     def test_jobs_that_a_flush_has_done_are_dropped(self, out: str) -> None:
         query = stream(out, maxBatchesPerFile="1")
         query.run(0, [rows_of("a")])
-        planned, writer = query.plan(), query.identity(1)
+        planned, writer = query.pickled_plan(), query.identity(1)
         message = query.run_task(planned, writer, 0, rows_of("b"))
         assert len(message.rewritten) == 1
         ftfile.flush(out, context=current())
@@ -238,7 +238,7 @@ class TestMarks:
     )
     def test_what_cannot_be_is_refused(self, out: str, options: dict[str, str], said: str) -> None:
         with pytest.raises(ConfigError, match=re.escape(said)):
-            stream(out, **options).plan()
+            stream(out, **options).pickled_plan()
 
     @pytest.mark.parametrize(("option", "value"), [("finalizeColumn", "eu"), ("eventTimeInterval", "eu:1h")])
     def test_a_column_of_the_path_is_refused(self, out: str, option: str, value: str) -> None:
@@ -247,7 +247,7 @@ class TestMarks:
             f"{option} names a column that does not exist: 'eu'; the columns are word; eu is in the paths, not in the"
         )
         with pytest.raises(ConfigError, match=re.escape(said)):
-            MicroBatch(out, {"word": "string", "eu": "boolean"}, options).plan()
+            MicroBatch(out, {"word": "string", "eu": "boolean"}, options).pickled_plan()
 
 
 class EveryThird:
@@ -526,7 +526,7 @@ def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> N
     words = random.Random(0).randbytes(9_000_000).hex()
     rows = [{"word": words[start : start + 18_000]} for start in range(0, len(words), 18_000)]
     query = stream(out, fileFormat=file_format, rolling="policy", maxOpenBytes="1m", maxBytesPerFile="6m")
-    planned, writer = query.plan(), query.identity(0)
+    planned, writer = query.pickled_plan(), query.identity(0)
     config = query.config()
     batches = [pa.RecordBatch.from_pylist(rows[start : start + 50], config.schema) for start in range(0, 1000, 50)]
     message = write_task(pickle.loads(planned), TaskIdentity(writer, 0, 0), batches, current())
@@ -552,7 +552,7 @@ class TestShares:
         query = MicroBatch(out, {"word": "string", "k": "string"}, {"fileFormat": "text", "partitionBy": "k"})
         query.options = {**query.options, "maxBatchesPerFile": "1"}
         query.run(0, [[{"word": letter, "k": letter} for letter in letters] for letters in ("abc", "de")])
-        planned, writer = query.plan(), query.identity(1)
+        planned, writer = query.pickled_plan(), query.identity(1)
         shares = [query.run_task(planned, writer, partition, []).rewritten for partition in range(4)]
         assert [len(done) for done in shares] == [3, 2, 0, 0]
         assert len({each.inputs[0].id for done in shares for each in done}) == 5
@@ -615,7 +615,7 @@ def test_an_overwrite_takes_no_parts_of_older_rows(out: str) -> None:
     """It removes the segments that they are made of itself, and keeps no rows of before."""
     query = stream(out, maxBatchesPerFile="1")
     query.run(0, [rows_of("old")])
-    messages = query.write(1, [rows_of("new")])
+    messages = query.run_tasks(1, [rows_of("new")])
     assert any(message.rewritten for message in messages)
     config = replace(query.config(), overwrite=True)
     log = CommitLog(open_filesystem(out))

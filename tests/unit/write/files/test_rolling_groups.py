@@ -28,8 +28,8 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import write_task
 from ftfile.write.files import file_writer as writer
 from ftfile.write.files import rolling_plan as plan
-from ftfile.write.files import task
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files import spool
+from ftfile.write.files.assembly.assembler import Assembler
 from ftfile.write.files.part_writer import PartWriter
 from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
@@ -115,7 +115,7 @@ class TestQueries:
         one, two = self.pair(out)
         one.run(0, [rows_of(*"stuv"), rows_of(*"wxyz")])
         two.run(0, [rows_of("x")])
-        planned, identity = one.plan(), one.identity(1)
+        planned, identity = one.pickled_plan(), one.identity(1)
         shares = [one.run_task(planned, identity, partition, []).rewritten for partition in range(3)]
         assert [len(done) for done in shares] == [4, 4, 0]
 
@@ -315,7 +315,7 @@ class TestFlush:
             (job,) = jobs_of([second], "age", ALL_END, current().ids)
             stage = Stage(fs, TaskIdentity(identity, 0, 0))
             done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
-            message = query.run_task(query.plan(), identity, 0, [])
+            message = query.run_task(query.pickled_plan(), identity, 0, [])
             query.commit(3, [replace(message, rewritten=(done,))])
 
         meanwhile.append(take_the_second)
@@ -377,7 +377,7 @@ class TestTasks:
     def test_a_thousand_directories_are_one_file_and_one_sync(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "parquet", "rolling": "policy", "partitionBy": "k"})
         query.run(0, [[]])
-        planned, identity = query.plan(), query.identity(1)
+        planned, identity = query.pickled_plan(), query.identity(1)
         rows = [{"word": f"w{number}", "k": f"{number % 1000}"} for number in range(3000)]
         syncs: list[int] = []
         monkeypatch.setattr("os.fsync", syncs.append)
@@ -391,10 +391,10 @@ class TestTasks:
 
     @pytest.mark.slow
     def test_no_more_files_are_open_than_may_be(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
+        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
         monkeypatch.setattr(TextLines, "open_files_max", 2)
         query = query_of(out, maxBytesPerFile="20", maxOpenBytes="1")
-        planned, identity = query.plan(), query.identity(0)
+        planned, identity = query.pickled_plan(), query.identity(0)
         schema = query.config().schema
         batches = [pa.RecordBatch.from_pylist(rows_of(*"uvwxyz"), schema) for _ in range(30)]
         opened: list[int] = []

@@ -38,7 +38,7 @@ from ftfile.write.files import file_writer as sink_writer
 from ftfile.write.files import rolling_plan as jobs
 from ftfile.write.files import rolling_plan as plan
 from ftfile.write.files import task
-from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.assembly.assembler import Assembler
 from ftfile.write.files.file_writer import FileSink
 from ftfile.write.files.prepared_files import PreparedFiles
 from ftfile.write.files.rolling_plan import jobs_of
@@ -192,7 +192,7 @@ class TestFlush:
 
     def test_segments_of_a_writer_that_is_no_query(self, out: str) -> None:
         query = query_of(out)
-        message = query.run_task(query.plan(), query.identity(0), 0, rows_of("a"))
+        message = query.run_task(query.pickled_plan(), query.identity(0), 0, rows_of("a"))
         log = CommitLog(open_filesystem(out))
         author = author_of(message.identity.writer, None, None, current())
         commit(log, JobAuthor("j"), PreparedFiles(query.config(), author, [message], log).body)
@@ -215,7 +215,7 @@ class TestFlush:
         query = query_of(out)
         query.run(0, [rows_of("a")])
         query.options = {**query.options, "lineSep": ";"}
-        planned, identity = query.plan(), query.identity(1)
+        planned, identity = query.pickled_plan(), query.identity(1)
         query.commit(1, [query.run_task(planned, identity, 0, rows_of("b"))])
         log = CommitLog(open_filesystem(out))
         commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(assembly_tasks=()))
@@ -371,7 +371,7 @@ class TestLimits:
         monkeypatch.setattr(jobs, *limit)
         query = query_of(out, maxRecordsPerFile="5")
         query.run(0, [rows_of(*"abcdefghij") for _ in range(4)])
-        planned, identity = query.plan(), query.identity(1)
+        planned, identity = query.pickled_plan(), query.identity(1)
         messages = [query.run_task(planned, identity, task, []) for task in range(4)]
         assert [sum(len(each.adds) for each in message.rewritten) for message in messages] == [2, 2, 2, 2]
         query.commit(1, messages)
@@ -548,7 +548,7 @@ class TestEventTime:
     def test_a_time_at_the_ends_of_all_times(self, out: str, time_us: int) -> None:
         """Spark has such times, and programs write them for none."""
         query = self.query(out)
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         schema = query.config().schema
         times = pa.array([0, time_us], pa.int64()).cast(schema.field("at").type)
         rows = pa.RecordBatch.from_arrays([times, pa.array(["x", "x"])], schema=schema)
@@ -613,7 +613,7 @@ class TestBatchWrites:
         query.run(0, [rows_of("a")])
         assert len(head_of(out).assembly_tasks) == 1
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
-        message = query.run_task(query.plan(), JobIdentity("j"), 0, rows_of("b"))
+        message = query.run_task(query.pickled_plan(), JobIdentity("j"), 0, rows_of("b"))
         assert (message.rewritten, message.failed) == ((), ())
         commit_batch(FileSink(), query.config(), [message], None, current())
         assert head_of(out).transactions["app"].last == 1
@@ -633,7 +633,7 @@ class TestJobs:
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
         (part,) = done.adds
         assert (part.rows, len(part.ranges)) == (1, 1)
-        query.commit(2, [replace(query.run_task(query.plan(), query.identity(2), 0, []), rewritten=(done,))])
+        query.commit(2, [replace(query.run_task(query.pickled_plan(), query.identity(2), 0, []), rewritten=(done,))])
         assert head_of(out).assembly_tasks == ()
         query.run(3, [rows_of("c")])
         query.run(4, [[]])

@@ -290,11 +290,11 @@ class TestRecords:
         seal.unlink()
         assert_noticed(out, CorruptData, ConfigError)
         with pytest.raises(CorruptData, match="no such file"):
-            stream(out, ring).plan()
+            stream(out, ring).pickled_plan()
         seal.write_bytes(line)
         assert_noticed(out, ConfigError)
         with pytest.raises(ConfigError, match="not encrypted"):
-            stream(out, ring).plan()
+            stream(out, ring).pickled_plan()
         with pytest.raises(ConfigError, match="not encrypted"):
             ftfile.open(out, key_provider=f"file:{ring}")
 
@@ -355,13 +355,13 @@ class TestDowngrade:
             with pytest.raises(ConfigError, match="this directory is not encrypted"):
                 read(out, key_provider=f"file:{ring}")
         with pytest.raises(ConfigError, match="this directory is not encrypted"):
-            stream(out, ring).plan()
+            stream(out, ring).pickled_plan()
 
     def test_nobody_writes_in_the_clear_beside(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
         plain = MicroBatch(out, {"word": "string"}, {"fileFormat": "text"}, "a")
         with pytest.raises(ConfigError, match="this directory is encrypted"):
-            plain.plan()
+            plain.pickled_plan()
 
     def test_nobody_begins_in_the_clear_where_a_first_commit_failed(self, out: str, ring: Path) -> None:
         three_batches(out, ring)
@@ -369,7 +369,7 @@ class TestDowngrade:
             path.unlink()
         plain = MicroBatch(out, {"word": "string"}, {"fileFormat": "text"}, "a")
         with pytest.raises(ConfigError, match="this directory is encrypted"):
-            plain.plan()
+            plain.pickled_plan()
 
 
 class TestWhereKeysAre:

@@ -129,7 +129,7 @@ class TestPaths:
         }.items():
             query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "directoryPattern": pattern} | rolling)
             with pytest.raises(ConfigError, match=text):
-                query.plan()
+                query.pickled_plan()
 
     @pytest.mark.parametrize(
         "naming",
@@ -151,20 +151,20 @@ class TestPaths:
         with pytest.raises(
             ConfigError, match=r"(the name of a new file would be|partFileName returns the name) .*, which has"
         ):
-            query.plan()
+            query.pickled_plan()
         assert not open_filesystem(out).exists("_ftfile")
 
 
 def test_a_directory_that_leaves_too_little_room_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(f"{out}/{'/'.join(['x' * 200] * 4 + ['x' * 80])}", {"value": "string"}, {"fileFormat": "text"})
     with pytest.raises(ConfigError, match=r"the sink would write a file '_ftfile/staged/.*can have"):
-        query.plan()
+        query.pickled_plan()
 
 
 def test_a_marker_that_the_store_does_not_keep_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "successFile": "_SUCCESS "})
     with pytest.raises(ConfigError, match="successFile='_SUCCESS ' has a name that begins or ends with a space"):
-        query.plan()
+        query.pickled_plan()
 
 
 def test_what_stands_before_what_records_say_may_shield_it(out: str) -> None:

@@ -16,7 +16,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.tree import PickledByReference
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.write.batch import commit_batch, plan_write
 from ftfile.write.files.file_writer import FileSink
@@ -46,11 +46,11 @@ def test_a_store_that_loses_bytes_fails_the_attempt() -> None:
     with mounted(Lossy(CrashingFileSystem())) as url:
         query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text"})
         with pytest.raises(CorruptData, match=r"expected 4 bytes, found 3 bytes. Spark runs the task again"):
-            query.write(0, [ROWS])
+            query.run_tasks(0, [ROWS])
 
 
 def test_a_failing_attempt_leaves_the_files_of_others_alone(query: MicroBatch) -> None:
-    planned, writer = query.plan(), query.identity(0)
+    planned, writer = query.pickled_plan(), query.identity(0)
     message = query.run_task(planned, writer, 0, ROWS)
     with pytest.raises(ConnectionError):
         query.run_task(planned, writer, 1, ROWS, error=ConnectionError("executor lost"))
@@ -62,14 +62,14 @@ def test_files_that_cannot_be_removed_do_not_hide_why_the_attempt_failed() -> No
     stuck = Fault(PermissionDenied, times=9, operations=frozenset({"delete"}))
     with mounted(FaultyFileSystem(CrashingFileSystem(), [stuck])) as url:
         query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text", "maxRecordsPerFile": "1"})
-        planned, writer = query.plan(), query.identity(0)
+        planned, writer = query.pickled_plan(), query.identity(0)
         with pytest.raises(ConnectionError, match="executor lost"):
             query.run_task(planned, writer, 0, ROWS, error=ConnectionError("executor lost"))
 
 
 def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
     """It drained its rows: without a record of the batch they would be lost."""
-    first, second = query.write(0, [ROWS, ROWS])
+    first, second = query.run_tasks(0, [ROWS, ROWS])
     with pytest.raises(InvalidMessages, match="no record"):
         query.commit(0, [first, replace(second, parts=(), found_committed=True)])
     with pytest.raises(ConfigError, match="Nothing was ever committed there"):
@@ -82,7 +82,7 @@ def test_a_task_planned_long_ago_starts_over_from_a_checkpoint(
     """Records behind a checkpoint may be deleted: the gap looks like the end of the log."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
     query.run(0, [ROWS])
-    planned = query.plan()
+    planned = query.pickled_plan()
     for batch in range(1, 4):
         query.run(batch, [ROWS])
     fs = open_filesystem(query.path)
@@ -94,7 +94,7 @@ def test_a_task_planned_long_ago_starts_over_from_a_checkpoint(
 
 
 def test_a_schema_that_changed_since_the_plan_is_refused(query: MicroBatch) -> None:
-    messages = query.write(0, [ROWS])
+    messages = query.run_tasks(0, [ROWS])
     plan = plan_write(FileSink(), query.config(), current())
     MicroBatch(query.path, {"other": "string"}, query.options, "another").run(0, [[{"other": "x"}]])
     with pytest.raises(SchemaError):

@@ -156,7 +156,7 @@ class TestOnce:
 
     def written(self, out: str, name: str) -> list[Any]:
         batch = job(out, 0)
-        return [batch.run_task(batch.plan(), JobIdentity(name), 0, ROWS)]
+        return [batch.run_task(batch.pickled_plan(), JobIdentity(name), 0, ROWS)]
 
     def test_after_a_failure_to_publish_it_may_simply_be_repeated(self) -> None:
         inner = CrashingFileSystem()
@@ -178,13 +178,13 @@ class TestTasks:
     def test_a_task_that_finds_it_writes_nothing(self, out: str) -> None:
         write(out, 0)
         again = job(out, 0)
-        message = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
+        message = again.run_task(again.pickled_plan(), JobIdentity("again"), 0, ROWS)
         assert message.found_committed
         assert message.parts == ()
 
     def test_a_task_looks_further_than_the_driver_did(self, out: str) -> None:
         late = job(out, 0)
-        planned = late.plan()
+        planned = late.pickled_plan()
         write(out, 0)
         assert late.run_task(planned, JobIdentity("late"), 0, ROWS).found_committed
 
@@ -197,12 +197,12 @@ class TestTasks:
     def test_the_writer_knows_of_its_own_application_alone(self, out: str) -> None:
         for number in range(20):
             write(out, number, app=f"app-{number}")
-        assert pickle.loads(job(out, 4, app="app-4").plan()).view.transactions == {"app-4": 4}
+        assert pickle.loads(job(out, 4, app="app-4").pickled_plan()).view.transactions == {"app-4": 4}
 
     def test_a_message_that_found_what_is_not_there_is_an_error(self, out: str, tmp_path: Path) -> None:
         write(out, 0)
         again = job(out, 0)
-        found = again.run_task(again.plan(), JobIdentity("again"), 0, ROWS)
+        found = again.run_task(again.pickled_plan(), JobIdentity("again"), 0, ROWS)
         with pytest.raises(InvalidMessages, match="no record"):
             commit_batch(FileSink(), job(str(tmp_path / "empty"), 0).config(), [found], None, current())
 
@@ -220,4 +220,4 @@ class TestOptions:
     )
     def test_mistakes(self, out: str, options: dict[str, str], text: str) -> None:
         with pytest.raises(ConfigError, match=text):
-            MicroBatch(out, {"id": "long"}, options).plan()
+            MicroBatch(out, {"id": "long"}, options).pickled_plan()

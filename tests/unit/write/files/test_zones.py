@@ -56,7 +56,7 @@ class TestZoneOfTheSession:
 
     def test_a_task_without_rows_does_not_say_it(self, tmp_path: Path) -> None:
         writer = query(tmp_path)
-        planned, identity = writer.plan(), writer.identity(0)
+        planned, identity = writer.pickled_plan(), writer.identity(0)
         messages = [writer.run_task(planned, identity, number, some) for number, some in enumerate([[], ROWS])]
         writer.commit(0, messages)
         assert names(tmp_path) == [f"at={LOCAL}"]
@@ -108,7 +108,7 @@ class TestZoneOfTheSession:
     def test_of_two_first_writers_one_is_refused(self, tmp_path: Path) -> None:
         first, second = query(tmp_path), query(tmp_path, BERLIN)
         second.query_id = "2"
-        messages = second.write(0, [ROWS])
+        messages = second.run_tasks(0, [ROWS])
         first.run(0, [ROWS])
         with pytest.raises(ConfigError, match=f"timeZone={BERLIN}, .* are in {NEW_YORK}"):
             second.commit(0, messages)
@@ -127,7 +127,7 @@ class TestZoneOfTheSession:
     def test_a_batch_without_rows_does_not_forget_it(self, tmp_path: Path) -> None:
         idle = query(tmp_path)
         idle.query_id = "2"
-        planned, identity = idle.plan(), idle.identity(0)
+        planned, identity = idle.pickled_plan(), idle.identity(0)
         query(tmp_path).run(0, [ROWS])
         message = write_task(pickle.loads(planned), TaskIdentity(identity, 0, 0), [], current())
         idle.commit(0, [message])
@@ -167,7 +167,7 @@ class TestZoneOfTheSession:
 
 def run_nothing(writer: MicroBatch, batch_id: int) -> None:
     """Run a batch of a task that gets no batch at all, as Spark runs it on no rows."""
-    planned = pickle.loads(writer.plan())
+    planned = pickle.loads(writer.pickled_plan())
     message = write_task(planned, TaskIdentity(writer.identity(batch_id), 0, 0), [], current())
     writer.commit(batch_id, [message])
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import structs
 
 from ftfile.core.checksum import checksum
-from ftfile.core.context import is_away
 from ftfile.core.errors import CorruptData, FtfileError, Unsupported
 from ftfile.core.logs import get_logger
+from ftfile.core.retries import is_away
 from ftfile.filters.chain import Chain, FilteredFile
 from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import chain_of
@@ -19,7 +19,14 @@ from ftfile.log.format.layout import restored_id, restored_version, storage_iden
 from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
-from ftfile.write.files.joiners import PartJoiner, PartTarget, SegmentReader, make_joiner, merging_saves, sample_of
+from ftfile.write.files.assembly.joiners import (
+    PartJoiner,
+    PartTarget,
+    SegmentReader,
+    make_joiner,
+    merging_saves,
+    sample_of,
+)
 from ftfile.write.files.rolling_groups import live_bytes
 from ftfile.write.files.rolling_plan import limits_of
 from ftfile.write.messages import StagedPart, add_of

@@ -216,7 +216,7 @@ class _FrameJoiner:
         """Write rows until the part has about this length."""
         taken = 0
         while taken < len(ends) - 1:
-            fitting = int(np.searchsorted(ends, ends[taken] + self._filtered.room(max_bytes)))
+            fitting = int(np.searchsorted(ends, ends[taken] + self._filtered.plain_room(max_bytes)))
             taken = self._write(plain, ends, taken, min(max(fitting, taken + 1), len(ends) - 1))
             if self._filtered.reaches(max_bytes):
                 break
@@ -230,7 +230,7 @@ class _FrameJoiner:
         target.flush()
         for _ in range(_STRICT_ROUNDS):
             room = target.framed_room(max_bytes)
-            end = int(np.searchsorted(ends, ends[taken] + target.room(max_bytes), side="right")) - 1
+            end = int(np.searchsorted(ends, ends[taken] + target.plain_room(max_bytes), side="right")) - 1
             frame = b""
             while end > taken and len(frame := self._chain.frame(plain[ends[taken] : ends[end]])) > room:
                 end = taken + int((end - taken) * 0.9 * max(room, 0) / len(frame))

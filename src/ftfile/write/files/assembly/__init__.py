@@ -1,0 +1,1 @@
+"""Assembling files from the segments of files that stay open."""
