@@ -257,8 +257,8 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
         ("nowhere", "did not exist any more. Another program deleted or moved"),
     ):
         paths = []
-        for remove, taken in zip(removes, steps, strict=True):
-            if taken == step:
+        for remove, outcome in zip(removes, steps, strict=True):
+            if outcome == step:
                 paths.append(remove.final_path)
         if paths:
             names = ", ".join(map(repr, paths[:5]))

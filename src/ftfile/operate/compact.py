@@ -91,7 +91,7 @@ class SmallFiles(RewriteChoice):
                 Advice(Argument("target_bytes", self.target_bytes), ": it must be a number of bytes, 1 or more")
             )
 
-    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[RewritePiece]:
+    def pieces(self, head: LogState, live: Live, excluded_ids: Container[str]) -> list[RewritePiece]:
         """Return the groups of parts to merge."""
         snapshot = live()
         adds = list(snapshot.adds.values())
@@ -101,7 +101,7 @@ class SmallFiles(RewriteChoice):
             chosen = select(head, snapshot, settled_for(head, self.where, self.clock))
         available = []
         for add in chosen:
-            if add.id not in apart:
+            if add.id not in excluded_ids:
                 available.append(add)
         return pieces_of(adds, groups_to_merge(available, self.target_bytes))
 

@@ -313,14 +313,14 @@ class MatchingRows(RewriteChoice):
             return self.where
         return None
 
-    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> list[RewritePiece]:
+    def pieces(self, head: LogState, live: Live, excluded_ids: Container[str]) -> list[RewritePiece]:
         """Return one piece for each file that may contain some matching rows."""
         snapshot, by_directory = live(), dict[tuple[str, str], Without]()
         filtered, chosen_adds = self._chosen(head, snapshot)
         lists: list[list[Add]] = []
         withouts: list[Without] = []
         for add, where, partition in chosen_adds:
-            if where is None or add.id in apart or (add.kind == "segment" and not self.takes_open):
+            if where is None or add.id in excluded_ids or (add.kind == "segment" and not self.takes_open):
                 continue
             lists.append([add])
             key = (add.directory_key, add.encoding)

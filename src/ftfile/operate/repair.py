@@ -121,13 +121,13 @@ def repair(
 def _plan(report: VerifyReport, asked: _Asked) -> RepairReport:
     chosen = list(asked.chosen(report))
     steps = []
-    taken: Counter[int] = Counter()
+    step_counts: Counter[int] = Counter()
     for finding, action in chosen:
         steps.append(_step(finding, action))
-        taken[id(finding)] += 1
+        step_counts[id(finding)] += 1
 
     def remains(finding: Finding) -> bool:
-        return not finding.actions or taken[id(finding)] < len(finding.actions)
+        return not finding.actions or step_counts[id(finding)] < len(finding.actions)
 
     remaining = tuple(filter(remains, report.findings))
     return RepairReport(version=report.version, dry_run=True, steps=tuple(steps), findings=remaining)

@@ -348,14 +348,14 @@ class _RestorePlan:
                 live[layout.original_id(add.id)] = add
         path = layout.record_path(self._version)
         jobs: list[AssemblyTask] = []
-        taken: set[str] = set()
+        input_ids: set[str] = set()
         with Decoding(path, "jobs of segments that were live"):
             for job in record.assembly_tasks:
                 inputs = tuple(live[layout.original_id(add.id)] for add in job.inputs)
-                taken |= ids_of(inputs)
+                input_ids |= ids_of(inputs)
                 jobs.append(structs.replace(job, inputs=inputs))
         for job in head.jobs_left(removes):
-            if taken.isdisjoint(ids_of(job.inputs)):
+            if input_ids.isdisjoint(ids_of(job.inputs)):
                 jobs.append(job)
         return tuple(jobs)
 

@@ -140,9 +140,9 @@ class RewriteChoice:
         """Return the text of the choice for the record; None if there is none."""
         return None
 
-    def pieces(self, head: LogState, live: Live, apart: Container[str]) -> Sequence[RewritePiece]:
-        """Return the pieces, without the files with ids in `apart`, which are already done or cannot be used now."""
-        del head, live, apart
+    def pieces(self, head: LogState, live: Live, excluded_ids: Container[str]) -> Sequence[RewritePiece]:
+        """Return the pieces, without the files in `excluded_ids`, which are already done or cannot be used now."""
+        del head, live, excluded_ids
         return ()
 
     def removed(self, head: LogState, live: Live) -> Sequence[Add]:
@@ -168,14 +168,14 @@ def pieces_of(
     adds: Iterable[Add], lists: Sequence[Sequence[Add]], withouts: Sequence[Without] | None = None
 ) -> list[RewritePiece]:
     """Return one piece for each list of inputs, given all live adds, and the rows to remove from each list."""
-    taken: set[str] = set()
+    input_ids: set[str] = set()
     keys: set[str] = set()
     for inputs in lists:
-        taken |= ids_of(inputs)
+        input_ids |= ids_of(inputs)
         keys.add(inputs[0].directory_key)
     least: dict[str, str] = {}
     for add in adds:
-        if add.final_path is not None and add.directory_key in keys and add.id not in taken:
+        if add.final_path is not None and add.directory_key in keys and add.id not in input_ids:
             name = name_of(add.final_path)
             least[add.directory_key] = min(name, least.get(add.directory_key, name))
     pieces: list[RewritePiece] = []
@@ -262,12 +262,12 @@ class _Rewriting:
         """Rewrite and record the current choice, and record `pending`; add paths of recordable files to `named`."""
         head, problems = catch_up(self.log, self.author)
         live = cache(partial(snapshot_at, self.log, head))
-        apart = ids_of(chain.from_iterable(rewrite.inputs for rewrite in pending))
+        excluded_ids = ids_of(chain.from_iterable(rewrite.inputs for rewrite in pending))
         # A choice that takes all includes files that cannot be published, so the refused commit reports the reason.
         if not self.choice.takes_all:
             for problem in problems:
-                apart |= ids_of(problem.adds)
-        pieces = self.choice.pieces(head, live, apart)
+                excluded_ids |= ids_of(problem.adds)
+        pieces = self.choice.pieces(head, live, excluded_ids)
         rounds = [*rounds_of(pieces, self.choice.commit_every)] or [()]
         assert len(rounds) == 1 or not self.choice.takes_all, "all of it in several records"
         tracker = Tracker(

@@ -102,9 +102,9 @@ class Cursor:
         return self._tokens[self._next - 1]
 
     def _take(self, word: str) -> bool:
-        taken = self._peek().word == word
-        self._next += taken
-        return taken
+        is_word = self._peek().word == word
+        self._next += is_word
+        return is_word
 
     def _expect(self, word: str) -> None:
         if not self._take(word):

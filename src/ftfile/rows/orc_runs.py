@@ -153,7 +153,7 @@ def _packed(data: bytes, position: int, width: int, count: int) -> tuple[Numbers
 
 
 def _bytes_at(data: bytes, position: int, size: int) -> bytes:
-    taken = data[position : position + size]
-    if len(taken) < size:
-        raise ValueError(f"{len(taken)} bytes in place of {size} at {position} of a stream")
-    return taken
+    piece = data[position : position + size]
+    if len(piece) < size:
+        raise ValueError(f"{len(piece)} bytes in place of {size} at {position} of a stream")
+    return piece

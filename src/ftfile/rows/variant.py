@@ -79,10 +79,10 @@ class _VariantDecoder:
         return "".join(pieces)
 
     def _bytes(self, start: int, size: int) -> bytes:
-        taken = self._value[start : start + size]
-        if len(taken) < size:
+        piece = self._value[start : start + size]
+        if len(piece) < size:
             raise ValueError("a truncated VARIANT")
-        return taken
+        return piece
 
     def _take(self, start: int, size: int) -> bytes:
         """Return bytes that only one value can have."""

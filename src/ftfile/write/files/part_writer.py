@@ -99,9 +99,9 @@ class _NullWriter:
 
 def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
     encoder = file_format.encoder(rows.schema, _NullWriter())
-    taken = 0
-    while taken < rows.num_rows:
-        taken += encoder.write(rows.slice(taken))
+    encoded_rows = 0
+    while encoded_rows < rows.num_rows:
+        encoded_rows += encoder.write(rows.slice(encoded_rows))
 
 
 def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:

@@ -247,9 +247,9 @@ class RollingPlanner:
         """Return the jobs that a batch without rows would run and plan at this head."""
         self._index.follow(head)
         jobs = [job for job in head.assembly_tasks if self._is_own(job)]
-        taken = sum(len(job.inputs) for job in head.assembly_tasks)
+        waiting_segments = sum(len(job.inputs) for job in head.assembly_tasks)
         moment = Moment(now_ms, head.version + 1)
-        return [*jobs, *self._due(_GroupChanges({}, {}, set()), moment, len(head.segments) - taken, tasks=1)]
+        return [*jobs, *self._due(_GroupChanges({}, {}, set()), moment, len(head.segments) - waiting_segments, tasks=1)]
 
     def _is_own(self, job: AssemblyTask) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
@@ -264,9 +264,9 @@ class RollingPlanner:
             if inputs:
                 jobs.append(structs.replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
         job_inputs = chain.from_iterable(job.inputs for job in jobs)
-        taken = {add.id for add in job_inputs}
+        input_ids = {add.id for add in job_inputs}
         for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
-            if segment.id not in taken | ended:
+            if segment.id not in input_ids | ended:
                 _log.error(
                     "bytes %d to %d of %s cannot be assembled into a file: its %d records for %r wait until the "
                     "bytes can be read as they were written; a task's warning has the reason. Restore the file from "

@@ -247,17 +247,17 @@ class _Job:
                 self._files.append(self._stage.create("staged"))
                 self._open, self._ranges = self._start_part(self._files[-1]), []
             part = self._open
-            taken = part.take(reader, start, rows, skipped)
-            if taken.data_start:
-                self._ranges.append(SourceRange(segment.id, "bytes", start, start + taken.data_start))
-                start += taken.data_start
-            elif taken.rows:
-                self._ranges.append(SourceRange(segment.id, "rows", skipped, skipped + taken.rows))
-                skipped += taken.rows
-            self._left_bytes -= live_bytes(segment) * taken.rows / max(segment.rows, 1)
-            self._left_rows -= taken.rows
-            rows -= taken.rows
-            if part.is_full() and (taken.rows or not is_new):
+            joined = part.take(reader, start, rows, skipped)
+            if joined.data_start:
+                self._ranges.append(SourceRange(segment.id, "bytes", start, start + joined.data_start))
+                start += joined.data_start
+            elif joined.rows:
+                self._ranges.append(SourceRange(segment.id, "rows", skipped, skipped + joined.rows))
+                skipped += joined.rows
+            self._left_bytes -= live_bytes(segment) * joined.rows / max(segment.rows, 1)
+            self._left_rows -= joined.rows
+            rows -= joined.rows
+            if part.is_full() and (joined.rows or not is_new):
                 self._finish(part)
             elif rows:  # a new part accepts at least one row, so rows are missing
                 raise CorruptData(segment.path, f"{segment.rows} rows", f"{segment.rows - rows} rows")

@@ -169,21 +169,21 @@ class _FrameJoiner:
         if reader.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
             self.target.copy(segment)
             self.rows += rows
-            taken = rows
+            joined_rows = rows
         elif not self._merge and not skip_rows and self._has_room(rows, len(reader.data)):
             self._filtered.write_frames(reader.data, segment.logical_length)
             self.rows += rows
-            taken = rows
+            joined_rows = rows
         else:
             with stream_errors(segment.path):
                 plain = self._chain.open_frames(reader.data)
-            taken = self._take_rows(plain, rows, skip_rows)
+            joined_rows = self._take_rows(plain, rows, skip_rows)
         limits = self._limits
         if (limits.max_rows is not None and self.rows >= limits.max_rows) or (
             limits.max_bytes is not None and not limits.strict and self._filtered.reaches(limits.max_bytes)
         ):
             self._is_full = True
-        return Taken(taken, 0)
+        return Taken(joined_rows, 0)
 
     def is_full(self) -> bool:
         return self._is_full
@@ -205,46 +205,46 @@ class _FrameJoiner:
             ends = ends[: self._limits.max_rows - self.rows + 1]
         view = memoryview(plain)
         if self._limits.max_bytes is None:
-            taken = self._write(view, ends, 0, len(ends) - 1)
+            joined_rows = self._write(view, ends, 0, len(ends) - 1)
         elif self._limits.strict:
-            taken = self._take_within(view, ends, self._limits.max_bytes)
+            joined_rows = self._take_within(view, ends, self._limits.max_bytes)
         else:
-            taken = self._take_about(view, ends, self._limits.max_bytes)
-        return taken
+            joined_rows = self._take_about(view, ends, self._limits.max_bytes)
+        return joined_rows
 
     def _take_about(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
         """Write rows until the part has about this length."""
-        taken = 0
-        while taken < len(ends) - 1:
-            fitting = int(np.searchsorted(ends, ends[taken] + self._filtered.plain_room(max_bytes)))
-            taken = self._write(plain, ends, taken, min(max(fitting, taken + 1), len(ends) - 1))
+        joined_rows = 0
+        while joined_rows < len(ends) - 1:
+            fitting = int(np.searchsorted(ends, ends[joined_rows] + self._filtered.plain_room(max_bytes)))
+            joined_rows = self._write(plain, ends, joined_rows, min(max(fitting, joined_rows + 1), len(ends) - 1))
             if self._filtered.reaches(max_bytes):
                 break
-        return taken
+        return joined_rows
 
     def _take_within(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
         """Write as many rows as fit into a part with this strict limit, but at least one row to an empty part."""
-        target, count, taken = self._filtered, len(ends) - 1, 0
+        target, count, joined_rows = self._filtered, len(ends) - 1, 0
         if target.size_bytes_max(int(ends[-1] - ends[0])) <= max_bytes:
             return self._write(plain, ends, 0, count)
         target.flush()
         for _ in range(_STRICT_ROUNDS):
             room = target.framed_room(max_bytes)
-            end = int(np.searchsorted(ends, ends[taken] + target.plain_room(max_bytes), side="right")) - 1
+            end = int(np.searchsorted(ends, ends[joined_rows] + target.plain_room(max_bytes), side="right")) - 1
             frame = b""
-            while end > taken and len(frame := self._chain.frame(plain[ends[taken] : ends[end]])) > room:
-                end = taken + int((end - taken) * 0.9 * max(room, 0) / len(frame))
-            if end <= taken:
+            while end > joined_rows and len(frame := self._chain.frame(plain[ends[joined_rows] : ends[end]])) > room:
+                end = joined_rows + int((end - joined_rows) * 0.9 * max(room, 0) / len(frame))
+            if end <= joined_rows:
                 break
-            target.write_frames(frame, int(ends[end] - ends[taken]))
-            self.rows += end - taken
-            taken = end
-            if taken == count:
-                return taken
+            target.write_frames(frame, int(ends[end] - ends[joined_rows]))
+            self.rows += end - joined_rows
+            joined_rows = end
+            if joined_rows == count:
+                return joined_rows
         if not self.rows:
-            taken = self._write(plain, ends, 0, 1)
+            joined_rows = self._write(plain, ends, 0, 1)
         self._is_full = True
-        return taken
+        return joined_rows
 
     def _write(self, plain: memoryview, ends: NDArray[np.integer], start: int, end: int) -> int:
         self._filtered.write(plain[ends[start] : ends[end]])
