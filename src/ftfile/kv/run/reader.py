@@ -106,6 +106,14 @@ class RunReader:
 
     def get(self, key: Key, hashed: int) -> tuple[Any, ...] | None:
         """Return the non-key columns of the row with a key, as Python values; None if the run has no such row."""
+        # A slot is 0 if it is empty, else one more than this number of 32 bits:
+        #
+        #   | fingerprint      | place                          |
+        #   |                  | block       | row in the block |
+        #                        place_bits - row_bits  row_bits
+        #
+        # Slots with the wanted fingerprint are less than `place_end` above `before`, the slot of the first place. Keys
+        # of other fingerprints can be in the next slots, up to the first empty slot.
         page_count, slot_mask, place_bits, fingerprint_mask, place_end, pages, blocks, blocks_used = self._probe
         high = hashed >> PAGE_SHIFT
         page = high * page_count >> PAGE_SHIFT

@@ -103,6 +103,10 @@ class Deadline(NamedTuple):
     now_ms: int | None = None
     version: int | None = None
 
+    def earliest(self, other: Deadline) -> Deadline:
+        """Return a deadline with the earlier value of each field."""
+        return Deadline(_pick(min, self.now_ms, other.now_ms), _pick(min, self.version, other.version))
+
 
 AT_ONCE = Deadline(now_ms=0)
 
@@ -144,14 +148,14 @@ class GroupTotals:
 class _Group:
     """The segments of a group in order, and their totals."""
 
-    def __init__(self, key: GroupKey, reason_it_was_over: OverReason, segments: Iterable[Add] = ()) -> None:
+    def __init__(self, key: GroupKey, reason_before_next_rows: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
         self.totals = self._since = GroupTotals(directory_of(key[0]))
         # The last batch that ended a file although its segments are still open, and the reason. The jobs of these
         # segments were dropped, or a record had no room for them.
         self.over: tuple[int, str] | None = None
         self.newest = -1
-        self._over_reason = reason_it_was_over
+        self._over_reason = reason_before_next_rows
         self._batches: set[int] = set()
         for segment in segments:
             self.open(segment)
@@ -229,12 +233,12 @@ class GroupIndex:
     """All groups of a query at a head of the log, with the moment when each is due according to `deadline_of`."""
 
     def __init__(
-        self, query_id: str, deadline_of: Callable[[Candidate], Deadline], reason_it_was_over: OverReason
+        self, query_id: str, deadline_of: Callable[[Candidate], Deadline], reason_before_next_rows: OverReason
     ) -> None:
         self.groups: dict[GroupKey, _Group] = {}
         self._query_id = query_id
         self._deadline_of = deadline_of
-        self._over_reason = reason_it_was_over
+        self._over_reason = reason_before_next_rows
         self._keys: dict[str, GroupKey] = {}
         self._taken: set[str] = set()
         self._deadlines: list[_Deadlines] = [_Deadlines() for _ in Deadline._fields]

@@ -30,7 +30,7 @@ from ftfile.write.files.rolling_groups import (
     size_of,
     stats_of,
 )
-from ftfile.write.files.rolling_rules import RULES, deadline_of, reason_it_was_over, reason_to_end
+from ftfile.write.files.rolling_rules import RULES, deadline_of, reason_before_next_rows, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -194,7 +194,7 @@ class RollingPlanner:
         self._encoding = encoding
         self._settings = settings
         self._ids = ids
-        self._index = GroupIndex(query_id, self._deadline, partial(reason_it_was_over, settings))
+        self._index = GroupIndex(query_id, self._deadline, partial(reason_before_next_rows, settings))
         self.in_progress = 0
         self.has_warned = False
 

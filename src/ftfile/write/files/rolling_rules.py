@@ -316,18 +316,15 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment
 
 def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
     """Return when an unchanged group becomes due."""
-    ruled = []
+    deadline = Deadline()
     for rule in RULES:
         if rule.deadline is not None:
-            ruled.append(rule.deadline(settings, totals))
-    at_any_moment = (rule.is_due for rule in RULES if rule.is_due is not None and rule.deadline is None)
-    if any(is_due(settings, totals, Moment(0, 0)) for is_due in at_any_moment):
-        return AT_ONCE
+            deadline = deadline.earliest(rule.deadline(settings, totals))
+        elif rule.is_due is not None and rule.is_due(settings, totals, Moment(0, 0)):
+            return AT_ONCE  # the rule depends only on the totals, so the group is due at any moment
     if settings.policy:
-        ruled.append(Deadline(now_ms=_asked(settings.policy, "deadline_ms", int, totals)))
-    return Deadline(
-        *(min((at for at in fields if at is not None), default=None) for fields in zip(*ruled, strict=True))
-    )
+        deadline = deadline.earliest(Deadline(now_ms=_asked(settings.policy, "deadline_ms", int, totals)))
+    return deadline
 
 
 def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[PendingRule, ...]:
@@ -349,7 +346,7 @@ def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[Pendi
     return (*(pending for _, pending in in_order), *by_row)
 
 
-def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
+def reason_before_next_rows(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
     """Return why a group had ended before later rows arrived, if a later check cannot detect it; None if it had not.
 
     Raises:
