@@ -341,7 +341,9 @@ class _RestorePlan:
             return head.jobs_left(removes)
         record = self._log.read_record(self._version)
         if record is None:
-            raise CorruptData(layout.record_path(self._version), "a record", "none", "Restore again")
+            path = layout.record_path(self._version)
+            advice = "If a vacuum deleted it during the restore, restore a version that `history` still lists"
+            raise CorruptData(path, f"the record of version {self._version}", "none", advice)
         live: dict[str, Add] = {}
         for add in (*then.adds.values(), *adds):
             if add.kind == "segment":

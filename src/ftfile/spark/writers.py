@@ -112,10 +112,10 @@ class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
             self._config = replace(config, common=replace(config.common, checkpoint=checkpoint))
             if checkpoint is None and not batchId:
                 _log.warning(
-                    "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
-                    "repeated batch is known by its rows alone, all of which are hashed. Set the option on the "
-                    "writer; or, where the session has the location, give the query a name by queryName(...), or call "
-                    "ftfile.spark.attach(spark) before it starts",
+                    "%s: the writer has no option checkpointLocation, so Spark's offsets are not recorded. A repeated "
+                    "batch is recognized only by hashes of all its rows. Do one of these: set checkpointLocation on "
+                    "the writer; name the query by queryName(...), if the session sets the location; call "
+                    "ftfile.spark.attach(spark) before the query starts",
                     config.path,
                 )
         super().commit(messages, batchId)
