@@ -339,16 +339,15 @@ class _RestorePlan:
         """Return the jobs that were due at the version, and the jobs of the head for other segments."""
         if self._version < 0:
             return head.jobs_left(removes)
+        path = layout.record_path(self._version)
         record = self._log.read_record(self._version)
         if record is None:
-            path = layout.record_path(self._version)
             advice = "If a vacuum deleted it during the restore, restore a version that `history` still lists"
             raise CorruptData(path, f"the record of version {self._version}", "none", advice)
         live: dict[str, Add] = {}
         for add in (*then.adds.values(), *adds):
             if add.kind == "segment":
                 live[layout.original_id(add.id)] = add
-        path = layout.record_path(self._version)
         jobs: list[AssemblyTask] = []
         input_ids: set[str] = set()
         with Decoding(path, "jobs of segments that were live"):
