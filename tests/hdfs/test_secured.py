@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import logging
 import os
 import re
@@ -237,15 +238,36 @@ def test_a_token_may_be_in_either_form(url: str, tokens: Path, as_protobuf: Path
     checked(url, "a", "b")
 
 
-def test_a_damaged_token_is_refused(url: str, tokens: Path) -> None:
+def damage(tokens: Path) -> None:
+    """Change the password of a token, which precedes its kind."""
     data = bytearray(tokens.read_bytes())
-    # In its password, which precedes its kind.
     data[data.index(SECRET_KIND) - 8] ^= 1
     tokens.write_bytes(data)
-    with pytest.raises(PermissionDenied) as caught:
+
+
+def test_a_damaged_token_is_refused(url: str, tokens: Path) -> None:
+    damage(tokens)
+    today = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"
+    origin = rf"is from the file '{tokens}', which {FILE_VARIABLE} names. It was issued at {today} .* UTC, and ends at"
+    with pytest.raises(PermissionDenied, match=origin) as caught:
         opened(url).make_directories("")
-    assert "token" in str(caught.value)
+    assert type(caught.value) is PermissionDenied
     assert not any(secret in shown(caught.value) for secret in secrets_of(tokens))
+
+
+def test_a_new_token_is_used_when_the_old_one_is_refused(url: str, tokens: Path) -> None:
+    """A long-running process reads the token file again, also within a call."""
+    good = tokens.read_bytes()
+    damage(tokens)
+    fs = opened(url)
+    with pytest.raises(PermissionDenied, match="A new token in this file is used by the next call"):
+        fs.make_directories("")
+    tokens.write_bytes(good)
+    fs.make_directories("")
+    fs.create_exclusive("file", b"data")
+    with fs.create("stream") as stream:
+        stream.write(b"data")
+    assert [fs.read(name) for name in ("file", "stream")] == [b"data"] * 2
 
 
 def test_a_token_that_has_ended_is_refused(url: str, tokens: Path) -> None:

@@ -236,7 +236,7 @@ def waits_of_a_native_batch(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
     silent: dict[str, threading.Event] = {}
     names, over = Names(), threading.Event()
 
-    def connect(url: str, configuration: Mapping[str, str]) -> NativeClient:
+    def connect(url: str, configuration: Mapping[str, str], _: str | None) -> NativeClient:
         del url
         first = configuration.get("dfs.ha.namenodes.ns", "nn1").partition(",")[0]
         return NativeClient(NativeNode(names, first, silent))  # type: ignore[arg-type] # has their methods

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -34,7 +34,7 @@ from ftfile.storage.hdfs import base as hadoop
 from ftfile.storage.hdfs import native as native_driver
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs import webhdfs as web_driver
-from ftfile.storage.hdfs.java_errors import remote_error
+from ftfile.storage.hdfs.java_errors import CredentialsRefused, remote_error
 from ftfile.storage.hdfs.tokens import DelegationToken
 from ftfile.storage.hdfs.webhdfs import CHUNK_BYTES
 from ftfile.storage.hdfs.webhdfs_files import Upload, refusal
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.storage.api import FileSystem
+    from ftfile.storage.registry import RetryingFileSystem
 
 MIB = 1 << 20
 LOST = RuntimeError("connection reset by peer")
@@ -573,7 +574,7 @@ def test_paths_are_as_long_as_the_namenode_takes_them_with_the_root(fs: FileSyst
     [
         ("create", "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "", OutOfSpace),
         ("create", "org.apache.hadoop.security.AccessControlException", "", PermissionDenied),
-        ("stat", "org.apache.hadoop.security.token.SecretManager$InvalidToken", "token is expired", PermissionDenied),
+        ("stat", "org.apache.hadoop.security.token.SecretManager$InvalidToken", "token is expired", CredentialsRefused),
         ("stat", "org.apache.hadoop.security.AccessControlException", "", PermissionDenied),
         ("create", "org.apache.hadoop.ipc.StandbyException", "", Unavailable),
         (
@@ -609,6 +610,22 @@ def test_an_expired_ticket_is_no_lack_of_one(text: str, native: FileSystem, name
     for call in (lambda: native.stat("a"), lambda: native.rename("a", "b")):
         with pytest.raises(PermissionDenied, match=r"ticket of this process has expired.*kinit -R"):
             call()
+
+
+@pytest.mark.parametrize(("tokens", "refusals"), [("aaa", 1), ("abb", 2), ("abc", 2)])
+def test_refused_credentials_are_replaced_once(
+    tokens: str, refusals: int, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tokens` are the contents of the token file, one after the other."""
+    contents = [DelegationToken(content.encode(), "HDFS_DELEGATION_TOKEN", "namenode:8020") for content in tokens]
+    driver = cast("RetryingFileSystem", native).inner
+    monkeypatch.setattr(driver, "_token", contents.pop(0))
+    monkeypatch.setattr(driver, "_find_token", lambda: contents.pop(0))
+    refusal = RuntimeError('RPCError("org.apache.hadoop.security.token.SecretManager$InvalidToken", "expired")')
+    names.errors["status"] = [refusal] * 3
+    with pytest.raises(PermissionDenied, match="The token for namenode:8020 is from the file"):
+        native.stat("a")
+    assert len(names.errors["status"]) == 3 - refusals
 
 
 class IpcPort(socketserver.StreamRequestHandler):

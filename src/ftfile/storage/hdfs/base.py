@@ -12,13 +12,14 @@ from ftfile.core.errors import (
     NotADirectory,
     NotFound,
     OutcomeUnknown,
+    PermissionDenied,
     StorageError,
     Unavailable,
 )
 from ftfile.core.logs import get_logger
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
-from ftfile.storage.hdfs.java_errors import NotEmpty
+from ftfile.storage.hdfs.java_errors import CredentialsRefused, NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
 from ftfile.storage.paths import join, room_below
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.storage.hdfs.settings import HadoopSettings
+    from ftfile.storage.hdfs.tokens import DelegationToken
 
 
 # The NameNode counts characters; a path has at most as many characters as bytes.
@@ -56,6 +58,7 @@ class HadoopFileSystem(FileSystem):
         self.root = root
         self._settings = settings
         self.context = context
+        self._token: DelegationToken | None = None  # of the connection
         self._prefix = "" if root == "/" else root
         self._capabilities = Capabilities(
             driver=self.driver,
@@ -215,8 +218,45 @@ class HadoopFileSystem(FileSystem):
         return self.retry_until_ready(partial(self.run, operation, path, partial(call, *arguments, **named)))
 
     def retry_until_ready(self, call: Callable[[], Result]) -> Result:
-        """Repeat a call while the store is unavailable, for `storage.patience` seconds."""
-        return retry_until(call, self._settings.patience_s, self.context.clock)
+        """Repeat a call while the store is unavailable, for `storage.patience` seconds.
+
+        If HDFS refuses the credentials and this process has other ones now, the call is made once more with them.
+        """
+        repeated_call = partial(retry_until, call, self._settings.patience_s, self.context.clock)
+        try:
+            return repeated_call()
+        except CredentialsRefused as error:
+            if not self._use_other_credentials():
+                raise self._explained(error) from error
+        try:
+            return repeated_call()
+        except CredentialsRefused as error:
+            raise self._explained(error) from error
+
+    def _use_other_credentials(self) -> bool:
+        """Connect with the current token of this process. Return False if it is the same token as before, or none."""
+        token = self._find_token()
+        if token is None or token == self._token:
+            return False
+        self._token = token
+        self._connect_with(token)
+        _log.info("%s refused the credentials of this process, which has a new token now: trying it", self.where)
+        return True
+
+    def _explained(self, error: CredentialsRefused) -> PermissionDenied:
+        """Return the error for users. It says where the refused token came from."""
+        detail = error.detail
+        if self._token is not None:
+            detail = f"{detail}. {self._token.origin()}. A new token in this file is used by the next call"
+        return PermissionDenied(error.operation, error.path, detail)
+
+    @abstractmethod
+    def _find_token(self) -> DelegationToken | None:
+        """Return the current token of this process for this HDFS; None if it has none."""
+
+    @abstractmethod
+    def _connect_with(self, token: DelegationToken) -> None:
+        """Use a token for all later calls."""
 
     @abstractmethod
     def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:

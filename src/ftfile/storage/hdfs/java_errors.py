@@ -24,6 +24,10 @@ class NotEmpty(StorageError):
     """A directory is not empty; only drivers raise it."""
 
 
+class CredentialsRefused(PermissionDenied):
+    """HDFS does not accept the token or the ticket of this process, and has executed nothing; only drivers raise it."""
+
+
 _IN_THE_WAY = "a file is where a directory is needed; move it"
 _NO_PERMISSION = "HDFS denies this to the user; grant the permission, or run as a user who has it"
 _NOT_BELIEVED = "HDFS does not accept the identity of this process; get a ticket or a token"
@@ -54,9 +58,9 @@ _CLASSES = (
     (NotADirectory, _IN_THE_WAY, "ParentNotDirectoryException PathIsNotDirectoryException"),
     (NotEmpty, "the directory is not empty", "PathIsNotEmptyDirectoryException"),
     (PermissionDenied, _NO_PERMISSION, "AccessControlException AuthorizationException"),
-    (PermissionDenied, _NOT_BELIEVED, "AuthenticationException SecurityException"),
-    (PermissionDenied, "HDFS does not accept the delegation token or the ticket; get a new one", "SaslException"),
-    (PermissionDenied, "the delegation token is invalid or has expired; get a new one", "InvalidToken"),
+    (CredentialsRefused, _NOT_BELIEVED, "AuthenticationException SecurityException"),
+    (CredentialsRefused, "HDFS does not accept the delegation token or the ticket; get a new one", "SaslException"),
+    (CredentialsRefused, "the delegation token is invalid or has expired; get a new one", "InvalidToken"),
     (OutOfSpace, _NO_QUOTA, "DSQuotaExceededException NSQuotaExceededException QuotaByStorageTypeExceededException"),
     (OutOfSpace, _FULL, "MaxDirectoryItemsExceededException"),
     (Unavailable, _SAFE_MODE, "SafeModeException"),
@@ -78,7 +82,7 @@ _TEXTS: list[tuple[str, type[StorageError], str]] = [
     ("could only be written to", Unavailable, f"no DataNode accepted the block: {_DATANODES}"),
     ("not have enough number of replicas", Unavailable, _UNREPORTED),
     ("Failed to find datanode", Unavailable, f"no DataNode accepts data: {_DATANODES}"),
-    ("Authentication failure", PermissionDenied, _NOT_BELIEVED),
+    ("Authentication failure", CredentialsRefused, _NOT_BELIEVED),
     ("block size", Unsupported, "set another blockSize, or omit it for the default of HDFS"),
     ("replication", Unsupported, "set another replication, or omit it for the default of HDFS"),
 ]

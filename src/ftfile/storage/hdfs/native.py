@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
 
     from ftfile.core.context import Context
+    from ftfile.storage.hdfs.tokens import DelegationToken
     from ftfile.storage.paths import Location
 
 
@@ -77,6 +78,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._url = url
         self._replicated: set[str] = set()
         self._nodes = name_nodes(url, settings)
+        self._token = self._find_token()
         # Hints that are being closed, by process and path: a fork does not have the threads of its parent.
         self._hints: dict[tuple[int, str], tuple[hdfs_native.Client, Future[None]]] = {}
 
@@ -146,6 +148,13 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
             is_short = operation not in _LONG
             return self._nodes.run(limit, call, client or self._nodes.client(), is_short=is_short)
+
+    def _find_token(self) -> DelegationToken | None:
+        return self._nodes.find_token()
+
+    def _connect_with(self, token: DelegationToken) -> None:
+        del token  # the library reads the token file when it connects
+        self._nodes.forget_client()
 
     def _settle(self, path: str) -> None:
         """Wait until a hint of this process is closed, or cannot be closed."""

@@ -10,7 +10,6 @@ from ftfile.core.errors import (
     AlreadyExists,
     NotFound,
     OutcomeUnknown,
-    PermissionDenied,
     StorageError,
     Unavailable,
     Unsupported,
@@ -18,7 +17,7 @@ from ftfile.core.errors import (
 )
 from ftfile.storage.api import READING
 from ftfile.storage.calls import NoThreadError
-from ftfile.storage.hdfs.java_errors import expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import CredentialsRefused, expired, no_ticket, remote_error
 from ftfile.storage.hdfs.native_nodes import NoConfigurationError, NoNameNodeError, WebPortError
 
 if TYPE_CHECKING:
@@ -79,9 +78,9 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
 def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageError], str]:
     """Return class and detail of the interface's error for an error of the library."""
     if _EXPIRED.search(text):
-        return PermissionDenied, expired(where, text)
+        return CredentialsRefused, expired(where, text)
     if _NO_TICKET.search(text):
-        return PermissionDenied, no_ticket(where, text)
+        return CredentialsRefused, no_ticket(where, text)
     if _NO_SYNC in text:
         return Unsupported, CODED
     if operation in READING or _NEVER_SENT.search(text):

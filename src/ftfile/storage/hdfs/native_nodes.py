@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     import hdfs_native
 
     from ftfile.core.options import Settings
+    from ftfile.storage.hdfs.configuration import NameService
     from ftfile.storage.hdfs.settings import HadoopSettings
+    from ftfile.storage.hdfs.tokens import DelegationToken
 
     _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]
 
@@ -95,8 +97,8 @@ class NameNodes:
     """The NameNodes of one name service, or one NameNode, and the client of this process.
 
     Addresses are `host:port` by name. If there are no addresses, only the library knows them. `connect` creates a
-    client that tries the named NameNodes in this order, and sends no request yet. `is_configured` is False for a
-    process without Hadoop's configuration.
+    client that tries the named NameNodes in this order, and sends no request yet. `find_token` returns the current
+    token of this process. `is_configured` is False for a process without Hadoop's configuration.
     """
 
     def __init__(
@@ -104,10 +106,12 @@ class NameNodes:
         addresses: Mapping[str, str],
         connect: Callable[[Sequence[str]], hdfs_native.Client],
         *,
+        find_token: Callable[[], DelegationToken | None] = lambda: None,
         is_configured: bool = True,
     ) -> None:
         self._addresses = dict(addresses)
         self._connect = connect
+        self.find_token = find_token
         self._is_configured = is_configured
         self._has_answered = False
         self._client: hdfs_native.Client | None = None
@@ -136,6 +140,11 @@ class NameNodes:
             if self._client is None:
                 self._client = self._connect(self._order())
             return self._client
+
+    def forget_client(self) -> None:
+        """Use a new client for the next call. Calls of the previous client that run are not disturbed."""
+        with self._lock:
+            self._client = self._pulse = None
 
     def run(
         self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client, *, is_short: bool = False
@@ -346,15 +355,20 @@ def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
     return _nodes.of((url, tuple(sorted(settings.handed.items())), environment))
 
 
+def _token_of(service: NameService, addresses: Mapping[str, str]) -> DelegationToken | None:
+    """Return the token that the library uses for a service; None without a token file, since there may be a ticket."""
+    if not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
+        return None
+    return find_token(service.name, [*addresses.values()], native=not service.members)
+
+
 def _open_nodes(key: _Key) -> NameNodes:
     url, handed, (directory, *_) = key
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
+    find = functools.partial(_token_of, service, addresses)
     # The library compares services as texts: it uses a token only for the address in the token.
-    if service.members:
-        token = None
-    else:
-        token = find_token(service.name, [*addresses], native=True)
+    token = None if service.members else find()
     if token is None or token.service.count(":") > 1:
         address = url
     else:
@@ -368,7 +382,7 @@ def _open_nodes(key: _Key) -> NameNodes:
         return _connect(address, {**dict(handed), **order, **_CONFIGURATION}, directory)
 
     connect([*addresses])  # raises errors of the configuration
-    return NameNodes(addresses, connect, is_configured=bool(directory or handed))
+    return NameNodes(addresses, connect, find_token=find, is_configured=bool(directory or handed))
 
 
 def _connect(url: str, configuration: dict[str, str], directory: str | None) -> hdfs_native.Client:

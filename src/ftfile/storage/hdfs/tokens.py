@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.units import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 _MAGIC = b"HDTS"
+# The first byte of `AbstractDelegationTokenIdentifier`.
+_IDENTIFIER_VERSION = b"\0"
 _NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
 _KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
 _LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
@@ -40,6 +43,31 @@ class DelegationToken:
     def text(self) -> str:
         """Return the text of the token for URLs."""
         return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
+
+    def dates_ms(self) -> tuple[int, int] | None:
+        """Return when the token was issued and when it ends at the latest, since 1970 UTC; None for unknown forms.
+
+        HDFS ends a token earlier if nobody renews it. The token does not contain this time.
+        """
+        try:
+            identifier = io.BytesIO(_read_bytes(io.BytesIO(self.content)))
+            if _read(identifier, 1) != _IDENTIFIER_VERSION:
+                return None
+            for _ in ("owner", "renewer", "real user"):
+                _read_bytes(identifier)
+            return _read_number(identifier), _read_number(identifier)
+        except ValueError:
+            return None
+
+    def origin(self) -> str:
+        """Return a sentence that says where the token came from, and when it was issued and ends."""
+        path = os.path.abspath(os.environ.get(FILE_VARIABLE, ""))
+        source = f"The token for {self.service} is from the file {path!r}, which {FILE_VARIABLE} names"
+        dates_ms = self.dates_ms()
+        if dates_ms is None:
+            return source
+        issued, end = map(time_text, dates_ms)
+        return f"{source}. It was issued at {issued} UTC, and ends at {end} UTC or, if nobody renews it, earlier"
 
 
 def find_token(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.context import Context
+    from ftfile.storage.hdfs.tokens import DelegationToken
     from ftfile.storage.hdfs.webhdfs_client import WebClient
     from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum, Upload
     from ftfile.storage.paths import Location
@@ -187,16 +188,22 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def _connect(self) -> WebClient:
         kerberos = is_kerberos(read_configuration(self._settings.handed))
-        addresses = [url.partition("//")[2] for url in self._nodes]
-        rpc_addresses = [*filter(None, self._nodes.values())]
-        # Many tokens name the RPC server, and the address of a single NameNode's web server does not reveal it.
-        token = find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
+        token = self._token = self._find_token()
         if token is None and not kerberos and has_tokens():
             raise ConfigError(f"there is no token for {self.where}: {lack_of_tokens()}")
         user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
         nodes = web_nodes.of(tuple(self._nodes.items()))
         return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
+
+    def _find_token(self) -> DelegationToken | None:
+        addresses = [url.partition("//")[2] for url in self._nodes]
+        rpc_addresses = [*filter(None, self._nodes.values())]
+        # Many tokens name the RPC server, and the address of a single NameNode's web server does not reveal it.
+        return find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
+
+    def _connect_with(self, token: DelegationToken) -> None:
+        self._client.use_token(token.text())
 
     def _status(self, full: str) -> FileInfo:
         return _info(full, self._client.status(full))

@@ -16,12 +16,12 @@ import urllib3.exceptions
 from hdfs.util import HdfsError
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, OutcomeUnknown, PermissionDenied, StorageError, Unavailable
+from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
 from ftfile.core.logs import redacted
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
-from ftfile.storage.hdfs.java_errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import IPC_PORT, CredentialsRefused, expired, no_ticket, remote_error
 from ftfile.storage.hdfs.web_security import NoTicketError, check_tls, kerberos_auth
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
 from ftfile.storage.hdfs.webhdfs_nodes import UNHEARD_MAX, SilentNodeError
@@ -213,6 +213,11 @@ class WebClient:
         # A connection that cannot be established fails before the timeout of the request.
         self._limits_s = connect_timeout_s(timeout_s), timeout_s
 
+    def use_token(self, token: str) -> None:
+        """Send a token with all later requests."""
+        self._session.auth = None
+        self._session.params = {"delegation": token}
+
     def _ask(self, method: str, operation: str, path: str, **parameters: str | int) -> requests.Response:
         """Return the answer of the active NameNode; a NameNode that is not active or not reachable is skipped."""
         failure: Exception = HdfsError("no NameNode is available")
@@ -358,9 +363,9 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
         say = no_ticket
         if "expired" in str(error):
             say = expired
-        return PermissionDenied(operation, path, say(where, str(error)))
+        return CredentialsRefused(operation, path, say(where, str(error)))
     if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
-        return PermissionDenied(operation, path, no_ticket(where, "401, Authentication required"))
+        return CredentialsRefused(operation, path, no_ticket(where, "401, Authentication required"))
     if isinstance(error, HdfsError):
         return remote_error(operation, path, java_class=error.exception or "", message=error.message)
     if isinstance(error, _ShortError) and operation in READING:
