@@ -96,7 +96,6 @@ def as_shown(output: str) -> str:
     return re.sub(" +$", "", output.replace(STORE, "file:///data"), flags=re.MULTILINE)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_terminal", "_data")
 def test_outputs_are_real() -> None:
     examples_of_page = list(shown(PAGE.read_text()))

@@ -445,7 +445,6 @@ class AtOnce:
         return None
 
 
-@pytest.mark.slow
 def test_every_rule_says_its_reason(out: str) -> None:
     """In the record of the file, counted, and in the job."""
     with repeatable(clock := ManualClock(1_700_000_000_000)):
