@@ -289,6 +289,32 @@ class TestRefusals:
         query.stop()
         assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] in ([], ["_marker"])
 
+    @pytest.mark.parametrize(
+        ("settings", "mode", "text"),
+        [
+            ({}, "append", "not in the sink allowlist"),
+            ({"allowlistCheck": "false"}, "append", "set the output mode to Update"),
+            ({"allowlistCheck": "false"}, "update", "Sink ftfile does not support async progress tracking"),
+        ],
+    )
+    def test_real_time_mode_is_refused(
+        self, spark: SparkSession, tmp_path: Path, settings: dict[str, str], mode: str, text: str
+    ) -> None:
+        """Spark refuses it, whichever of its checks are turned off."""
+        stream = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+        writer = stream.writeStream.format("ftfile").option("path", str(tmp_path / "out")).outputMode(mode)
+        writer = writer.option("checkpointLocation", str(tmp_path / "c"))
+        for name, value in settings.items():
+            spark.conf.set(f"spark.sql.streaming.realTimeMode.{name}", value)
+        triggered = writer.trigger(realTime="5 seconds")  # type: ignore[call-overload] # missing in the stubs
+        try:
+            refused = message(lambda: triggered.start().awaitTermination(60))
+        finally:
+            for name in settings:
+                spark.conf.unset(f"spark.sql.streaming.realTimeMode.{name}")
+        assert text in refused
+        assert not (tmp_path / "out").exists()
+
 
 class TestExports:
     def test_tables_have_the_rows_after_each_write(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
