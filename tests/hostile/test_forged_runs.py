@@ -186,7 +186,7 @@ def test_a_length_of_another_block_is_refused() -> None:
     for place, read in itertools.product((0, 3), READS):
         content = bytearray(forged.content)
         content[place] ^= 0x80
-        with pytest.raises(CorruptData, match="the length of others"):
+        with pytest.raises(CorruptData, match="a prefix with another length"):
             read(open_run(bytes(content)))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# The last column, int8. It is omitted in runs whose rows are all sets.
+# The name of the last column of rows: the operation, an int8. Runs whose rows are all sets omit this column.
 OP = "_op"
 SET, MERGE, DELETE = 0, 1, 2
 # Time of a delete, in milliseconds since 1970; null for other rows. Stored before `_op` if there is a sequence column.
@@ -49,7 +49,9 @@ def operations(rows: pa.Table) -> NDArray[np.int8]:
 def ops_in(rows: pa.Table) -> int:
     """Return the operations that occur in rows, as a bit set."""
     if OP not in rows.column_names:
-        return int(rows.num_rows > 0) << SET
+        if not rows.num_rows:
+            return 0
+        return 1 << SET
     return sum(1 << op for op in pc.unique(rows[OP]).to_pylist())
 
 
@@ -128,23 +130,25 @@ class StoreDefinition:
         _require_code(self.merge, self.code)
 
     def with_columns(self, schema_json: str) -> StoreDefinition:
-        """Return the definition with the columns of a version; unchanged if that version is of another store."""
+        """Return the definition with the columns of a version; unchanged if the version has other key columns."""
         schema = recorded_schema(schema_json)
         if schema.names[: len(self.keys)] == [*self.keys]:
             return replace(self, schema=schema)
         return self
 
     def names_with(self, ops: int) -> list[str]:
-        """Return the columns to store for rows with these operations (a bit set), without redundant columns."""
+        """Return the names of the columns to store for rows with these operations, which are a bit set."""
         names = [*self.schema.names]
-        if self.sequence is not None and ops & 1 << DELETE:
+        has_deletes = ops & (1 << DELETE)
+        has_only_sets = not ops & ~(1 << SET)
+        if self.sequence is not None and has_deletes:
             names.append(DELETED_MS)
-        if ops & ~(1 << SET):
-            return [*names, OP]
+        if not has_only_sets:
+            names.append(OP)
         return names
 
     def aligned(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly the columns of the schema, cast to its types, then the delete time and `_op`.
+        """Return rows with the columns of the schema, cast to its types, then `_op` and, before it, any delete time.
 
         Missing columns, such as value columns added later, are null. Rows without `_op` are sets.
         """
@@ -158,9 +162,14 @@ class StoreDefinition:
                 column = rows[field.name]
             else:
                 column = pa.nulls(rows.num_rows, field.type)
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            if column.type != field.type:
+                column = column.cast(field.type)
+            columns.append(column)
         sets = from_numpy(np.full(max(rows.num_rows, 1), SET, np.int8), pa.int8())
-        columns.append(rows[OP].fill_null(sets[0]) if OP in names else sets[: rows.num_rows])
+        if OP in names:
+            columns.append(rows[OP].fill_null(sets[0]))
+        else:
+            columns.append(sets[: rows.num_rows])
         return pa.table(columns, names=[*pa.schema(fields).names, OP])
 
     def to_json(self) -> dict[str, Any]:
@@ -178,9 +187,16 @@ class StoreDefinition:
     def from_json(cls, text: Mapping[str, Any]) -> StoreDefinition:
         """Build from `to_json()`; raise CorruptData for malformed JSON."""
         with Decoding(layout.LOG, "the definition of a store"):
-            schema, buckets = recorded_schema(text["schema"]), text["buckets"]
-            parts = tuple(text["keys"]), schema, tuple(text["bucketBy"]), buckets, dict(text["merge"])
-            definition = cls(*parts, text["sequenceColumn"])
+            schema = recorded_schema(text["schema"])
+            buckets = text["buckets"]
+            definition = cls(
+                keys=tuple(text["keys"]),
+                schema=schema,
+                bucket_by=tuple(text["bucketBy"]),
+                buckets=buckets,
+                merge=dict(text["merge"]),
+                sequence=text["sequenceColumn"],
+            )
             if type(buckets) is not int or buckets not in _BUCKETS or not definition.is_sound():
                 raise ValueError(
                     f"keys {definition.keys!r:.80}, buckets {buckets!r:.20}, columns {schema.names!r:.200}"
@@ -208,11 +224,14 @@ def define(  # noqa: PLR0913 - all by name
     sequence: str | None = None,
     code: Collection[str] | None = None,
 ) -> StoreDefinition:
-    """Return the definition of a store from a writer's options, for rows of a schema with columns in any order.
+    """Return the definition of a store from a writer's options. The columns of `schema` can be in any order.
 
-    `merge` is the text of the option, or the function by column, `last` for missing columns. `code` contains the
-    classes that it may name. None allows any class: then the caller, not a record, must have given `merge`. Without
-    value columns, the store contains only keys. A ConfigError names the option if the options are invalid.
+    `merge` is the text of the option, or a mapping from columns to functions. Columns that are not in it use `last`.
+    `code` contains the merge classes that `merge` may name. If it is None, `merge` may name any class, so `merge` must
+    come from the caller and not from a record. Without value columns, the store contains only keys.
+
+    Raises:
+        ConfigError: an option is invalid; the error names it.
     """
     _check_types(schema)
     _check_keys(schema, keys)
@@ -221,8 +240,13 @@ def define(  # noqa: PLR0913 - all by name
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
-    functions = _functions(merge, values) if isinstance(merge, str) else merge
-    code = code_of(functions) if code is None else frozenset(code)
+    functions: Mapping[str, str]
+    if isinstance(merge, str):
+        functions = _functions(merge, values)
+    else:
+        functions = merge
+    if code is None:
+        code = code_of(functions)
     functions = _checked_functions(functions, values, code)
     stored = []
     for name in keys:
@@ -239,7 +263,7 @@ def define(  # noqa: PLR0913 - all by name
         buckets=buckets,
         merge=functions,
         sequence=sequence,
-        code=code,
+        code=frozenset(code),
     )
 
 
@@ -310,7 +334,7 @@ def _differences(old: StoreDefinition, new: StoreDefinition) -> list[tuple[str, 
 
 
 def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
-    """Return the first of some definitions, with the new columns and the wider types of the others."""
+    """Return the first definition, with the additional columns and the wider types of the other definitions."""
     first = definitions[0]
     fields = {field.name: field for field in first.schema}
     merge: dict[str, str] = {}
@@ -354,7 +378,7 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     for column, name in _items(merge):
         prefix, colon, function = name.partition(":")
         if column is None and colon and prefix.lower() in spelled:
-            merge_function(function)
+            merge_function(function)  # raises the error of an unknown function
         if column is None:
             if "," in merge:
                 raise ConfigError(f"merge={merge!r}: {name!r} has no column; write `column:function`")
@@ -370,7 +394,11 @@ def _items(merge: str) -> Iterator[tuple[str | None, str]]:
     """Yield column and function of each item of the option; column None, as in `sum`, for all columns."""
     for item in merge.split(","):
         column, _, name = item.strip().partition(":")
-        yield (column, name) if name and (is_merge_name(name) or ":" in name) else (None, item.strip())
+        is_function = is_merge_name(name) or ":" in name
+        if name and is_function:
+            yield column, name
+        else:
+            yield None, item.strip()
 
 
 def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:
@@ -396,7 +424,7 @@ def _require_code(functions: Mapping[str, str], code: Collection[str]) -> None:
 
 
 def _checked_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
-    """Return the functions other than `last` by value column; each is checked to exist."""
+    """Check that the functions and columns exist; return the functions other than `last` by value column."""
     _require_code(functions, code)
     for column, name in functions.items():
         if column not in values:

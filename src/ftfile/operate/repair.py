@@ -44,7 +44,7 @@ class RepairStep:
 
     code: str  # of the finding
     path: str
-    action: str  # description of the step
+    action: str  # text of the action
     error: str = ""  # why it failed; empty if it succeeded, and in a dry run
 
 
@@ -101,7 +101,8 @@ def repair(
             lost, or not foreign.
         StorageError: the store failed during the verification. The report's steps contain later failures.
     """
-    place, progress = Access.of(access), access.get("progress")
+    place = Access.of(access)
+    progress = access.get("progress")
     # A damaged log cannot be compared with `at_least_version`; `verify` compares the version after it has read the log.
     fs = open_log(path, place._replace(at_least_version=None), repairs=True).fs
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
@@ -142,7 +143,7 @@ def _repair(
         findings: list[Finding] = []
         actions: list[Action] = []
         for finding, action in asked.chosen(report):
-            if repr(action) not in tried:
+            if repr(action) not in tried:  # a failed action is not tried again
                 findings.append(finding)
                 actions.append(action)
         if not actions:
@@ -185,7 +186,7 @@ class _Asked:
         return self.accept_lost_records
 
     def check(self, report: VerifyReport) -> None:
-        """Raise a ConfigError if `give_up` names files that are not lost, or `quarantine` names no foreign file."""
+        """Raise a ConfigError if `give_up` names a file that is not lost, or `quarantine` one that is not foreign."""
         lost: set[str] = set()
         foreign: list[str] = []
         for finding in report.findings:
@@ -219,5 +220,5 @@ class _Asked:
 
 
 def _is_named(path: str, names: Collection[str]) -> bool:
-    """Return True if the path is one of the names or matches one as a shell pattern, in which `*` matches `/`."""
+    """Return True if the path equals a name, or matches a name as a shell pattern, in which `*` matches `/`."""
     return path in names or any(fnmatchcase(path, name) for name in names)

@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import structs
@@ -50,16 +49,16 @@ if TYPE_CHECKING:
 
 OPERATION = "repair"
 TRIES = 100
-# Of a copied file, in memory at once.
+# Number of bytes of a copied file that are in memory at once.
 PIECE_BYTES = 4 << 20
-# An ending for the format and an ending for the compression.
+# The ending of a file name: one for the format, and one for the compression.
 _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
 
 _log = get_logger(__name__)
 
 
 class Mender:
-    """Repairs a directory. `open_log` opens its log with the newest writer's settings, once the log is readable."""
+    """Repairs a directory. `open_log` opens a readable log with the settings of the newest writer."""
 
     def __init__(self, fs: FileSystem, open_log: Callable[[], CommitLog], author: MaintenanceAuthor) -> None:
         self.fs = fs
@@ -87,7 +86,11 @@ class Mender:
         return errors
 
     def save_published(self, report: VerifyReport) -> None:
-        """Write a checkpoint and a hint without published, renamed or given-up files, so readers skip them."""
+        """Write a checkpoint, and possibly the hint, with only the versions whose files are still not published.
+
+        Readers then do not check the published, renamed and given-up files of other versions. The files of findings
+        count as not published.
+        """
         if not report.complete:
             return
         log = self.open_log()
@@ -116,21 +119,22 @@ class Mender:
         adds = list(map(_add_of, lost))
         for action, add in zip(lost, adds, strict=True):
             if action.source:
-                set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
+                set_aside(self.fs, action.source, f"its content differs from the record of {add.final_path!r}")
         log = self.open_log()
         runs = list(filter(is_run, adds))
-        purges: list[tuple[Add, Add]] = []
+        replacements: list[tuple[Add, Add]] = []  # the old run and the new run
         if runs:
-            purges += keep_purges(log, self.author, runs)
-        replaced = {add.id for add, _ in purges}
+            replacements += keep_purges(log, self.author, runs)
+        replaced_ids = {old.id for old, _ in replacements}
         given_up = []
         for add in adds:
-            if add.id not in replaced:
+            if add.id not in replaced_ids:
                 given_up.append(add)
-        record_changes(log, self.author, given_up, purges)
+        record_changes(log, self.author, given_up, replacements)
 
 
 def _tried(act: Callable[[], object]) -> str:
+    """Call a function; return the text of its FtfileError, or an empty text."""
     try:
         act()
     except FtfileError as error:
@@ -140,8 +144,8 @@ def _tried(act: Callable[[], object]) -> str:
 
 
 def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
-    """Return the entry with its live adds only; None if none of its files is at one of the paths."""
-    names = set(map(attrgetter("final_path"), (*entry.adds, *entry.removes)))
+    """Return the entry with only its live adds; None if none of its files is at one of the paths."""
+    names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
     if names.isdisjoint(paths):
         return None
     return structs.replace(entry, adds=tuple(_live_of(head, entry.adds, entry.version)))
@@ -157,7 +161,10 @@ def _live_of(head: LogState, adds: Iterable[Add], version: int) -> list[Add]:
 
 
 def set_aside(fs: FileSystem, path: str, reason: str) -> None:
-    """Move a file to the quarantine, after a note with its path and the reason. Do nothing if it does not exist."""
+    """Write a note with the path of a file and the reason, then move the file to the quarantine.
+
+    Do nothing if the file does not exist.
+    """
     try:
         info = fs.stat(path)
     except NotFound:
@@ -179,30 +186,41 @@ def set_aside(fs: FileSystem, path: str, reason: str) -> None:
 
 
 def _cut_log(fs: FileSystem, version: int) -> None:
-    """Quarantine the records from a version on, newest first, each after the files that it made visible.
+    """Quarantine the records from a version on, newest first. The files that a record added are moved before it.
 
     Idempotent: after an interruption, a second call quarantines the remaining files.
     """
     for path in _derived_files(fs, version):
-        set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
-    names: list[tuple[int, str, str]] = []  # negative version, nonce of a proposal or empty, and path
+        set_aside(fs, path, f"it was derived from records from version {version} on, which cannot be read")
+    entries: list[tuple[int, str, str]] = []  # version, nonce of a proposal or empty for a record, and path
     for info in list_or_empty(fs, layout.LOG):
         name = layout.parse_log_name(info.path)
         if name is not None and name.version >= version:
-            names.append((-name.version, name.nonce or "", info.path))
+            entries.append((name.version, name.nonce or "", info.path))
     reason = f"the log cannot be read from version {version} on"
-    for negative_version, nonce, path in sorted(names):
+    for entry_version, nonce, path in sorted(entries, key=_newest_first):
         if not nonce:
-            record_version = -negative_version
-            record = LogScan(CommitLog(fs)).readable(record_version)
-            for add in record.adds if record is not None else ():
-                if add.final_path is not None:
-                    set_aside(fs, add.final_path, f"version {record_version}, which added it, is quarantined: {reason}")
+            _set_aside_added(fs, entry_version, reason)
         set_aside(fs, path, reason)
 
 
+def _newest_first(entry: tuple[int, str, str]) -> tuple[int, str, str]:
+    version, nonce, path = entry
+    return -version, nonce, path
+
+
+def _set_aside_added(fs: FileSystem, version: int, reason: str) -> None:
+    """Quarantine the files that a record added, if the record can be read."""
+    record = LogScan(CommitLog(fs)).readable(version)
+    if record is None:
+        return
+    for add in record.adds:
+        if add.final_path is not None:
+            set_aside(fs, add.final_path, f"version {version}, which added it, is quarantined: {reason}")
+
+
 def _derived_files(fs: FileSystem, version: int) -> Iterator[str]:
-    """Yield the paths of checkpoints and compacted logs that contain records from a version on, and of the hint."""
+    """Yield the paths of the hint, and of checkpoints and compacted logs that contain records from a version on."""
     for checkpoint in list_checkpoints(fs):
         if checkpoint.version >= version:
             yield layout.log_checkpoint_path(checkpoint)
@@ -229,7 +247,7 @@ def _renamed(add: Add, ids: IdSource) -> Add:
 
 
 def copy_to(fs: FileSystem, add: Add, source: str) -> None:
-    """Stage a copy of `source` for an add, unless it is staged. Raise CorruptData if the content is not as recorded."""
+    """Stage a copy of `source` for an add, unless its file is already staged. CorruptData if the content differs."""
     if has_content(fs, add.path, add):
         return
     directory = layout.staged_directory(OPERATION, 0)
@@ -251,11 +269,11 @@ def copy_to(fs: FileSystem, add: Add, source: str) -> None:
 def record_changes(
     log: CommitLog, author: MaintenanceAuthor, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]
 ) -> None:
-    """Create one record that removes adds, and adds others with the same rows.
+    """Create one record that removes the given-up adds, and replaces the old add of each rename by the new add.
 
-    The removed final names may belong to other files, which publishing the record must not hide. The record therefore
-    removes each add under a name that was never used. Raise a CommitError if other processes changed the log at every
-    attempt.
+    Other files may have the final names of the removed adds, and publishing must not hide these files. The record
+    therefore removes each add under a name that was never used. Raise a CommitError if other processes changed the log
+    at every attempt.
     """
     read_version = log.refresh(durable=True).version
     nonce = log.ids.unique()

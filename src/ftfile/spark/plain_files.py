@@ -1,6 +1,6 @@
 """The selection of the parts of a snapshot that Spark's built-in sources can read.
 
-For all other parts, a reason is returned.
+For every other part, the result contains the reason why ftfile must read it.
 """
 
 from __future__ import annotations
@@ -46,19 +46,23 @@ _DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 
 # Syntax that Spark reads differently from ftfile: escapes in a text, quoted column names, doubled quotes, numbers with
 # a fraction, and `${name}`, which Spark substitutes everywhere.
-_OTHERWISE = re.compile(r"[\\\"$]|''|[0-9][.eE]|\.[0-9]")
+_READ_DIFFERENTLY = re.compile(r"[\\\"$]|''|[0-9][.eE]|\.[0-9]")
 # Types in a schema that compare different texts as equal.
-_ALIKE = re.compile(r'collat|char_varchar|"(?:var)?char\(', re.IGNORECASE)
+_LOOSE_TEXTS = re.compile(r'collat|char_varchar|"(?:var)?char\(', re.IGNORECASE)
 
 
 def compares_as_texts(spark: SparkSession) -> bool:
     """Return True if a session may cast a column to text to compare it with a text, as in `month NOT IN ('02')`."""
-    is_ansi, dates_as_texts = spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get(_DATES_AS_TEXTS, "false")
-    return (str(is_ansi).lower(), str(dates_as_texts).lower()) != ("true", "false")
+    is_ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower()
+    dates_as_texts = str(spark.conf.get(_DATES_AS_TEXTS, "false")).lower()
+    return is_ansi != "true" or dates_as_texts != "false"
 
 
 def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
-    """Return a condition in which literals replace the current time in the session's zone, if ftfile can parse it."""
+    """Return a condition with literals instead of the current time; unchanged if ftfile cannot parse it.
+
+    The literals are in the time zone of the session.
+    """
     zone = None
     if isinstance(where, str):
         zone = spark.conf.get("spark.sql.session.timeZone")
@@ -106,10 +110,11 @@ def _condition(name: str, values: object) -> Column:
 
 
 def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:
-    """Return the adds whose partitions allow rows for which a condition is true; all if Spark may read it differently.
+    """Return the adds whose partitions may contain rows for which a condition is true.
 
-    If no add matches, one add is returned: without a file, Spark's DataFrame would lack columns. The condition must not
-    contain the current time. With `as_texts`, Spark may compare numbers, dates and booleans with a text as texts.
+    If Spark may read the condition differently, all adds are returned. If no add matches, one add is returned, because
+    Spark's DataFrame would lack columns without a file. The condition must not contain the current time. With
+    `as_texts`, Spark may cast numbers, dates and booleans to text to compare them with a text.
     """
     adds = list(snapshot.adds.values())
     if where is None or snapshot.schema is None or not _is_plain(where):
@@ -118,9 +123,12 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
     in_path = set(chain.from_iterable(map(columns_in_path, encodings.values())))
     kinds = [field.type for field in schema if field.name in in_path]
-    if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
+    is_alike = all(_is_compared_alike(kind) for kind in kinds)
+    if not in_path or not is_alike or _LOOSE_TEXTS.search(snapshot.definitions[snapshot.schema]):
         return adds
-    if as_texts and isinstance(where, str) and "'" in where and not all(map(pa.types.is_string, kinds)):
+    has_text = isinstance(where, str) and "'" in where
+    has_only_texts = all(pa.types.is_string(kind) for kind in kinds)
+    if as_texts and has_text and not has_only_texts:
         return adds
     try:
         selection = Selection(snapshot, schema, columns=(), where=where, time_zone="UTC")
@@ -130,8 +138,9 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
 
 
 def _is_plain(where: object) -> bool:
+    """Return True for a condition that ftfile and Spark read in the same way."""
     if isinstance(where, str):
-        return not _OTHERWISE.search(where)
+        return not _READ_DIFFERENTLY.search(where)
     if not isinstance(where, Mapping):
         return False
     values: list[object] = []
@@ -143,7 +152,7 @@ def _is_plain(where: object) -> bool:
     return {type(value) for value in values} <= {type(None), int, str, bool, datetime.date}
 
 
-def _is_alike(kind: pa.DataType) -> bool:
+def _is_compared_alike(kind: pa.DataType) -> bool:
     """Return True for types that ftfile and Spark compare with literals in the same way, in any time zone."""
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return True
@@ -152,7 +161,7 @@ def _is_alike(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class NativeGroup:
-    """Parts that one read with Spark's built-in source covers."""
+    """Parts that Spark's built-in source returns in one read."""
 
     format: str  # Spark's name of the format
     options: Mapping[str, str]  # of Spark's reader
@@ -164,7 +173,7 @@ class NativeGroup:
 
     @functools.cached_property
     def key(self) -> str:
-        """Return the properties that all parts of a group have in common, as text."""
+        """Return the common properties of the parts of a group, as text."""
         return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
 
 
@@ -203,14 +212,19 @@ def plan_groups(
     for add in adds:
         encoding = snapshot.definitions[add.encoding]
         if add.encoding not in own_groups:
-            new_group = _group_of(encoding, recorded, legacy_times=legacy_times)
-            own_groups[add.encoding] = "the directory is encrypted" if is_sealed else new_group
+            if is_sealed:
+                own_groups[add.encoding] = "the directory is encrypted"
+            else:
+                own_groups[add.encoding] = _group_of(encoding, recorded, legacy_times=legacy_times)
         group = own_groups[add.encoding]
-        fault = group if isinstance(group, str) else _fault_of(add, live, encoding, group.decimals)
-        if isinstance(group, NativeGroup) and fault is None:
+        if isinstance(group, str):
+            ways.leave(add, group)
+            continue
+        fault = _fault_of(add, live, encoding, group.decimals)
+        if fault is None:
             native.append((add, group))
         else:
-            ways.leave(add, fault or "")
+            ways.leave(add, fault)
     listed = _listed(fs, [add for add, _ in native])
     groups: dict[str, NativeGroup] = {}
     for add, group in native:
@@ -224,7 +238,7 @@ def plan_groups(
 
 
 def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: bool) -> NativeGroup | str:
-    """Return the group of the parts of an encoding, still empty, or the reason why ftfile must read them."""
+    """Return an empty group for the parts of an encoding, or the reason why ftfile must read them."""
     if encoding.get("fileName"):
         return "names of files contain a column"
     definition, in_file = encoding["format"], recorded_schema(encoding["schema"])
@@ -240,14 +254,13 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         return fault
     columns = list(in_file)
     if kind in _BY_NAME:
-        # Spark finds columns by name, and reads null for missing columns. Parts with several schemas need only one
-        # read.
+        # Spark finds columns by name, and reads null for missing columns. So one read is enough for parts with several
+        # schemas.
         columns = _columns_by_name(in_file, recorded, partition_by, is_orc=kind == "orc")
     if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
         return "names in orc have backticks, or are empty"  # Spark does not find these columns in the file
     if kind == "avro":
-        # Avro has one type for whole numbers of up to 32 bits. Spark reads this type, and the values are cast.
-        columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
+        columns = [_as_avro_reads(column) for column in columns]
     in_path = _path_columns(recorded, partition_by)
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", **_OPTIONS[kind]}
     if "header" in definition:
@@ -265,6 +278,13 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         partition_by=partition_by,
         decimals=decimals,
     )
+
+
+def _as_avro_reads(column: pa.Field) -> pa.Field:
+    """Return a column as Spark reads it from Avro, which has one type for integers of up to 32 bits."""
+    if column.type in _SMALL:
+        return column.with_type(pa.int32())
+    return column
 
 
 def _columns_by_name(
@@ -315,7 +335,7 @@ def _time_zones(kind: pa.DataType) -> set[str | None]:
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
-    """Return why the columns of files are not the columns of the version, unchanged or cast; None if they are."""
+    """Return why the columns of files cannot be read or cast as the columns of the version; None if they can."""
     spelling = {name.lower(): name for name in in_file.names}
     for column in recorded:
         name = spelling.get(column.name.lower())
@@ -338,7 +358,8 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], deci
     directory, _, name = add.final_path.rpartition("/")
     if layout.unique_part(add.id) not in name:
         return "names of files may be used again"
-    if add.filters and (add.filters != _GZIP or not name.endswith(".gz") or encoding["format"]["name"] not in _LINES):
+    is_gzip_of_lines = add.filters == _GZIP and name.endswith(".gz") and encoding["format"]["name"] in _LINES
+    if add.filters and not is_gzip_of_lines:
         return f"filters are {'|'.join(add.filters)}"
     partition_by = tuple(encoding["partitionBy"])
     if partition_by and (
@@ -350,6 +371,7 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], deci
 
 
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
+    """Return the files in the directories of parts, by path."""
     directories = sorted({layout.parent(part.final_path or "") for part in parts})
     files = {}
     for info in chain.from_iterable(parallel(fs, partial(list_or_empty, fs), directories)):
@@ -386,6 +408,7 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
 
 
 def _has_small_within(schema: pa.Schema) -> bool:
+    """Return True if a nested column contains integers of 8 or 16 bits."""
     nested = (kind for kind in schema.types if pa.types.is_nested(kind))
     return any(leaf in _SMALL for leaf in chain.from_iterable(map(leaf_types, nested)))
 
@@ -402,7 +425,7 @@ _BY_NAME = frozenset({"avro", "parquet", "orc", "json"})
 _LINES = frozenset({"json", "text", "csv"})
 _WITH_TIMES = frozenset({"json", "csv"})
 _PASSED_ON = ("lineSep", "sep", "quote", "escape", "nullValue")
-# The options override settings of the session that would change rows.
+# Options of Spark's reader by format. They override settings of the session that would change rows.
 _OPTIONS = {
     "avro": {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED", "positionalFieldMatching": "false"},
     "parquet": {"mergeSchema": "false", "datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"},

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 _IS_CLIENT = (
-    "listen(spark) follows streams from within their driver, and a Spark Connect session is only a client of it: "
-    "ftfile.monitor(path) follows a directory from any process"
+    "listen(spark) runs in the driver of the streams, and a Spark Connect session is only a client of the driver: "
+    "call ftfile.monitor(path), which follows a directory from any process"
 )
 _log = get_logger(__name__)
 
-# Maximum number of ended queries with series. The queries that ended last are kept.
+# Maximum number of ended queries whose series are kept. The queries that ended last are kept.
 ENDED_SHOWN = 64
 # The metrics with which Spark's sources report their lag, and their units.
 _BACKLOGS = {
@@ -76,16 +76,16 @@ def listen(
     """
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(_IS_CLIENT)
-    asked = (prometheus_port, address, meter_provider, interval)
+    arguments = (prometheus_port, address, meter_provider, interval)
     listening = _listening.get(spark)
     if listening is not None:
-        if listening.asked != asked:
+        if listening.arguments != arguments:
             raise ConfigError("listen(spark) was called with other arguments: call unlisten(spark) first")
         return listening.monitor
     monitor = Monitor(interval, prometheus_port, address, meter_provider)
     listener = _QueryListener(spark, monitor)
     spark.streams.addListener(listener)
-    _listening[spark] = _Listening(asked, monitor, listener)
+    _listening[spark] = _Listening(arguments, monitor, listener)
     return monitor
 
 
@@ -98,7 +98,9 @@ def unlisten(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class _Listening:
-    asked: tuple[object, ...]
+    """A call of `listen`, and the objects that it created."""
+
+    arguments: tuple[object, ...]
     monitor: Monitor
     listener: StreamingQueryListener
 
@@ -111,7 +113,7 @@ class _QueryRun:
     """One run of a query."""
 
     labels: Labels  # the URL of its directory, and its name
-    known_to: int  # the newest batch in the log when the run began
+    newest_batch: int  # in the log when the run began: batches up to it are replays
 
 
 class _QueryListener(StreamingQueryListener):
@@ -151,7 +153,7 @@ class _QueryListener(StreamingQueryListener):
                 return
             if (duration_ms := progress.durationMs.get("triggerExecution")) is not None:
                 self._tally.observe("ftfile_query_batch_seconds", run.labels, duration_ms / 1000)
-            if progress.batchId <= run.known_to:
+            if progress.batchId <= run.newest_batch:
                 self._tally.add("ftfile_query_replays_total", run.labels)
             for unit, behind in _backlog(progress).items():
                 self._tally.set("ftfile_source_backlog", (*run.labels, unit), behind)
@@ -162,7 +164,7 @@ class _QueryListener(StreamingQueryListener):
         """Do nothing; the monitor reads the log at each interval."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Record the end of a run, and if it was an error."""
+        """Record the end of a run. Count a failure if an error ended it."""
         with _harmless():
             run = self._runs.pop(str(event.runId), None)
             if run is None:
@@ -170,8 +172,8 @@ class _QueryListener(StreamingQueryListener):
             if event.exception is not None:
                 self._tally.add("ftfile_query_failures_total", run.labels)
             # The query may already run again before Spark reports the end of its previous run.
-            runs_on = any(other.labels == run.labels for other in self._runs.values())
-            self._tally.set("ftfile_query_running", run.labels, int(runs_on))
+            is_running = any(other.labels == run.labels for other in self._runs.values())
+            self._tally.set("ftfile_query_running", run.labels, int(is_running))
             self._monitor.leave(run.labels[0], str(event.runId))
             self._ended.pop(run.labels, None)
             self._ended[run.labels] = None
@@ -187,7 +189,7 @@ class _QueryListener(StreamingQueryListener):
 
 @contextlib.contextmanager
 def _harmless() -> Iterator[None]:
-    """Log errors of the block: otherwise the start of a query would fail."""
+    """Log errors of the block. If a listener raised them, the start of a query would fail."""
     try:
         yield
     except Exception:  # an error of a listener must not end the query
@@ -210,7 +212,8 @@ def _refused_files(progress: Any) -> int | None:  # noqa: ANN401 - of any versio
     for source in progress.sources:
         with contextlib.suppress(TypeError, ValueError):  # no offset, or any text from another source
             report = json.loads(source.latestOffset)
-            counts += [int(report["refused"])] if isinstance(report, dict) and "refused" in report else []
+            if isinstance(report, dict) and "refused" in report:
+                counts.append(int(report["refused"]))
     if counts:
         return sum(counts)
     return None

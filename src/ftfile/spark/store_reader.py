@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
 
 
-_ALL = (((), None),)
+# The ranges of a share that has all keys of its bucket: one range without a start and an end.
+_WHOLE_BUCKET = (((), None),)
 
-# By the name of Spark's class. The other filters apply to parts of values.
+# Comparisons by the name of Spark's filter class. Spark's other comparisons apply to parts of values.
 _COMPARISONS: dict[str, Comparison] = {
     "EqualTo": "in",
     "EqualNullSafe": "in",
@@ -56,7 +57,7 @@ _COMPARISONS: dict[str, Comparison] = {
     "LessThanOrEqual": "<=",
 }
 _NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"
-_OPTION = "readChangeFeed"
+_CHANGES_OPTION = "readChangeFeed"
 
 
 @dataclass
@@ -71,7 +72,7 @@ class _StorePartition(InputPartition):
 
 
 def stored_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of the version to read: keys, then values."""
+    """Return the columns of the version to read: key columns, then value columns."""
     reader, _, _ = _opened(options)
     return struct_type(spark_schema_json(reader.definition.schema))
 
@@ -85,13 +86,14 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
     """
     reader, place, pushes = _opened(options)
     check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
-    if pushes:
-        check_pushdown_enabled()
-    return (_PushingStoreReader if pushes else FtKvReader)(place, schema)
+    if not pushes:
+        return FtKvReader(place, schema)
+    check_pushdown_enabled()
+    return _PushingStoreReader(place, schema)
 
 
 class FtKvReader(Shipped, DataSourceReader):
-    """Reads the columns of `schema` by name, ignoring case as in Spark. Columns missing in the store are null."""
+    """Reads the columns of `schema` by name, ignoring case as Spark does. Columns that the store lacks are null."""
 
     def __init__(self, place: StorePlace, schema: StructType) -> None:
         self._place = place
@@ -123,6 +125,7 @@ class FtKvReader(Shipped, DataSourceReader):
         stored = reader.definition.schema.names
         names = recorded_names(stored, requested.names)
         stored_names = [name for name in dict.fromkeys(names) if name in stored]
+        # If the store has none of the columns, one column is read for the number of rows.
         for batch in _rows(reader, partition, stored_names or stored[:1]):
             columns = []
             for name, kind in zip(names, requested.types, strict=True):
@@ -138,7 +141,7 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
         values = [name for name in columns if name in reader.definition.values]
         rows = reader.lookup(partition.keys, values)
         yield from rows.filter(rows[FOUND]).to_batches()
-    if all(share.ranges == _ALL for share in partition.shares):
+    if all(share.ranges == _WHOLE_BUCKET for share in partition.shares):
         reader.preload([share.bucket for share in partition.shares])
     for share in partition.shares:
         for bounds in share.ranges:
@@ -146,9 +149,9 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
 
 
 class _PushingStoreReader(FtKvReader):
-    """Reads only keys that match the filters.
+    """Reads only keys that match the filters of a query.
 
-    For a reader with this method, Spark requires `spark.sql.python.filterPushdown.enabled=true`.
+    For a reader with the method `pushFilters`, Spark requires `spark.sql.python.filterPushdown.enabled=true`.
     """
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
@@ -180,7 +183,7 @@ class _PushingStoreReader(FtKvReader):
         if name is None:
             return None
         if is_negated:
-            # Spark pushes `column = false` in this form.
+            # Spark pushes `column = false` as `not (column = true)`.
             is_true = isinstance(pushed, datasource.EqualTo) and pushed.value is True
             if is_true:
                 return condition_of(definition, name, "in", [False])
@@ -198,7 +201,7 @@ class _PushingStoreReader(FtKvReader):
 
 
 def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
-    """Return a reader of the selected version, the arguments to open it in tasks, and True if filters are pushed."""
+    """Return a reader of the selected version, the arguments that open it in tasks, and True if filters are pushed."""
     parsed = parse_options(absolute_options(options), StoreReadOptions)
     path = parsed.required_path(_NO_PATH)
     if parsed.version_as_of is not None and parsed.timestamp_as_of is not None:
@@ -213,7 +216,7 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
 
 def reads_changes(options: Mapping[str, str]) -> bool:
     """Return True if the options contain `readChangeFeed`."""
-    return any(key.lower() == _OPTION.lower() for key in options)
+    return any(key.lower() == _CHANGES_OPTION.lower() for key in options)
 
 
 def schema_of_changes(options: Mapping[str, str]) -> StructType:
@@ -228,7 +231,7 @@ def schema_of_changes(options: Mapping[str, str]) -> StructType:
 
 
 class FtKvStreamReader(StreamReader):
-    """Reads one row for each row of the store that a version changes."""
+    """Reads the change feed of a store: one row for each row that a version changes."""
 
     _config: FollowConfig
     _stream: FeedStream | None
@@ -256,7 +259,7 @@ def _config(options: Mapping[str, str], schema_json: str) -> FollowConfig:
     raw = absolute_options(options)
     if not reads_changes(raw):
         raise ConfigError(
-            "readStream of format 'ftkv' reads the changes of a store, whose columns are others than the store's: set "
+            "readStream of format 'ftkv' reads the changes of a store, which have other columns than the store: set "
             "readChangeFeed=true. To join a stream with a store, use ftfile.spark.lookup(df, path, on=[...])"
         )
     parsed = parse_options(raw, StoreFollowOptions)

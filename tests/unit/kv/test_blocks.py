@@ -349,7 +349,7 @@ def test_more_bytes_than_bounds_can_name_are_refused(monkeypatch: pytest.MonkeyP
 
 def test_columns_of_more_bytes_than_one_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_batch, "_OFFSET_MAX", 5)
-    with pytest.raises(CorruptData, match="in block 0 columns of less bytes"):
+    with pytest.raises(CorruptData, match="in block 0 columns with fewer bytes"):
         block_batch_of([TEXTS]).batch()
     monkeypatch.setattr(block_batch, "COLUMN_BYTES_MAX", 5)
     with pytest.raises(TooManyBytes):

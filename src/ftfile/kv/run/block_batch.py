@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
-_OFFSET_MAX = (1 << 31) - 1  # of values in an Arrow column
-COLUMN_BYTES_MAX = (1 << 31) - 1  # of gathered strings
+_OFFSET_MAX = (1 << 31) - 1  # greatest offset of a value in an Arrow column
+COLUMN_BYTES_MAX = (1 << 31) - 1  # maximum size of the gathered strings of a column
 
 
 COMPRESSIONS = ("none", "lz4", "zstd")
-# Maximum size of a decompressed block: this factor times its compressed bytes (the limit of LZ4), or the second
-# constant if that is greater.
+# Maximum size of a decompressed block: its compressed bytes times `EXPANSION_MAX` (the limit of LZ4), or
+# `SMALL_PLAIN_BYTES` if that is greater.
 EXPANSION_MAX = 256
 SMALL_PLAIN_BYTES = 1 << 20
 _LZ4_RAW, _LZ4_FRAMES = pa.Codec("lz4_raw"), pa.Codec("lz4")
 _ZSTD = pa.Codec("zstd", compression_level=1)
-_ZSTD_SKIPPED = b"\x50\x2a\x4d\x18"
+_ZSTD_SKIPPED = b"\x50\x2a\x4d\x18"  # the magic number of a skippable frame
 _PREFIX_BYTES = 4  # the length before an LZ4 block
-# Head and end of an LZ4 frame of independent blocks of at most this size.
+# An LZ4 frame of independent blocks: the maximum size of a block, the head and the end of the frame.
 _FRAME_BYTES = 64 << 10
 _FRAME_HEAD, _FRAME_END = b"\x04\x22\x4d\x18\x60\x40\x82", bytes(4)
 
@@ -77,7 +77,7 @@ def decompress(stored: Buffer, size: int, compression: str) -> Buffer:
 
 def decompress_all(stored: Sequence[Buffer], sizes: Sequence[int], compression: str) -> list[Buffer]:
     """Return the decompressed bytes of blocks as `decompress` does, in one call where possible."""
-    is_framed = compression == "lz4" and max(sizes) <= _FRAME_BYTES >= max(map(len, stored))
+    is_framed = compression == "lz4" and max(chain(sizes, map(len, stored))) <= _FRAME_BYTES
     if not is_framed and compression != "zstd":
         blocks = []
         for block, size in zip(stored, sizes, strict=True):
@@ -96,7 +96,7 @@ def decompress_all(stored: Sequence[Buffer], sizes: Sequence[int], compression: 
 
 def _check_prefix(stored: Buffer) -> None:
     if int.from_bytes(stored[:_PREFIX_BYTES], "little") != len(stored) - _PREFIX_BYTES:
-        raise ValueError(f"{len(stored)} bytes, and the length of others")
+        raise ValueError(f"{len(stored)} bytes, and a prefix with another length")
 
 
 class BlockBatch:
@@ -110,7 +110,7 @@ class BlockBatch:
         path: str,
         numbers: Sequence[object],
     ) -> None:
-        """Read the bytes of blocks of a run, given the number of rows and the number of each block."""
+        """Check the bounds of the buffers. `rows` has the row count of each block, `numbers` its number for errors."""
         self._blocks = blocks
         self._rows = rows.astype(np.int64)
         self._path = path
@@ -131,8 +131,11 @@ class BlockBatch:
         try:
             columns = [self.column(place) for place in places]
         except TooManyBytes as error:
-            raise CorruptData(self._path, f"in block {self._numbers[0]} columns of less bytes", "too many") from error
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*map(self._layout.schema.field, places)]))
+            raise CorruptData(
+                self._path, f"in block {self._numbers[0]} columns with fewer bytes", "too many"
+            ) from error
+        fields = [self._layout.schema.field(place) for place in places]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def column(self, place: int) -> pa.Array:
         """Return a column of all rows, by its number."""
@@ -146,13 +149,14 @@ class BlockBatch:
 
         `rows` are row numbers within blocks, ordered by block; `ends` are the end indexes in `rows` for each block.
         """
+        bounds = [*pairwise([0, *ends])]
         counts = np.diff([0, *ends])
         firsts = np.cumsum(self._rows) - self._rows
         numbers = from_numpy(rows + np.repeat(firsts, counts), pa.int64())
         arrays = []
         for place, column in enumerate(self._layout.columns):
             if column.form == "bytes":
-                array = self._byte_values(column, [*pairwise([0, *ends])], rows)
+                array = self._byte_values(column, bounds, rows)
             else:
                 array = self.column(place).take(numbers)
             arrays.append(array)
@@ -160,34 +164,38 @@ class BlockBatch:
 
     def _byte_values(self, column: Column, bounds: Sequence[tuple[int, int]], rows: Numbers) -> pa.Array:
         """Return selected values of a column of strings or binaries; `bounds` are the ranges of `rows` by block."""
+        validity, value_starts, content = column.first, column.first + 1, column.first + 2  # numbers of its buffers
         counts = [end - start for start, end in bounds]
-        begins = np.repeat(self._bounds[:, column.first + 2], counts)
-        sizes = self._sizes(column.first + 2)
-        has_starts = self._sizes(column.first + 1) > 0
+        content_begins = np.repeat(self._bounds[:, content], counts)
+        sizes = self._sizes(content)
+        has_starts = self._sizes(value_starts) > 0
+        # Values of equal length are stored without starts.
         lengths = np.repeat(sizes // np.maximum(self._rows, 1), counts)
         starts = rows * lengths
         for number in np.flatnonzero(has_starts).tolist():
-            some = slice(*bounds[number])
-            offsets = self._numbers_in(number, column.first + 1, "<u4").astype(np.int64)
-            starts[some] = offsets[rows[some]]
-            lengths[some] = offsets[rows[some] + 1] - starts[some]
+            selected = slice(*bounds[number])
+            offsets = self._numbers_in(number, value_starts, "<u4").astype(np.int64)
+            starts[selected] = offsets[rows[selected]]
+            lengths[selected] = offsets[rows[selected] + 1] - starts[selected]
         if lengths.sum() > COLUMN_BYTES_MAX:
             raise TooManyBytes
-        starts += begins
+        starts += content_begins
         pairs = [*zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
         pieces: list[Buffer] = []
         for block, (start, end) in zip(self._blocks, bounds, strict=True):
             pieces += [block[low:high] for low, high in pairs[start:end]]
-        content = b"".join(pieces)
-        valid = None
-        if (has_validity := self._sizes(column.first) > 0).any():
-            valid = np.ones(len(rows), np.bool_)
+        joined_values = np.frombuffer(b"".join(pieces), np.uint8)
+        is_valid = None
+        has_validity = self._sizes(validity) > 0
+        if has_validity.any():
+            is_valid = np.ones(len(rows), np.bool_)
             for number in np.flatnonzero(has_validity).tolist():
-                some = slice(*bounds[number])
-                valid[some] = self._numbers_in(number, column.first, "u1")[rows[some]] != 0
-        return strings_from(np.append(0, np.cumsum(lengths)), np.frombuffer(content, np.uint8), column.kind, valid)
+                selected = slice(*bounds[number])
+                is_valid[selected] = self._numbers_in(number, validity, "u1")[rows[selected]] != 0
+        return strings_from(np.append(0, np.cumsum(lengths)), joined_values, column.kind, is_valid)
 
     def _numbers_in(self, block: int, buffer: int, dtype: str) -> NDArray[Any]:
+        """Return the values of a buffer of one block."""
         begin, end = self._bounds[block, buffer : buffer + 2].tolist()
         return np.frombuffer(self._blocks[block][begin:end], dtype)
 
@@ -208,6 +216,7 @@ class BlockBatch:
         return self._bounds[:, buffer + 1] - self._bounds[:, buffer]
 
     def _pieces(self, buffer: int) -> list[Buffer]:
+        """Return the bytes of a buffer in each block."""
         begins, ends = self._bounds[:, buffer].tolist(), self._bounds[:, buffer + 1].tolist()
         return [block[begin:end] for block, begin, end in zip(self._blocks, begins, ends, strict=True)]
 
@@ -215,14 +224,16 @@ class BlockBatch:
         return b"".join(self._pieces(buffer))
 
     def _require(self, fits: NDArray[np.bool_], expected: str) -> None:
+        """Raise CorruptData for the first block that does not fit."""
         if not fits.all():
             block = int(np.argmin(fits))
             actual = f"{len(self._blocks[block])} bytes without them"
             raise CorruptData(self._path, f"in block {self._numbers[block]} {expected}", actual)
 
     def _check_values(self, array: pa.Array) -> None:
-        """Refuse decimals with more digits than their type, and null keys of maps; strings may contain any bytes."""
+        """Raise CorruptData for decimals with more digits than their type, and for null keys of maps."""
         try:
+            # Viewed as binaries, strings may contain any bytes.
             array.view(with_binaries(array.type)).validate(full=True)
         except pa.ArrowInvalid as error:
             expected = f"in blocks {self._numbers[0]} to {self._numbers[-1]} values of {array.type}"
@@ -232,7 +243,8 @@ class BlockBatch:
         """Return a column, or a nested column, with `rows` values in each block."""
         first = column.first
         buffers: list[pa.Buffer] = []
-        # The validity, whose memory depends on the number of rows, is read last: then each row has bytes in the block.
+        # The validity is read last, because its memory depends on the number of rows. The other buffers are checked to
+        # have bytes for each row.
         children: list[pa.Array] = []
         if column.form == "fixed":
             self._require(self._sizes(first + 1) == rows * column.width, f"{column.kind} values of all rows")
@@ -253,7 +265,7 @@ class BlockBatch:
         return pa.Array.from_buffers(column.kind, int(rows.sum()), [bitmap, *buffers], nulls, 0, children)
 
     def _validity(self, column: Column, rows: Numbers, *, is_needed: bool) -> tuple[pa.Buffer | None, int]:
-        """Return the validity bitmap, and the number of nulls."""
+        """Return the validity bitmap and the number of nulls. If it is needed, no block may omit the validity."""
         sizes = self._sizes(column.first)
         self._require((sizes == rows) | (not is_needed and sizes == 0), "the validity of all rows")
         if not sizes.any():
@@ -269,7 +281,7 @@ class BlockBatch:
         """Return the concatenated starts of the values of all blocks."""
         start_sizes, sizes = self._sizes(column.first + 1), self._sizes(column.first + 2)
         counts = np.maximum(rows, 1)
-        # Values of equal length have no starts, but at least one byte, so bytes bound the number of rows.
+        # Values of equal length have no starts. Each has at least one byte, so a block has no more rows than bytes.
         is_even = (start_sizes == 0) & (sizes % counts == 0) & ((sizes > 0) == (rows > 0))
         self._require(is_even | (start_sizes > 0), "starts of all values")
         widths = sizes // counts
@@ -298,10 +310,11 @@ class BlockBatch:
         firsts = ends - rows - 1
         steps = np.diff(starts, prepend=0)
         steps[firsts] = 0
-        has_fall = np.add.reduceat(steps < 0, firsts) > 0
-        self._require((starts[firsts] == 0) & ~has_fall, f"rising starts of values of {column.kind}")
+        is_falling = np.add.reduceat(steps < 0, firsts) > 0
+        self._require((starts[firsts] == 0) & ~is_falling, f"rising starts of values of {column.kind}")
         lasts = starts[ends - 1]
         before = np.cumsum(lasts) - lasts
+        # The last start of a block equals the first start of the next block: keep only one of them.
         is_kept = np.ones(len(starts), np.bool_)
         is_kept[ends[:-1] - 1] = False
         return (starts + np.repeat(before, rows + 1))[is_kept], lasts
@@ -317,7 +330,7 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     """Return the rows of all batches as one batch."""
     if len(batches) == 1:
         return batches[0]
-    whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
-    if whole:
-        return whole[0]
+    combined = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    if combined:
+        return combined[0]
     return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)

@@ -1,8 +1,8 @@
 """Hash pages, which map the hash of a key to the place of its row, and the cache of blocks and pages.
 
-A slot has 32 bits: 0 if it is empty, else a fingerprint in the high bits, and the place of a row plus one in the low
-bits. The upper 32 bits of a hash select page and fingerprint, the next 12 bits the first slot. The lowest bits are
-equal within a bucket.
+A slot is a number of 32 bits. An empty slot is 0. The other slots contain a fingerprint in the high bits, and the place
+of a row plus one in the low bits. The upper 32 bits of a hash select its page and its fingerprint, and the next 12 bits
+select its first slot. The lowest bits are not used, because they are equal for all keys of a bucket.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-# The cache removes stale entries when it has more of them than values plus this number.
+# The cache removes the entries of dropped values when their number exceeds the number of values plus this number.
 _ENTRIES_MIN = 100
 
 PAGE_SHIFT = 32
 FIRST_SLOT_SHIFT = 20
 _SLOTS = 4096
-_ROWS_MEAN = 2457  # of a page: a load factor of 0.6
+_ROWS_MEAN = 2457  # mean number of rows in a page, for a load factor of 0.6
 _SLOT_BITS = 32
-_CHUNK_PAGES = 64  # built at a time
+_CHUNK_PAGES = 64  # number of pages that are built at a time
 
 
 class Shelf(Generic[_Value]):
-    """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses."""
+    """The cached values of one kind of one run, by number. A reader sets `used` of each value that it uses."""
 
     __slots__ = ("sizes_bytes", "used", "values")
 
@@ -56,7 +56,7 @@ class Cache:
     def __init__(self, capacity_bytes: int) -> None:
         self.size_bytes = 0  # of all cached values
         self.capacity_bytes = capacity_bytes  # maximum of `size_bytes`; see `resize`
-        # Shelf and number of each value, and of some dropped values, as a clock whose hand is at the left end.
+        # Shelf and number of each value, and of some dropped values. It is a clock whose hand is at the left end.
         self._entries: deque[tuple[Shelf[Any], int]] = deque()
         self._values = 0  # number of cached values
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class Cache:
             self._evict()
 
     def put(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> _Value:
-        """Put a value on its shelf, which may evict other values; return it, or the value that is already cached."""
+        """Cache a value and return it. If a value with this number is already cached, return that. May evict values."""
         with self._lock:
             if (present := shelf.values[number]) is not None:
                 return present
@@ -82,7 +82,7 @@ class Cache:
         return value
 
     def grow(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> None:
-        """Set the size of a value, which may evict other values or this value.
+        """Set the size of a value. May evict other values or this value.
 
         Does nothing if the value is not cached.
         """
@@ -103,8 +103,11 @@ class Cache:
                 self._values -= len(shelf.sizes_bytes)
                 shelf.sizes_bytes.clear()
             if len(self._entries) > _ENTRIES_MIN + 2 * self._values:
-                cached = (entry for entry in self._entries if entry[1] in entry[0].sizes_bytes)
-                self._entries = deque(dict.fromkeys(cached))
+                cached: dict[tuple[Shelf[Any], int], None] = {}  # a set that keeps the order
+                for shelf, number in self._entries:
+                    if number in shelf.sizes_bytes:
+                        cached[shelf, number] = None
+                self._entries = deque(cached)
 
     def _evict(self) -> None:
         while self.size_bytes > self.capacity_bytes:
@@ -126,8 +129,8 @@ class PageShape:
     """The layout of the pages of a run."""
 
     pages: int  # number of pages
-    slots: int  # of a page, a power of two
-    place_bits: int  # low bits of a slot with a place plus one; the high bits are the fingerprint
+    slots: int  # number of slots in a page, a power of two
+    place_bits: int  # number of low bits of a slot, for a place plus one; the high bits are the fingerprint
 
     @property
     def fingerprint_mask(self) -> int:
@@ -140,13 +143,15 @@ class PageShape:
         return (1 << self.place_bits) - 1
 
     def has_places_in(self, slots: Slots, blocks: int, row_bits: int) -> bool:
-        """Return True if each slot is empty or has a place in a block, and at least one is empty, so that searches end.
+        """Return True if all slots of a page are valid: each is empty or has a place in a block.
 
-        The caller checks that the block has the row.
+        At least one slot must be empty, or searches would not end. The caller checks that the block has the row.
         """
         places = slots & np.uint32(self.place_end)  # plus one
         filled = int(np.count_nonzero(places))
-        return np.count_nonzero(slots) == filled < len(slots) and int(places.max()) <= blocks << row_bits
+        has_empty_slot = filled < len(slots)
+        each_has_place = np.count_nonzero(slots) == filled
+        return has_empty_slot and each_has_place and int(places.max()) <= blocks << row_bits
 
     def pages_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the page of each hash."""
@@ -169,7 +174,7 @@ NO_PAGES = PageShape(0, 0, 0)
 
 
 def places_of(block_rows: Sequence[int] | NDArray[np.uint32], row_bits: int) -> NDArray[np.int64]:
-    """Return the place of each row: its block, and in the lowest `row_bits` its number within the block."""
+    """Return the place of each row: the number of its block, then `row_bits` with its number within the block."""
     counts = np.array(block_rows, np.int64)
     starts = (np.arange(len(counts)) << row_bits) - (np.cumsum(counts) - counts)
     places: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts, counts)
@@ -178,25 +183,26 @@ def places_of(block_rows: Sequence[int] | NDArray[np.uint32], row_bits: int) -> 
 
 def one_page(rows: int, place_max: int) -> PageShape:
     """Return the shape of a single page for all rows."""
-    return PageShape(1, 1 << (2 * rows).bit_length(), (place_max + 1).bit_length())
+    return PageShape(pages=1, slots=1 << (2 * rows).bit_length(), place_bits=(place_max + 1).bit_length())
 
 
 def shape_for(hashes: Hashes, place_max: int) -> PageShape:
-    """Return the shape of pages for the hashes of rows with a maximum place; EncodingError for too many rows."""
+    """Return the shape of the pages of a run; `place_max` is the greatest place. EncodingError for too many rows."""
     bits = (place_max + 1).bit_length()
     if bits > _SLOT_BITS:
         raise EncodingError(f"{len(hashes)} rows are too many for one run")
-    shape = PageShape(-(-len(hashes) // _ROWS_MEAN) or 1, _SLOTS, bits)
+    pages = -(-len(hashes) // _ROWS_MEAN) or 1  # rounded up
+    shape = PageShape(pages, _SLOTS, bits)
     rows_max = int(np.bincount(shape.pages_of(hashes), minlength=1).max())
     while shape.slots <= rows_max:  # one slot stays empty, or a search for an absent key would not end
-        shape = PageShape(shape.pages, 2 * shape.slots, bits)
+        shape = PageShape(pages, 2 * shape.slots, bits)
     return shape
 
 
 def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> Iterator[Slots]:
     """Yield the slots of several consecutive pages at a time, one array row for each page."""
-    # Sort by page, first slot and slot, packed into one integer. Doubling the slots separates the overflow of a page
-    # from the next page.
+    # Sort by page, first slot and content of the slot, packed into one integer. Twice the number of slots separates the
+    # overflow of a page from the next page.
     spread = 2 * shape.slots
     order = shape.pages_of(hashes) * spread + shape.first_slots_of(hashes)
     order <<= _SLOT_BITS
@@ -214,7 +220,7 @@ def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> 
 def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slots:
     values = (order & ((1 << _SLOT_BITS) - 1)).astype(np.uint32)
     home_slots = (order >> _SLOT_BITS) - first * 2 * slots
-    # Each entry takes its first slot, or the slot after its predecessor's.
+    # Each entry takes its first slot, or the slot after the slot of the previous entry.
     numbers = np.arange(len(order))
     taken = np.maximum.accumulate(home_slots - numbers) + numbers
     page, slot = np.divmod(taken, 2 * slots)
@@ -257,19 +263,20 @@ class PageTable:
 
 
 class Probes:
-    """Searches for many hashes in pages at once."""
+    """Searches for many hashes in pages at once; the number of a search is the index of its hash."""
 
     def __init__(self, shape: PageShape, hashes: Hashes, table: PageTable) -> None:
         """Start before the first slot of each hash; `table` contains the pages of all hashes."""
         self._table = table.slots
         self._rows = shape.pages_of(hashes)
         self._slots = shape.first_slots_of(hashes)
-        self._before = shape.fingerprints_of(hashes) + 1
+        # A slot with the fingerprint of a hash contains this number plus a place.
+        self._place_zero = shape.fingerprints_of(hashes) + 1
         self._slot_mask = shape.slots - 1
         self._place_end = shape.place_end
 
     def next_places(self, numbers: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Continue the searches with these numbers; return the next place with the fingerprint of each, -1 for none."""
+        """Continue searches by number; return for each the next place with its fingerprint, or -1 at the end."""
         places = np.full(len(numbers), -1)
         remaining = np.arange(len(numbers))
         while remaining.size:
@@ -277,8 +284,8 @@ class Probes:
             slots = self._slots[searches]
             entries = self._table[self._rows[searches], slots].astype(np.int64)
             self._slots[searches] = slots + 1 & self._slot_mask
-            place = entries - self._before[searches]
-            hit = (place >= 0) & (place < self._place_end)
-            places[remaining[hit]] = place[hit]
-            remaining = remaining[(entries != 0) & ~hit]
+            candidates = entries - self._place_zero[searches]
+            is_hit = (candidates >= 0) & (candidates < self._place_end)
+            places[remaining[is_hit]] = candidates[is_hit]
+            remaining = remaining[(entries != 0) & ~is_hit]
         return places

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -39,19 +38,19 @@ NAMES_TOLD = 10
 
 @dataclass
 class StoredFiles:
-    """The files on storage, and their differences from live adds."""
+    """The files of a directory on storage, and the findings about them."""
 
     fs: FileSystem
-    # lengths of files that plain readers see; -1 for verified live parts
+    # length by path of each file that plain readers see; -1 if it is the file of a live part
     visible: dict[str, int] = field(default_factory=dict)
-    staged: dict[str, int] = field(default_factory=dict)  # files that attempts wrote
-    retired: dict[str, int] = field(default_factory=dict)  # of removed parts
+    staged: dict[str, int] = field(default_factory=dict)  # length by path of the files that attempts wrote
+    retired: dict[str, int] = field(default_factory=dict)  # length by path of the files of removed parts
     parts: int = 0
     segments: int = 0
     rows: int = 0
     size_bytes: int = 0
     live_sum: int = 0  # of the hashes of all live adds
-    nested: list[str] = field(default_factory=list)  # other directories of ftfile in this one
+    nested: list[str] = field(default_factory=list)  # subdirectories that have a log
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -67,7 +66,7 @@ def list_files(fs: FileSystem) -> StoredFiles:
             if name[0] in "_.":
                 continue
             if info.is_directory and info.is_link:
-                continue  # parts behind it are looked for one by one
+                continue  # `find_part` checks each part behind a link
             if info.is_directory:
                 waiting.append(info.path)
             else:
@@ -78,9 +77,9 @@ def list_files(fs: FileSystem) -> StoredFiles:
 
 
 def compare_files(files: StoredFiles, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
-    """Compare the file of every live add.
+    """Compare every live add with its file.
 
-    If the file of an add is not found, `still_live` is called, because a query may have removed the add.
+    If the file of an add is not found, a query may have removed the add. Then `still_live` checks the add again.
     """
     odd: list[Add] = []
     segments: list[Add] = []
@@ -94,8 +93,8 @@ def compare_files(files: StoredFiles, adds: Collection[Add], still_live: Callabl
             continue
         files.parts += 1
         assert add.final_path is not None, f"part {add.id} has no final name"
-        is_alone = add.path == add.final_path or add.path not in files.staged
-        if is_alone and files.visible.get(add.final_path) == add.length:
+        has_one_file = add.path == add.final_path or add.path not in files.staged
+        if has_one_file and files.visible.get(add.final_path) == add.length:
             files.visible[add.final_path] = -1
         else:
             odd.append(add)
@@ -108,39 +107,42 @@ def compare_files(files: StoredFiles, adds: Collection[Add], still_live: Callabl
         if add.final_path not in claims:
             unclaimed.append(add)
     _compare_odd(files, unclaimed, still_live)
-    for add in adds if claims else ():
-        if add.final_path in claims:
-            claims[add.final_path].append(add)
+    _collect_claims(claims, adds)
     for name, claiming in claims.items():
         files.findings += _repeated_name(files, name, claiming)
-    for path in chain(needed, map(attrgetter("path"), segments)):
+    needed.update(add.path for add in segments)
+    for path in needed:
         files.staged.pop(path, None)
 
 
 def _compare_segments(files: StoredFiles, segments: list[Add], still_live: Callable[[Add], bool]) -> None:
-    end, last = 0, ""
+    previous_path, previous_end = "", 0
     for add in sorted(segments, key=attrgetter("path", "offset", "length")):
-        path, own_end = add.path, add.offset + add.length
+        path, end = add.path, add.offset + add.length
         size_bytes = files.staged.get(path, -1)
-        if size_bytes < own_end:
+        if size_bytes < end:
             info = stat_or_none(files.fs, path)
             size_bytes = -1
             if info is not None:
                 size_bytes = info.size_bytes
-        if size_bytes < own_end and still_live(add):
-            expected = f"{own_end} bytes or more, with {add.rows} rows that are not in a file yet"
+        if size_bytes < end and still_live(add):
+            expected = f"{end} bytes or more, with {add.rows} rows that are not in a file yet"
             if size_bytes < 0:
                 files.findings.append(lost(add, "missing-segment", expected, "no such file"))
             else:
                 files.findings.append(lost(add, "damaged-segment", expected, f"{size_bytes} bytes"))
-        if path == last and add.offset < end:
+        is_same_file = path == previous_path
+        if is_same_file and add.offset < previous_end:
             actual = f"two segments that share the bytes at {add.offset}"
             files.findings.append(find("overlapping-segments", path, "separate segments", actual))
-        end, last = max(end, own_end) if path == last else own_end, path
+        if is_same_file:
+            previous_end = max(previous_end, end)
+        else:
+            previous_path, previous_end = path, end
 
 
 def _compare_odd(files: StoredFiles, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
-    """Check parts that are not simply at their final name, one by one."""
+    """Check each part that the listing does not show at its final name."""
     places = parallel(files.fs, partial(find_part, files.fs), odd)
     for add, where in zip(odd, places, strict=True):
         final = add.final_path or ""
@@ -154,29 +156,37 @@ def _compare_odd(files: StoredFiles, odd: list[Add], still_live: Callable[[Add],
 
 def _misplaced_part(files: StoredFiles, add: Add, where: PartPlace) -> Finding:
     """Return the finding of a live part that is not at its final name."""
-    final, there, publish = add.final_path or "", where.info, Action("publish", add=add)
+    final = add.final_path or ""
+    there = where.info
+    publish = Action("publish", add=add)
     if where.place is Place.STAGED:
         actual = f"the file at {add.path!r}: committed, not published yet"
         return find("not-published", final, "a file", actual, actions=[publish])
     if where.place is Place.IMPOSSIBLE:
-        actual, action = f"a name that {where.fault}", Action("rename", add=add, source=add.path)
-        return find("impossible-name", final, "a name that the store accepts", actual, actions=[action])
+        actual = f"a name that {where.fault}"
+        rename = Action("rename", add=add, source=add.path)
+        return find("impossible-name", final, "a name that the store accepts", actual, actions=[rename])
     if where.place is Place.TAKEN and there is not None:
         actual = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
         aside = Action("move-aside", there.path)
         finding = find("taken-name", final, "the committed file", actual, actions=[aside, publish])
-        is_ours = there.is_directory or files.visible.pop(there.path, None) == -1
-        by_hand = "Move it away manually: it is a directory, or another live file"
-        if is_ours:
-            return finding.without_repair(by_hand)
+        if there.is_directory or files.visible.pop(there.path, None) == -1:
+            return finding.without_repair("Move it away manually: it is a directory, or another live file")
         return finding
     expected = f"a file of {add.length} bytes with {add.checksum}"
-    damaged = there.path if where.place is Place.DAMAGED and there is not None else ""
-    source = there.path if where.place is Place.RETIRED and there is not None else _hidden_copy(files, add)
+    damaged = ""
+    if where.place is Place.DAMAGED and there is not None:
+        damaged = there.path
+    if where.place is Place.RETIRED and there is not None:
+        source: str | None = there.path
+    else:
+        source = _hidden_copy(files, add)
     if source is not None:
-        first = (Action("move-aside", damaged),) if damaged else ()
-        action = Action("bring-back", add=add, source=source)
-        return find("hidden-part", final, expected, f"its content at {source!r}", actions=[*first, action])
+        actions = []
+        if damaged:
+            actions.append(Action("move-aside", damaged))
+        actions.append(Action("bring-back", add=add, source=source))
+        return find("hidden-part", final, expected, f"its content at {source!r}", actions=actions)
     code, actual = "missing-part", "no file: it is neither staged nor published nor retired"
     if there is not None and damaged:
         code, actual = "damaged-part", f"{there.size_bytes} bytes"
@@ -184,7 +194,7 @@ def _misplaced_part(files: StoredFiles, add: Add, where: PartPlace) -> Finding:
 
 
 def _repeated_name(files: StoredFiles, final: str, adds: list[Add]) -> Iterator[Finding]:
-    """Yield a finding for each of several parts with the same final name whose file is missing."""
+    """Yield a finding for each part that has the same final name as other parts, and is not the file at this name."""
     owner: Add | None = None
     for add in adds:
         if has_content(files.fs, final, add):
@@ -194,7 +204,10 @@ def _repeated_name(files: StoredFiles, final: str, adds: list[Add]) -> Iterator[
     for add in adds:
         if add is owner:
             continue
-        source = add.path if add.path in files.staged else _hidden_copy(files, add)
+        if add.path in files.staged:
+            source: str | None = add.path
+        else:
+            source = _hidden_copy(files, add)
         actual = f"{len(adds)} live files with the same name; this file is at {source!r}"
         finding = find("repeated-name", final, "a different name for each live file", actual)
         if source is None:
@@ -223,6 +236,15 @@ def _repeated_names(files: StoredFiles, odd: Iterable[Add]) -> dict[str, list[Ad
     return claims
 
 
+def _collect_claims(claims: dict[str, list[Add]], adds: Iterable[Add]) -> None:
+    """Add each add to the list of its final name, if `claims` contains this name."""
+    if not claims:
+        return
+    for add in adds:
+        if add.final_path in claims:
+            claims[add.final_path].append(add)
+
+
 def report_unknown_files(files: StoredFiles, history: History, published: int) -> None:
     """Report visible files that belong to no live part; versions up to `published` count as published."""
     for directory in files.nested:
@@ -241,12 +263,13 @@ def report_unknown_files(files: StoredFiles, history: History, published: int) -
         if not has_content(files.fs, path, remove):
             foreign.append(path)
             continue
-        # A removal that is not published yet explains the visible file; otherwise, the file has returned.
+        # If the removal is not published yet, the file is still visible. Otherwise, the file has returned.
         code, actual = "not-hidden", "the removed part"
         if version <= published:
             code, actual = "returned-part", "the removed part: plain readers see old rows and new rows"
-        expected, action = "no file: it was replaced or removed", Action("retire", path, remove=remove)
-        files.findings.append(find(code, path, expected, actual, actions=[action]))
+        expected = "no file: it was replaced or removed"
+        retire = Action("retire", path, remove=remove)
+        files.findings.append(find(code, path, expected, actual, actions=[retire]))
     for note in filter(layout.is_note, files.staged):
         # A task is writing this file under its final name, or was killed while it wrote.
         unknown.discard(read_note(files.fs, note) or "")
@@ -255,17 +278,19 @@ def report_unknown_files(files: StoredFiles, history: History, published: int) -
 
 
 def report_staged_files(files: StoredFiles, history: History) -> None:
-    """Report removed parts and dead letters that are still staged; unneeded files remain in `files`."""
+    """Report removed parts and dead letters that are still staged. Then `files.staged` has only unneeded files."""
     for path, remove in history.removed_staged.items():
         if files.staged.pop(path, None) is not None:
             actual = "its staged file, which a delayed publisher would publish"
-            expected, action = "no file: the part was removed", Action("retire", path, remove=remove)
-            files.findings.append(find("removed-part-staged", path, expected, actual, actions=[action]))
+            expected = "no file: the part was removed"
+            retire = Action("retire", path, remove=remove)
+            files.findings.append(find("removed-part-staged", path, expected, actual, actions=[retire]))
     for letter in history.staged_letters:
         files.staged.pop(letter.path, None)
         if find_part(files.fs, letter).place is Place.STAGED:
-            path, action = letter.final_path or "", Action("publish", add=letter)
-            files.findings.append(find("not-published", path, "dead letters", "still staged", actions=[action]))
+            path = letter.final_path or ""
+            publish = Action("publish", add=letter)
+            files.findings.append(find("not-published", path, "dead letters", "still staged", actions=[publish]))
 
 
 def _report_paths(files: StoredFiles, code: str, expected: str, paths: list[str]) -> None:

@@ -1,6 +1,6 @@
-"""Detection of listed files that are copies of other files, also compressed ones: `fileIdentity=content`.
+"""Detection of listed files that are copies of other files, including compressed copies: `fileIdentity=content`.
 
-The rules work on values only, as in `matching`. They yield probes and receive the answers.
+The rules do not read a store, as in `matching`. They yield probes and receive the answers.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.known.rows import KnownFile
     from ftfile.read.foreign.matching import Answer, Match
 
-    Key: TypeAlias = tuple[int, str]  # key of a content: place and codec, as in probes
+    Key: TypeAlias = tuple[int, str]  # identifies a content: the place of its row in the listing, and its codec
     Answers: TypeAlias = Mapping[Key, Answer]
 
 
-_ORIGINALS_MAX = 64  # maximum of compared files: of the newest deleted files, and of the newest listed files
+_ORIGINALS_MAX = 64  # maximum number of compared deleted files, and of compared listed files
 
 
 class Original(NamedTuple):
-    """A file whose copy another file may be."""
+    """A file that other files may be copies of."""
 
     file: KnownFile | None  # None for a file that is new itself
     row: Row | None  # None for a deleted file
-    cut_off: str = ""  # the path at which the listing shows the file truncated
-    first: Fingerprints | None = None  # of a new file: the fingerprints of the first KiB from the first probe
+    cut_off: str = ""  # the path of the file if the listing shows it truncated
+    first: Fingerprints | None = None  # of the first KiB of a new file, from the first probe
 
     def ends(self) -> list[int]:
-        """Return the positions at which a copy may end: the listed size and the position of the known file."""
+        """Return the positions at which a copy may end: the listed size, and the read position of the known file."""
         ends = []
         if self.row is not None:
             ends.append(self.row.size_bytes)
@@ -72,7 +72,7 @@ class Originals:
         self._matches = matches
         self._cut_off = cut_off
         self._moved: dict[bytes, Row] = {}
-        self._undecided: dict[bytes, Row] = {}  # each of them may be the known file with its identity
+        self._undecided: dict[bytes, Row] = {}  # by identity: each may be the known file with this identity
         for match in matches.values():
             if match.previous_keys and match.file:
                 self._moved[match.file.key] = match.row
@@ -82,7 +82,7 @@ class Originals:
         self._by_start: dict[str, tuple[Original, ...]] = {}
 
     def starting(self, start: str) -> tuple[Original, ...]:
-        """Return the known files with this start and enough read bytes; the newest first."""
+        """Return the known files that begin with this start and have enough read bytes, newest first."""
         if start not in self._by_start:
             originals = []
             for file, place in self._table.known_by_start(start):
@@ -100,16 +100,20 @@ class Originals:
     def _original(self, file: KnownFile, place: int) -> Original:
         match = self._matches.get(place)
         row = self._moved.get(file.key)
-        if row is None and place >= 0 and (match is None or match.rule in {IdentityRule.SAME, IdentityRule.UNDECIDED}):
+        may_be_same = match is None or match.rule in {IdentityRule.SAME, IdentityRule.UNDECIDED}
+        if row is None and place >= 0 and may_be_same:
             row = self._table.row(place)
         if row is None:
             row = self._undecided.get(file.identity)
-        return Original(file, row, self._cut_off.get(file.key, "") if row is None else "")
+        cut_off = ""
+        if row is None:
+            cut_off = self._cut_off.get(file.key, "")
+        return Original(file, row, cut_off)
 
 
 @dataclass
 class Contents:
-    """Contents that one plan has seen so far.
+    """The contents that one plan has seen so far.
 
     Attributes:
         new: files that were not read yet, by the start of their content.
@@ -125,23 +129,25 @@ class Contents:
 def match_content(
     matches: Sequence[Match], starting: Callable[[str], Sequence[Original]], contents: Contents
 ) -> Generator[list[ContentProbe], Answers, list[Match]]:
-    """Return matches in their order. Matches of copies are changed by these rules.
+    """Apply the first of these rules that is met to each match; return the matches in the same order.
 
-    5. The content equals a listed file or the beginning of one: it is a copy of this file.
-    6. A comparison failed, or the compared file has changed: undecided.
-    7. The content begins with all bytes that were read of a deleted file, or with a listed file without unread bytes:
-    reading resumes there, after the longest match. A deleted file is continued once; its other copies wait for the next
-    plan.
-    8. The content has, or may still get, the first KiB of a longer file that was truncated: it is a copy of that file.
-    9. Otherwise the match is unchanged.
+    5. The content equals a listed file, or the beginning of a listed file: it is a copy of that file.
+    6. A comparison failed, or the compared file has changed: the match is undecided.
+    7. The content begins with all read bytes of a deleted file, or with a listed file that has no unread bytes:
+    reading resumes after these bytes. If several files match, the longest is used. A deleted file is continued in only
+    one copy; its other copies wait for the next plan.
+    8. A longer file was truncated, and the content has its first KiB, or is still shorter and may become its first KiB:
+    it is a copy of that file.
+    9. Otherwise, the match is unchanged.
 
-    The stored bytes of a file are compared before the decoded bytes. The generator yields probes and receives the
-    answers: at the first KiB of each content, at each position where another file ended, and at the listed originals.
+    The stored bytes of a file are compared before the decoded bytes. The generator yields probes three times and
+    receives their answers: for the first KiB of each content, for each position at which another file ended, and for
+    the listed originals.
 
     Args:
         matches: of files that may be copies.
-        starting: returns the known files whose content has a start.
-        contents: of the plan; it is changed.
+        starting: returns the known files whose content begins with the given start.
+        contents: of the plan; this call adds to it.
     """
     variants: list[tuple[Match, str]] = []
     for match in matches:
@@ -187,7 +193,10 @@ def _original_probes(originals: Mapping[Key, Sequence[Original]], answers: Answe
             if row is None:
                 continue
             probes.add(row, "", min(content.size_bytes, row.size_bytes))
-            probes.add(row, "", _first_end(row.size_bytes) if file is None else file.position)
+            if file is None:
+                probes.add(row, "", _first_end(row.size_bytes))
+            else:
+                probes.add(row, "", file.position)
     return probes.list()
 
 
@@ -211,28 +220,33 @@ def _first(content: Content) -> Fingerprints:
 
 
 def _candidates(originals: Sequence[Original], match: Match, content: Content) -> list[Original]:
-    """Return the possible originals of a file: the newest deleted files and the newest listed files."""
-    head, is_window = _first(content).head, content.size_bytes >= WINDOW_BYTES
-    candidates: dict[bool, list[Original]] = {True: [], False: []}
-    for one in sorted(originals, key=attrgetter("modified_ms"), reverse=True):
-        file, row = one.file, one.row
+    """Return the possible originals of a file: the newest deleted files, then the newest listed files."""
+    head = _first(content).head
+    is_window = content.size_bytes >= WINDOW_BYTES
+    deleted: list[Original] = []
+    listed: list[Original] = []
+    for original in sorted(originals, key=attrgetter("modified_ms"), reverse=True):
+        file, row = original.file, original.row
         if row is not None and row.place == match.row.place:
             continue
         if file is not None:
-            # If both of two equal files are known, only one of them is the original.
-            rank, own_rank = (file.position, file.key), (match.position, match.row.key)
             if row is None:
                 is_beyond = file.position > match.position
             else:
-                is_beyond = rank > own_rank
-            if not is_beyond or (is_window and file.position >= WINDOW_BYTES and file.head != head):
+                # If two equal files are known, the keys decide which of them is the original.
+                is_beyond = (file.position, file.key) > (match.position, match.row.key)
+            has_other_head = is_window and file.position >= WINDOW_BYTES and file.head != head
+            if not is_beyond or has_other_head:
                 continue
-        candidates[row is None].append(one)
-    return [*candidates[True][:_ORIGINALS_MAX], *candidates[False][:_ORIGINALS_MAX]]
+        if row is None:
+            deleted.append(original)
+        else:
+            listed.append(original)
+    return [*deleted[:_ORIGINALS_MAX], *listed[:_ORIGINALS_MAX]]
 
 
 def _unless_rewritten(first: Answer, second: Answer) -> Answer:
-    """Return the second answer about a content; `CHANGED` if the content began differently in the first answer."""
+    """Return the second answer about a content, or `CHANGED` if its first bytes differ from the first answer."""
     if isinstance(first, Failure) or isinstance(second, Failure):
         return second
     if second.prints[second.size_bytes].start == _first(first).start:
@@ -241,7 +255,7 @@ def _unless_rewritten(first: Answer, second: Answer) -> Answer:
 
 
 class _PlanProbes:
-    """Looks that are being collected, one for each content."""
+    """Collects probes, one for each content."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
@@ -268,7 +282,7 @@ def _matched(
     listed: Answers,
     contents: Contents,
 ) -> Match:
-    """Return a match after the rules were applied to the contents of its file, stored bytes first."""
+    """Apply the rules to the contents of a file, first to its stored bytes; return the resulting match."""
     place = match.row.place
     stored = answers.get((place, ""))
     stored_end = None
@@ -292,10 +306,12 @@ def _matched(
 class Relation(enum.Enum):
     """The relation of a content to another file."""
 
-    OTHER = enum.auto()  # neither begins with the other, or the other file is deleted and longer
+    OTHER = enum.auto()  # neither content begins with the other, or the other file is deleted and longer
     BEGINNING = enum.auto()  # the content is the beginning of a listed file, or equal to it
-    UNREAD = enum.auto()  # the content begins with a listed file that is new or has unread bytes, or equals a new file
-    BEHIND = enum.auto()  # the content begins with all that was read of a file that is deleted or has no unread bytes
+    UNREAD = enum.auto()  # one begins with the other: a new file, or a shorter listed file with unread bytes
+    BEHIND = (
+        enum.auto()
+    )  # the content begins with all read bytes of a deleted file, or with a listed file without unread bytes
     MISMATCH = enum.auto()  # the content of the other file differs from its known content
     FAILED = enum.auto()  # the other file has changed since the listing, or cannot be read
 
@@ -311,17 +327,21 @@ class Comparison(NamedTuple):
 def _compare(original: Original, content: Content, listed: Answers) -> Comparison:
     file, row = original.file, original.row
     if row is None:
-        is_behind = file is not None and content.begins_as(file)
-        return Comparison(original, Relation.BEHIND if is_behind else Relation.OTHER)
+        relation = Relation.OTHER
+        if file is not None and content.begins_as(file):
+            relation = Relation.BEHIND
+        return Comparison(original, relation)
     answer = listed[row.place, ""]
-    if isinstance(answer, Failure) or answer.stored_bytes != row.size_bytes:
-        return Comparison(original, Relation.FAILED, answer.error if isinstance(answer, Failure) else None)
+    if isinstance(answer, Failure):
+        return Comparison(original, Relation.FAILED, answer.error)
+    if answer.stored_bytes != row.size_bytes:
+        return Comparison(original, Relation.FAILED)
     if original.first is not None and answer.prints.get(_first_end(row.size_bytes)) != original.first:
         return Comparison(original, Relation.FAILED)  # rewritten since the first probe
-    at = min(content.size_bytes, row.size_bytes)
+    common_bytes = min(content.size_bytes, row.size_bytes)
     if file is not None and not answer.begins_as(file):
         relation = Relation.MISMATCH
-    elif content.prints.get(at) != answer.prints.get(at):
+    elif content.prints.get(common_bytes) != answer.prints.get(common_bytes):
         relation = Relation.OTHER
     elif file is not None and content.size_bytes <= row.size_bytes:
         relation = Relation.BEGINNING
@@ -348,7 +368,9 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
     if not copied:
         return None
     original, position = max(copied, key=itemgetter(1))
-    path = "" if original.row is None else original.row.path
+    path = ""
+    if original.row is not None:
+        path = original.row.path
     copy = copy._replace(original=path, is_read=size_bytes <= position, is_whole=size_bytes == position)
     return replace(match, rule=IdentityRule.COPY, copy=copy)
 
@@ -383,18 +405,21 @@ def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], content
     if row is None and file.key in contents.claimed:
         return replace(match, rule=IdentityRule.UNDECIDED)
     is_packed = bool(copy.content.codec)
-    decision = replace(match, rule=IdentityRule.CONTINUED, file=file, copy=copy if is_packed else None)
+    packed_copy = None
+    if is_packed:
+        packed_copy = copy
+    decision = replace(match, rule=IdentityRule.CONTINUED, file=file, copy=packed_copy)
     if row is not None:
         return decision
     contents.claimed.add(file.key)
-    # A deleted file stays known next to its compressed copy, since the copy may be decompressed again.
+    # A deleted file stays known in addition to its compressed copy, because the copy may be decompressed later.
     if is_packed:
         return replace(decision, advances=file.key)
     return replace(decision, previous_keys=(*match.previous_keys, file.key))
 
 
 def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
-    """Apply rule 8. All compared files have the same first KiB, or the same first bytes of it."""
+    """Apply rule 8. All compared files have the same first KiB as the content, as far as the content has it."""
     size_bytes = copy.content.size_bytes
     for one in _related(compared, Relation.OTHER):
         if one.cut_off and one.file is not None and one.file.position > size_bytes:

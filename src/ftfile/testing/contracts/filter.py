@@ -1,7 +1,8 @@
 """The contracts of a byte filter, of a codec of an operator's store, and of a key provider, as tests.
 
-Subclasses have a fixture for the tested object. For key providers, it is `make_provider`: it returns a function that
-returns a provider of at least two keys. Each call returns another provider of the same keys.
+A subclass defines a fixture that returns the tested object: `codec` or `byte_filter`. For key providers, the fixture
+is `make_provider`. It returns a function that returns a new provider at each call. All these providers have the same
+keys, at least two.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ __all__ = ("CodecContract", "FilterContract", "KeyProviderContract")
 
 
 class CodecContract(ABC):
-    """All tests of a codec. A subclass also returns the pairs that are put into a store, and the events of reads."""
+    """All tests of a codec. A subclass also defines `pairs`, and `returned` if reads do not return the value."""
 
-    keeps_order = False  # keys compare in the same order as their bytes
+    keeps_order = False  # True if keys compare in the same order as their bytes
 
     @abstractmethod
     def pairs(self) -> Sequence[tuple[Any, Any]]:
@@ -86,7 +87,7 @@ class CodecContract(ABC):
 
 
 _TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(200))
-# Random bytes that no codec compresses, so bytes that a filter does not return yet are in its memory.
+# No codec can compress these random bytes, so a filter keeps the bytes that it has not returned in memory.
 _NOISE = hashlib.shake_128().digest(3 << 19)
 _PIECE_BYTES = 64 << 10
 _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
@@ -95,11 +96,11 @@ _DATA = (b"", b"x", _TEXT, bytes(70_000), _NOISE[:300_000])
 class FilterContract:
     """All tests of a filter."""
 
-    notices_truncation = True  # a decoder detects a stream without its end
-    encodes_nothing = True  # an encoder without input returns a stream that can be decoded
-    notices_damage = False  # a decoder detects every flipped bit
-    binds_identity = False  # a stream can only be decoded with the identity with which it was encoded
-    held_bytes_max = 1 << 20  # greatest number of input bytes that a stream keeps in memory
+    notices_truncation = True  # True if a decoder detects a stream without its end
+    encodes_nothing = True  # True if an encoder without input returns a stream that can be decoded
+    notices_damage = False  # True if a decoder detects every flipped bit
+    binds_identity = False  # True if decoding a stream requires the identity of its encoder
+    held_bytes_max = 1 << 20  # maximum number of input bytes that a stream keeps in memory
 
     def test_filters_are_values(self, byte_filter: Filter) -> None:
         copy = pickle.loads(pickle.dumps(byte_filter))  # noqa: S301 - pickled here
@@ -131,7 +132,7 @@ class FilterContract:
     def test_bytes_come_back(self, byte_filter: Filter, number: int) -> None:
         data = _DATA[number]
         if not data and not self.encodes_nothing:
-            pytest.skip("there is no empty stream")
+            pytest.skip("the filter has no empty stream")
         for size_bytes in (None, len(data)):
             stream = byte_filter.encoder(self._identity(byte_filter), size_bytes)
             encoded = _fed(stream, _cut(data, 10_000))
@@ -173,32 +174,38 @@ class FilterContract:
             assert part + decoder.finish() == text
 
     def test_memory_does_not_grow_with_the_data(self, byte_filter: Filter) -> None:
-        encoder, encoded, fed = byte_filter.encoder(self._identity(byte_filter)), bytearray(), 0
+        encoder = byte_filter.encoder(self._identity(byte_filter))
+        encoded = bytearray()
+        fed = 0
         for piece in _cut(_NOISE, _PIECE_BYTES):
             encoded += encoder.feed(piece)
             fed += len(piece)
-            assert fed - len(encoded) <= self.held_bytes_max, "the encoder holds what it was fed"
+            assert fed - len(encoded) <= self.held_bytes_max, "the encoder keeps too many bytes in memory"
         encoded += encoder.finish()
-        decoder, decoded_bytes, fed = self._decoder(byte_filter), 0, 0
+        decoder = self._decoder(byte_filter)
+        decoded_bytes = 0
+        fed = 0
         for piece in _cut(bytes(encoded), _PIECE_BYTES):
             decoded_bytes += len(decoder.feed(piece))
             fed += len(piece)
-            assert fed - decoded_bytes <= self.held_bytes_max, "the decoder holds what it was fed"
+            assert fed - decoded_bytes <= self.held_bytes_max, "the decoder keeps too many bytes in memory"
         assert decoded_bytes + len(decoder.finish()) == len(_NOISE)
 
     def test_a_missing_end_is_a_bad_stream(self, byte_filter: Filter) -> None:
         if not self.notices_truncation:
-            pytest.skip("nothing marks the end")
+            pytest.skip("the filter does not mark the end of a stream")
         encoded = self._encoded(byte_filter, _TEXT)
-        for end in {*range(0, len(encoded), max(1, len(encoded) // 100)), len(encoded) - 1}:
+        step = max(1, len(encoded) // 100)
+        for end in {*range(0, len(encoded), step), len(encoded) - 1}:
             with pytest.raises(BadStream):
                 self._decoded(byte_filter, encoded[:end])
 
     def test_damage_is_a_bad_stream_or_other_bytes_never_another_error(self, byte_filter: Filter) -> None:
         encoded = self._encoded(byte_filter, _TEXT)
-        for place in range(0, len(encoded), max(1, len(encoded) // 200)):
+        step = max(1, len(encoded) // 200)
+        for position in range(0, len(encoded), step):
             damaged = bytearray(encoded)
-            damaged[place] ^= 1 << place % 8
+            damaged[position] ^= 1 << position % 8
             try:
                 decoded = self._decoded(byte_filter, bytes(damaged))
             except BadStream:
@@ -229,8 +236,8 @@ class FilterContract:
 
     def test_a_stream_that_is_bound_is_decoded_in_its_place_alone(self, byte_filter: Filter) -> None:
         if not self.binds_identity:
-            pytest.skip("the filter binds nothing")
-        assert not byte_filter.joins, "frames are moved from file to file"
+            pytest.skip("the filter does not bind streams to an identity")
+        assert not byte_filter.joins, "a filter that joins cannot bind: its frames are moved to other files"
         stream = byte_filter.encoder("a@0")
         encoded = stream.feed(_TEXT) + stream.finish()
         for identity in ("a@1", "b@0", ""):
@@ -242,7 +249,7 @@ class FilterContract:
         for data in _DATA:
             stream = byte_filter.encoder(self._identity(byte_filter))
             if not isinstance(stream, SizedStream):
-                pytest.skip("the output's length depends on the content")
+                pytest.skip("the length of the output depends on the content")
             size_bytes = stream.size_of(len(data))
             encoded = b"".join(stream.pieces(data)) + stream.finish()
             assert size_bytes == len(encoded)
@@ -276,6 +283,7 @@ def _cut(data: bytes, size_bytes: int) -> list[bytes]:
 
 
 def _fed(stream: Stream, pieces: Iterable[bytes], *more: bytes) -> bytes:
+    """Return the whole output of a stream for all pieces."""
     return b"".join([*map(stream.feed, pieces), *map(stream.feed, more), stream.finish()])
 
 
@@ -336,7 +344,7 @@ class KeyProviderContract:
         assert not _shows_keys(str(caught.value).encode(), issued)
 
     def test_what_was_never_issued_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
-        """Check that forged wrapped keys are rejected: data is accepted as authentic if its key is found."""
+        """Check that forged wrapped keys are rejected, because data whose key is found is accepted as authentic."""
         provider = make_provider()
         for key_id, issued in _issued(provider).items():
             for forged in (b"garbage", issued.wrapped + b"\0", issued.wrapped[:-1] or b"\0", bytes(100)):
@@ -375,9 +383,10 @@ def _shows_keys(text: bytes, issued: dict[str, IssuedKey]) -> bool:
 
 
 def _shows_key(text: bytes, key: bytes) -> bool:
+    """Return True if a text contains a key in any form."""
     return any(form in text for form in _forms(key))
 
 
 def _forms(key: bytes) -> tuple[bytes, ...]:
-    """Return a key in the forms in which a text can contain it."""
+    """Return the forms of a key that a text can contain: its bytes, hexadecimal, base64 and as Python shows it."""
     return key, key.hex().encode(), base64.b64encode(key).rstrip(b"="), repr(key)[2:-1].encode()

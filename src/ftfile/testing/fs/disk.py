@@ -1,13 +1,13 @@
 """A model of a disk after a power cut, which separates the content of files from the names in directories.
 
-It assumes the weakest reading of POSIX that current file systems guarantee:
+It only assumes the guarantees of POSIX that all current file systems give:
 
-- *Content.* The content of a file at its last `hsync` exists. Bytes written later are lost, half written (torn),
-  or complete. A file that is overwritten in place, as hints are, can also have its previous content.
+- *Content.* A file has at least its content at its last `hsync`. Bytes that were written later are lost, half written
+  (torn) or complete. A file that is overwritten in place, such as a hint, can also have its previous content.
 - *Names.* The changes of each directory reach the disk in their order, so a prefix of them survives;
   `sync_directory` makes all of them durable. Changes of different directories are independent.
-- A *rename* is one change of both its directories: it survives in both or in neither. A sync of either directory
-  makes it durable, together with all earlier changes of both directories.
+- A *rename* is one change of both directories: it survives in both or in neither. A sync of either directory makes the
+  rename durable, and all earlier changes of both directories.
 - Content and names are independent: a durable name can refer to an empty file.
 """
 
@@ -44,12 +44,12 @@ class Inode:
 
     content: bytes
     modified_ms: int
-    identity: int | None = None  # number of the file from which it was copied; None in stores without copies
+    identity: int | None = None  # number of the file that it is a copy of; None in stores without copies
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Names, and the files by number."""
+    """The names on a disk, and the files by number."""
 
     tree: Tree
     inodes: dict[int, Inode]
@@ -86,7 +86,7 @@ class Operation:
     """One elementary step in the journal."""
 
     kind: Kind
-    path: str  # of the change, or the text of a note
+    path: str  # the changed path, or the text of a note
     target: str = ""  # the new name of a link or rename
     number: int = 0  # of the changed file
     inode: Inode | None = None  # the file after a `create`, `write` or `put`
@@ -147,7 +147,7 @@ class _PendingChange:
     """A change of a directory that is not durable yet."""
 
     operation: Operation
-    ordered: frozenset[str]  # directories whose ordered changes include this change
+    ordered: frozenset[str]  # directories that contain this change in the order of their changes
     created_directory: str | None = None  # a new directory, whose changes are lost if this change is lost
 
     @property
@@ -215,7 +215,7 @@ class Replay:
             self._pending = []
 
     def outcomes(self) -> Iterator[tuple[Disk, Loss]]:
-        """Yield all disks that a power cut can leave now; the first one has lost nothing."""
+        """Yield all possible disks after a power cut now. The first disk has lost nothing."""
         for survivors, lost in _survivals(self._pending):
             tree = self._tree_with(survivors)
             unsynced = self._unsynced_in(tree)
@@ -223,7 +223,7 @@ class Replay:
                 yield self._outcome(tree, lost, dict(zip(unsynced, contents, strict=True)))
 
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
-        """Yield random outcomes without end: up to four lost changes, their dependent changes, and any contents."""
+        """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents."""
         while True:
             cuts = set()
             for _ in range(_below(5, ids)):
@@ -237,6 +237,7 @@ class Replay:
             yield self._outcome(tree, lost, contents)
 
     def _unsynced_in(self, tree: Tree) -> list[int]:
+        """Return the numbers of the unsynced files that have a name."""
         unsynced: set[int] = set()
         if self._unsynced:
             for _, number in tree.walk():
@@ -254,9 +255,12 @@ class Replay:
         return Disk(tree, inodes), Loss(tuple(lost), tuple(results))
 
     def _write_unsynced(self, operation: Operation, inode: Inode) -> None:
+        """Remember a file with unsynced bytes, and its possible contents after a power cut."""
         durable = self._inodes[operation.number].content
-        before = self._unsynced.get(operation.number)
-        old = durable if before is None else before.inode.content
+        unsynced = self._unsynced.get(operation.number)
+        old = durable
+        if unsynced is not None:
+            old = unsynced.inode.content
         new = inode.content
         half = len(new) // 2
         results = {new: "kept"}
@@ -265,11 +269,13 @@ class Replay:
             results.setdefault(new[:half] + old[half:], "torn")
             results.setdefault(old, "as before")
         else:
-            results.setdefault(new[: (len(durable) + len(new)) // 2], "torn")
+            torn_end = (len(durable) + len(new)) // 2
+            results.setdefault(new[:torn_end], "torn")
         results.setdefault(durable, "lost")
         self._unsynced[operation.number] = _UnsyncedFile(inode, operation.path, results)
 
     def _sync(self, directory: str) -> None:
+        """Make the pending changes of a directory durable, and the earlier changes that they need."""
         durable, waiting = [], []
         needed = {directory}
         # If a directory was removed and created again, its new name is durable before the changes in it.
@@ -278,7 +284,8 @@ class Replay:
             if change.operation.kind == "rmdir":
                 removed.add(change.operation.path)
         for change in reversed(self._pending):
-            if needed.isdisjoint(change.ordered) and change.created_directory not in needed & removed:
+            creates_needed = change.created_directory in needed & removed
+            if needed.isdisjoint(change.ordered) and not creates_needed:
                 waiting.append(change)
             else:
                 durable.append(change)
@@ -287,6 +294,7 @@ class Replay:
         self._pending = waiting[::-1]
 
     def _tree_with(self, changes: Sequence[_PendingChange]) -> Tree:
+        """Return a copy of the durable tree with these changes; unchanged directories are shared."""
         tree = Tree(self._tree.directories.copy())
         copied_directories: set[str] = set()
         for change in changes:
@@ -306,14 +314,16 @@ class _Survival(NamedTuple):
 
 def _survivals(pending: Sequence[_PendingChange]) -> Iterator[_Survival]:
     """Yield every set of changes that can survive together; the first set contains all changes."""
+    # The first undecided change, the decisions about the changes before it, and the directories with a lost change.
     waiting = [(0, _Survival([], []), frozenset[str]())]
     while waiting:
         start, (survivors, lost), lost_directories = waiting.pop()
         for number in range(start, len(pending)):
             change = pending[number]
             if lost_directories.isdisjoint(change.ordered):
-                rest = _Survival(survivors.copy(), [*lost, change.operation])
-                waiting.append((number + 1, rest, lost_directories | change.dependents))
+                # The change can survive or be lost. Continue with its survival, and with its loss later.
+                without_change = _Survival(survivors.copy(), [*lost, change.operation])
+                waiting.append((number + 1, without_change, lost_directories | change.dependents))
                 survivors.append(change)
             else:
                 lost.append(change.operation)
@@ -323,7 +333,8 @@ def _survivals(pending: Sequence[_PendingChange]) -> Iterator[_Survival]:
 
 def _survival(pending: Sequence[_PendingChange], cuts: set[int]) -> _Survival:
     """Lose the changes with the numbers `cuts`, and all later changes of a directory with a lost change."""
-    survivors, lost = _Survival([], [])
+    survivors: list[_PendingChange] = []
+    lost: list[Operation] = []
     lost_directories: set[str] = set()
     for number, change in enumerate(pending):
         if number in cuts or not lost_directories.isdisjoint(change.ordered):
@@ -335,4 +346,5 @@ def _survival(pending: Sequence[_PendingChange], cuts: set[int]) -> _Survival:
 
 
 def _below(limit: int, ids: IdSource) -> int:
+    """Return a random number from 0 to `limit` - 1."""
     return int(ids.unique(), 16) % limit

@@ -19,7 +19,7 @@ DIRECTORY = 0
 
 
 class Tree:
-    """Directories by path, each with a number or `DIRECTORY` by file name; the root always exists.
+    """The names in each directory, with the number of a file or `DIRECTORY` for each name. The root always exists.
 
     Lookups raise the errors of `FileSystem`. Not thread-safe.
     """
@@ -45,7 +45,7 @@ class Tree:
         check_path(operation, path)
         number = self.find(path)
         if number is None:
-            self._names(operation, path, parent_of(path))
+            self._names(operation, path, parent_of(path))  # raises an error if the parent is missing
             raise NotFound(operation, path, "nothing is there")
         return number
 
@@ -53,7 +53,7 @@ class Tree:
         """Return the number of a file; raises `NotFound`, also for a directory, or `NotADirectory` below a file."""
         number = self.number_at(operation, path)
         if number == DIRECTORY:
-            raise NotFound(operation, path, "a directory is there, and a file was asked for")
+            raise NotFound(operation, path, "this path is a directory, and the call needs a file")
         return number
 
     def require_free(self, operation: str, path: str) -> None:
@@ -70,11 +70,10 @@ class Tree:
         """Return the path and number of each entry of a directory; raises `NotFound` or `NotADirectory`."""
         check_path(operation, path)
         names = self._names(operation, path, path)
-        above = f"{path}/" if path else ""
-        return [(above + name, number) for name, number in names.items()]
+        return [(_child(path, name), number) for name, number in names.items()]
 
     def missing_directories(self, operation: str, path: str) -> list[str]:
-        """Return the missing directories of a path and its parents, outermost first; `NotADirectory` for a file."""
+        """Return which of a path and its parents are missing, outermost first; `NotADirectory` if one is a file."""
         check_path(operation, path)
         missing: list[str] = []
         while path not in self.directories:
@@ -88,10 +87,9 @@ class Tree:
     def walk(self) -> Iterator[tuple[str, int]]:
         """Yield the path and number of each entry below the root, each directory before its entries."""
         waiting = [""]
-        for directory in waiting:
-            above = f"{directory}/" if directory else ""
+        for directory in waiting:  # the list grows in this loop
             for name, number in self.directories[directory].items():
-                path = above + name
+                path = _child(directory, name)
                 if number == DIRECTORY:
                     waiting.append(path)
                 yield path, number
@@ -117,8 +115,16 @@ class Tree:
         return self.directories[parent].pop(name)
 
     def _names(self, operation: str, path: str, directory: str) -> dict[str, int]:
+        """Return the names in a directory. An error names `path`."""
         names = self.directories.get(directory)
         if names is None:
-            self.missing_directories(operation, directory)
+            self.missing_directories(operation, directory)  # raises NotADirectory for a file
             raise NotFound(operation, path, f"the directory {directory!r} is missing")
         return names
+
+
+def _child(directory: str, name: str) -> str:
+    """Return the path of a name in a directory."""
+    if directory:
+        return f"{directory}/{name}"
+    return name

@@ -66,8 +66,8 @@ def get(
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
         columns = {}
-        for field, values in zip(fields, zip(*keys, strict=True), strict=True):
-            columns[field.name] = pa.array(values, field.type)
+        for number, field in enumerate(fields):
+            columns[field.name] = pa.array([values[number] for values in keys], field.type)
         table = reader.lookup(pa.table(columns), columns_of(choice.columns))
     hits = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
@@ -164,11 +164,11 @@ def verify(place: DirectoryOptions, *, version: Version = None, threads: Threads
 
 
 def _print_verified(report: "StoreReport") -> None:
-    damaged = "whole"
+    verdict = "whole"
     if report.damaged:
-        damaged = count_text(len(report.damaged), "damaged run")
+        verdict = count_text(len(report.damaged), "damaged run")
     runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
-    put(f"Version {report.version}: {runs}, {damaged}")
+    put(f"Version {report.version}: {runs}, {verdict}")
     for name in report.not_asked:
         put(f"Merged by {name}, which was not loaded")
     if report.damaged:
@@ -196,7 +196,10 @@ def compact(
     """Run the due compactions. No row is lost or changed."""
     change = MaintenanceCall(ftfile.kv.compact, place, full=full, merge=merge, threads=threads)
     plan = change.plan()
-    report = change.complete(plan, f"merges {_merged(plan)}" if plan.runs_replaced else "", options)
+    announcement = ""
+    if plan.runs_replaced:
+        announcement = f"merges {_merged(plan)}"
+    report = change.complete(plan, announcement, options)
     output.show(report, _print_compact)
 
 
@@ -275,7 +278,7 @@ def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
 
 
 def _merged_by(name: str) -> str:
-    """Return the name of a merge function, without importing code of users."""
+    """Return the name of a merge function. For a class of a user, add that it is not loaded."""
     from ftfile.kv.definition import code_of
 
     if code_of({"": name}):
@@ -285,7 +288,7 @@ def _merged_by(name: str) -> str:
 
 @contextlib.contextmanager
 def _opened(place: DirectoryOptions, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
-    """Yield a reader of a store; raises `CorruptData` if the log is lost."""
+    """Open a reader of a store for a `with` block; raises `CorruptData` if the log is lost."""
     with place.requiring_log():
         reader = ftfile.kv.open(place.path, version=version, merge=merge, **place.access)
     with reader:
@@ -293,6 +296,7 @@ def _opened(place: DirectoryOptions, version: int | None, merge: str | None = No
 
 
 def _bound_of(reader: "Reader", text: str | None) -> tuple[Any, ...] | None:
+    """Return the values of a key, or of its first columns, as a bound of a scan; None without a text."""
     if text is None:
         return None
     return _key_of(reader, text, is_prefix=True)
@@ -326,6 +330,7 @@ def _parts_of(text: str) -> list[Any]:
 
 
 def _value_of(part: object, field: "pa.Field") -> Any:  # noqa: ANN401 - of any column
+    """Return a part of a key as a value of its column; ConfigError for a value of another type."""
     import pyarrow as pa
 
     from ftfile.rows.spark_types import spark_schema_json, sql_types

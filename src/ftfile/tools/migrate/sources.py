@@ -1,4 +1,4 @@
-"""The programs whose directories can be migrated, the detection of the program, and the log of a Delta table."""
+"""The programs whose directories can be migrated, the detection of a program, and the log of a Delta table."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # Reader features that do not change rows unless a file uses them.
 _KNOWN_FEATURES = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
-_COLUMNS = ("add", "metaData", "protocol")
+_COLUMNS = ("add", "metaData", "protocol")  # the columns of a checkpoint that are read
 
 
 class _DeltaFile(NamedTuple):
-    """A file of the table with its deletion vector."""
+    """A file of a Delta table, with the identity of its deletion vector."""
 
     path: str
     vector_id: tuple[Any, ...] | None
 
 
 def commits_of(fs: FileSystem) -> dict[int, str]:
-    """Return the files of Delta's log by version."""
+    """Return the paths of the commits in Delta's log, by version."""
     commits = {}
     for info in list_or_empty(fs, DELTA_LOG):
         match = _COMMIT.fullmatch(info.path.rpartition("/")[2])
@@ -83,7 +83,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
         )
     if walk(fs, f"{DELTA_LOG}/_staged_commits") or walk(fs, f"{DELTA_LOG}/_commits"):
         raise ConfigError(
-            "a catalog stores commits of this table, and only the catalog can tell which of them are valid: rewrite "
+            "a catalog stores commits of this table, and only the catalog has the list of the valid commits: rewrite "
             "the table, for example with spark.read.table(…).write.format('ftfile')"
         )
     adds, described = _replayed(fs, commits, max(commits))
@@ -124,7 +124,10 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
             for line in read_entry(fs, commits[version]).splitlines():
                 if line.strip():
                     _apply(json_value(line), adds, described)
-        described["metaData"]["schemaString"], described["protocol"]["minReaderVersion"]  # a missing field is damage
+        (
+            described["metaData"]["schemaString"],
+            described["protocol"]["minReaderVersion"],
+        )  # KeyError if a field is missing
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise ConfigError(
             f"{DELTA_LOG!r} is damaged ({error!r}): restore it from a copy. Nothing was changed"
@@ -133,8 +136,8 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
 
 
 def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 without checkpoints."""
-    checkpoints: dict[tuple[int, int], list[str]] = {}
+    """Return the version and the paths of the newest complete checkpoint; -1 if no checkpoint is complete."""
+    checkpoints: dict[tuple[int, int], list[str]] = {}  # paths by version and number of parts
     for info in list_or_empty(fs, DELTA_LOG):
         match = _CHECKPOINT.fullmatch(info.path.rpartition("/")[2])
         if match is not None:
@@ -147,6 +150,7 @@ def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
 
 
 def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
+    """Yield the actions in a file of a checkpoint, in the form of the actions in commits."""
     table = pq.read_table(io.BytesIO(content))
     if "sidecar" in table.column_names and table["sidecar"].null_count < len(table):
         raise ConfigError(
@@ -159,19 +163,20 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
 
 
 def _apply(action: Mapping[str, Any], adds: dict[_DeltaFile, Any], described: dict[str, Any]) -> None:
-    for name, text in action.items():
+    """Apply an action of a commit to the adds, or to the protocol and metadata."""
+    for name, fields in action.items():
         if name in {"add", "remove"}:
-            # A new deletion vector is an add of the file with it, and a remove of the file with the old one, in any
-            # order.
-            if not isinstance(text["path"], str):
-                raise TypeError(f"a path is {text['path']!r:.40}")
-            file = _DeltaFile(text["path"], _vector_id(text.get("deletionVector")))
+            if not isinstance(fields["path"], str):
+                raise TypeError(f"a path is {fields['path']!r:.40}")
+            # If a file gets a new deletion vector, a commit adds the file with the new vector. It removes the file with
+            # the old vector before or after this.
+            file = _DeltaFile(fields["path"], _vector_id(fields.get("deletionVector")))
             if name == "add":
-                adds[file] = text
+                adds[file] = fields
             else:
                 adds.pop(file, None)
         elif name in {"metaData", "protocol"}:
-            described[name] = text
+            described[name] = fields
 
 
 def _vector_id(descriptor: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
@@ -182,6 +187,7 @@ def _vector_id(descriptor: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
 
 
 def _check_protocol(described: Mapping[str, Any]) -> None:
+    """Raise a ConfigError if ftfile cannot read the files of the table."""
     settings = dict(described["metaData"].get("configuration") or {})
     features = set(described["protocol"].get("readerFeatures") or ())
     mapping = settings.get("delta.columnMapping.mode", "none")
@@ -198,6 +204,7 @@ def _check_protocol(described: Mapping[str, Any]) -> None:
 
 
 def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo], columns: tuple[str, ...]) -> None:
+    """Raise a ConfigError if a file is not as its add describes it, or if some of its rows are deleted."""
     if add.get("deletionVector"):
         raise ConfigError(
             f"rows of {path!r} are deleted by a deletion vector: have Delta rewrite such files with REORG TABLE … "
@@ -219,10 +226,14 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
         path_values = parse_partition_path(directory, pa.schema(dict.fromkeys(columns, pa.string())))
     except CorruptData:
         path_values = {}
-    is_same = columns_of_directory(directory) == columns
+    is_in_partition = columns_of_directory(directory) == columns
     for column in columns:
-        is_same = is_same and column in path_values and path_values[column].as_py() == (values[column] or None)
-    if not is_same:
+        if not is_in_partition or column not in path_values:
+            is_in_partition = False
+            break
+        recorded_value = values[column] or None
+        is_in_partition = path_values[column].as_py() == recorded_value
+    if not is_in_partition:
         partition = ", ".join(f"{column}={values.get(column)}" for column in columns)
         raise ConfigError(
             f"the table has {path!r} in the partition {partition or 'without columns'}, and its directory name does "
@@ -243,8 +254,8 @@ class Program(NamedTuple):
 
     Attributes:
         name: the value of `from_`.
-        take: returns the committed files of a directory from all its files.
-        is_named_so: returns True if names of files identify the program.
+        take: receives all files of a directory, and returns the committed files.
+        is_named_so: returns True if file names identify the program.
         log: the directory of the program's log, which identifies the program.
         list_entries: returns the entries of the log by batch or version.
     """
@@ -270,11 +281,18 @@ _BY_LOG = {program.log: program for program in _TABLE if program.log is not None
 
 
 def detect(names: Iterable[str]) -> Program:
-    """Return the program whose names the files have; plain files if the names of no other program match."""
+    """Return the program that the file names identify; `files` if they identify no program."""
     for program in _TABLE:
         if program.is_named_so(names):
             return program
     return PROGRAMS["files"]
+
+
+def _program_by_name(from_: str, files: Iterable[str]) -> Program:
+    """Return the program that the caller names or, for `auto`, that the file names identify."""
+    if from_ == "auto":
+        return detect(files)
+    return PROGRAMS[from_]
 
 
 def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
@@ -288,7 +306,9 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
             f"path={url!r} has {' and '.join(logs)}, and each lists committed files: move away the log that is no "
             "longer valid"
         )
-    logged = _BY_LOG[logs[0]] if logs else None
+    logged = None
+    if logs:
+        logged = _BY_LOG[logs[0]]
     if logged is None:
         list_new_directory(fs, url)  # raises an error for other tables
     elif from_ not in {"auto", logged.name}:
@@ -300,29 +320,30 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
             )
         )
     files = list_foreign(fs)
-    program = logged or (detect(files) if from_ == "auto" else PROGRAMS[from_])
+    program = logged or _program_by_name(from_, files)
     if program.log is not None and logged is None:
         raise ConfigError(f"path={url!r} has no {program.log}, the log of {program.name}: is it the right directory?")
     inventory = program.take(fs, files)
     inventory.files.sort()
     if not inventory.files:
         hidden = list(filter(is_hidden, files))
-        but = ""
+        ignored = ""
         if hidden:
-            but = f" ({names_text(hidden)}: names that begin with _ or . are ignored)"
-        raise ConfigError(f"path={url!r} has no files of rows{but}. Is it the right directory?")
+            ignored = f" ({names_text(hidden)}: names that begin with _ or . are ignored)"
+        raise ConfigError(f"path={url!r} has no files of rows{ignored}. Is it the right directory?")
     _leave_out_unfinished(inventory, leave=leave_unfinished)
     return inventory
 
 
 def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
+    """Move the unfinished files of an inventory to its omitted files; ConfigError if `leave` is False."""
     if inventory.unfinished and not leave:
         count = len(inventory.unfinished)
+        verb = "is" if count == 1 else "are"
         names = names_text([file.path for file in inventory.unfinished])
         raise ConfigError(
             Advice(
-                f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
-                f"{names}. {inventory.unfinished[0].why}. Start the "
+                f"{count_text(count, 'file')} {verb} not finished: {names}. {inventory.unfinished[0].why}. Start the "
                 "program again and stop it cleanly (with a savepoint, or so that it commits), or omit their rows with ",
                 Argument("leave_unfinished", value=True),
                 ". Nothing was changed",
@@ -335,7 +356,7 @@ def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
 def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
     """Raise a `CommitError` if the other program has added entries to its log since the log was read."""
     newest = max(_BY_LOG[name].list_entries(fs), default=None)
-    # If a migration was interrupted while it moved the log, the newest entries are missing.
+    # The newest entries are missing if a migration was interrupted while it moved the log.
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
             Advice(
@@ -354,7 +375,8 @@ def still_there(
     files = list_foreign(fs)
     if PROGRAMS[source].log is not None:
         return uncommitted_files(files, live, "the log did not name it")
-    # Only the names decide here. Other uncommitted files can have been added since the interruption.
+    # Without a log, only file names show which files are not committed. Some of these files can be newer than the
+    # interruption.
     inventory = PROGRAMS[source].take(fs, files)
     inventory.unfinished = [file for file in inventory.unfinished if file.moved]
     _leave_out_unfinished(inventory, leave=leave_unfinished)

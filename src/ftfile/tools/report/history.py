@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
 
 
-# Consecutive stages of a commit, in seconds; assembly and sync are parts of `write`.
+# The columns with the seconds of the consecutive stages of a commit. Assembly and sync are parts of `write`.
 STAGES = ("write", "prepare", "create", "publish")
 
-# Rows are packed into arrays in groups of this size, because Python numbers need six times the memory.
+# Number of rows that are packed into an array at once. Rows of Python numbers need six times the memory of an array.
 ROWS_AT_ONCE = 4_096
 COLUMNS = np.dtype(
     [
         ("version", "i8"),
         ("time_ms", "i8"),
         ("rows", "i8"),
-        ("size_bytes", "f8"),  # a sum of values in records, which can be wrong and exceed any integer of 64 bits
+        ("size_bytes", "f8"),  # a sum of values in records, which can be wrong, so that the sum exceeds 64 bits
         ("files", "i8"),
         ("files_removed", "i8"),
         ("bad_records", "i8"),
@@ -46,10 +46,10 @@ COLUMNS = np.dtype(
         ("prepare", "f8"),
         ("create", "f8"),
         ("publish", "f8"),
-        # Times of an earlier version, which a later record of the same process contains.
-        ("told_version", "i8"),
-        ("told_create", "f8"),
-        ("told_publish", "f8"),
+        # An earlier commit of the same process, and its last times, which the record of that commit cannot contain.
+        ("earlier_version", "i8"),
+        ("earlier_create", "f8"),
+        ("earlier_publish", "f8"),
     ]
 )
 
@@ -64,14 +64,14 @@ class Commits:
 
     columns: np.ndarray
     operations: Counter[str] = field(default_factory=Counter)  # number of versions of each operation
-    reasons: Counter[str] = field(default_factory=Counter)  # number of files that were open, by the reason of their end
+    reasons: Counter[str] = field(default_factory=Counter)  # number of ended open files, by the reason of their end
     unreadable: int = 0  # number of kept versions with damaged or missing records
 
     def __len__(self) -> int:
         return len(self.columns)
 
     def seconds(self) -> np.ndarray:
-        """Return the known seconds of each commit, from the first row to the last publication."""
+        """Return the seconds of each commit, from its first row to its publication. Unknown stages count as 0."""
         total: np.ndarray = sum(np.nan_to_num(self.columns[name]) for name in STAGES)
         return total
 
@@ -95,22 +95,37 @@ class CommitColumns:
         self._last = -1
 
     def add(self, record: Record) -> None:
-        """Add a record; if its version is not newer than the last one, the collection starts again."""
+        """Add a record. If its version is not newer than the version of the last record, drop all earlier records."""
         if record.version <= self._last:
             self._begin()
         self._last = record.version
-        version, last_commit = version_of(record, None), last_commit_of(record)
+        version = version_of(record, None)
         measured = version.metrics
+        earlier_version, earlier_create, earlier_publish = last_commit_of(record) or (-1, np.nan, np.nan)
         self._operations[version.operation] += 1
         self._reasons.update(measured.files_by_reason)
         self._rows.append(
             (
-                *(version.version, version.time_ms, version.rows, version.size_bytes),
-                *(version.files, version.files_removed, version.bad_records),
-                *(measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
-                *(measured.write_seconds, measured.assembly_seconds, measured.sync_seconds),
-                *(measured.prepare_seconds, np.nan, np.nan),
-                *(last_commit or (-1, np.nan, np.nan)),
+                version.version,
+                version.time_ms,
+                version.rows,
+                version.size_bytes,
+                version.files,
+                version.files_removed,
+                version.bad_records,
+                measured.task_retries,
+                measured.recoveries,
+                measured.replays,
+                measured.orphans,
+                measured.write_seconds,
+                measured.assembly_seconds,
+                measured.sync_seconds,
+                measured.prepare_seconds,
+                np.nan,  # `create` and `publish`: a later record contains them
+                np.nan,
+                earlier_version,
+                earlier_create,
+                earlier_publish,
             )
         )
         if len(self._rows) == ROWS_AT_ONCE:
@@ -123,26 +138,28 @@ class CommitColumns:
     def commits(self, log: CommitLog, newest: int) -> Commits:
         """Return the versions up to `newest` that are still kept."""
         self._pack()
-        columns, oldest = np.concatenate(self._pieces), log.refresh().log_start
+        oldest = log.refresh().log_start
+        columns = np.concatenate(self._pieces)
         columns = columns[columns["version"] >= oldest]
         times = _times(log)
         commit_times = []
         for version, time_ms in zip(columns["version"].tolist(), columns["time_ms"].tolist(), strict=True):
             commit_times.append(time_of(time_ms, times.get(version)))
         columns["time_ms"] = commit_times
-        tells = columns[columns["told_version"] >= 0]
-        at = np.searchsorted(columns["version"], tells["told_version"])
+        later = columns[columns["earlier_version"] >= 0]
+        places = np.searchsorted(columns["version"], later["earlier_version"])
         # Times of a version that is not kept, or cannot be read, are skipped.
-        is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
+        is_kept = columns["version"][np.minimum(places, len(columns) - 1)] == later["earlier_version"]
         for name in ("create", "publish"):
-            columns[name][at[is_there]] = tells[f"told_{name}"][is_there]
+            columns[name][places[is_kept]] = later[f"earlier_{name}"][is_kept]
         unreadable = max(0, newest + 1 - oldest - len(columns))
         return Commits(columns, self._operations, self._reasons, unreadable)
 
 
 def read_commits(log: CommitLog) -> Commits:
-    """Return the kept versions; reads each record once, several records in parallel if that is faster."""
-    columns, head = CommitColumns(), log.refresh()
+    """Return the kept versions. Reads each record once, and several records in parallel if that is faster."""
+    columns = CommitColumns()
+    head = log.refresh()
     for _, record in LogScan(log).records(head.log_start, head.version):
         if record is not None:  # `verify` reports the damage
             columns.add(record)
@@ -185,11 +202,15 @@ class LiveFiles:
 def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:
     """Return the sizes and totals of the finished files of a snapshot, or of the runs of a store."""
     live_kind = "segment" if is_store else "part"
-    sizes, directories = array("q"), defaultdict[str, DirectorySums](DirectorySums)
+    sizes = array("q")
+    directories = defaultdict[str, DirectorySums](DirectorySums)
     for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "directory")):
         for kind, size_bytes, rows, directory_key in zip(*columns, strict=True):
             if kind == live_kind:
                 sizes.append(size_bytes)
                 sums = directories[layout.directory_of(directory_key)]
-                sums.files, sums.rows, sums.size_bytes = sums.files + 1, sums.rows + rows, sums.size_bytes + size_bytes
-    return LiveFiles(np.array(sizes), sum(sums.rows for sums in directories.values()), directories)
+                sums.files += 1
+                sums.rows += rows
+                sums.size_bytes += size_bytes
+    total_rows = sum(sums.rows for sums in directories.values())
+    return LiveFiles(np.array(sizes), total_rows, directories)

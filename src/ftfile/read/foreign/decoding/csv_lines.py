@@ -1,7 +1,7 @@
-"""CSV records as rows, one for each line or from a whole file.
+"""Decoding of CSV records to rows. A record is a line, or a part of a whole file.
 
-Records that every parser reads the same way are parsed together, and all other records one by one. Every field is read
-as text first, so that the row of a line depends only on this line.
+Records that every parser reads the same way are parsed together, and all other records one by one. pyarrow's parser
+only converts values that it reads like `read_texts`, so the row of a line depends only on this line.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ if TYPE_CHECKING:
     from ftfile.read.foreign.settings import FileDecoding
 
 
-_BLANK_MAX = ord(" ")  # Java trims all these characters
+_BLANK_MAX = ord(" ")  # Java trims all characters up to this one
 _NEWLINE = ord("\n")
 _MARK = "\ufeff"
 _SHOWN_CHARS = 200
-# pyarrow's parser accepts hexadecimal integers, and offsets after a time without seconds or of more than 18 hours.
-_OTHERWISE = (
+# Values that only pyarrow's parser accepts: hexadecimal integers, offsets after a time without seconds, and offsets of
+# more than 18 hours.
+_ARROW_ONLY = (
     r"0[xX][0-9a-fA-F]|[T ][0-9]{2}(:[0-9]{2})?(Z|[+-][0-9])|"
     r"[:.][0-9]+[+-](19|[2-9][0-9]|18:?(0[1-9]|[1-5][0-9]))"
 )
@@ -61,7 +62,8 @@ def csv_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileD
     With a header, columns are found by its names, ignoring case. Without a header, the fields are in the order of the
     schema.
     """
-    names, header_end = own_columns(schema, decoding).names, 0
+    names = own_columns(schema, decoding).names
+    header_end = 0
     if decoding.header:
         header = _header(content, decoding)
         if header is None:
@@ -77,7 +79,7 @@ def multi_line_csv(
     content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a CSV file whose quoted fields may contain line ends."""
-    del cut
+    del cut  # the cut contains the whole file
     text = as_java_reads(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK)
     text = with_line_feeds(text, content.planned.path)
     records = records_of(text, decoding)
@@ -95,7 +97,7 @@ def multi_line_csv(
 
 
 def _header(content: RangeContent, decoding: FileDecoding) -> tuple[list[str], int] | None:
-    """Return the names in the first line that is not a comment, and the end of the line; None if it is missing."""
+    """Return the names in the first line with fields, and the end of this line; None if all lines are empty."""
     end = 0
     for block in first_lines(content, decoding.separator):
         for line in block.split(decoding.separator)[:-1]:
@@ -124,7 +126,7 @@ def has_fields(text: str, decoding: FileDecoding) -> bool:
 
 
 class CsvRows:
-    """Reads lines with the columns of a schema; `names` are the names of their fields."""
+    """Decodes lines to rows of a schema; `names` are the names of the fields of a line, in order."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str], decoding: FileDecoding) -> None:
         self._stand_in = ""
@@ -139,7 +141,7 @@ class CsvRows:
         self._direct = self._types_read_at_once()
 
     def _types_read_at_once(self) -> dict[str, pa.DataType]:
-        """Return the types of the columns, by number, whose values pyarrow's parser reads like `read_texts`."""
+        """Return the types of the fields that pyarrow's parser reads like `read_texts`, by the number of the field."""
         if self._decoding.null_value:
             return {}
         types = {}
@@ -190,9 +192,10 @@ class CsvRows:
         return blank
 
     def _is_odd(self, lines: LineBlock) -> NDArray[np.bool_]:
-        """Return for each line True if parsers may differ on it, because of its quotes or a carriage return in it."""
+        """Return for each line True if parsers may read it differently, because of its quotes or a carriage return."""
         odd = np.zeros(len(lines), np.bool_)
-        data, decoding = lines.bytes, self._decoding
+        data = lines.bytes
+        decoding = self._decoding
         if b"\r" in lines.block:
             self._mark(odd, lines, np.flatnonzero(data == ord("\r")))
         if decoding.quote.encode() not in lines.block:
@@ -205,28 +208,31 @@ class CsvRows:
             has_escape = np.zeros(len(lines), np.bool_)
             self._mark(has_escape, lines, np.flatnonzero(data == ord(decoding.escape)))
             odd |= has_escape & (counts > 0)
-        is_half = counts % 2 == 1
-        if is_half.any():
-            odd |= is_half
-            quotes = quotes[~np.repeat(is_half, counts)]
+        is_unbalanced = counts % 2 == 1
+        if is_unbalanced.any():
+            odd |= is_unbalanced
+            quotes = quotes[~np.repeat(is_unbalanced, counts)]
         # In all other lines, every second quote closes the content after the previous quote.
-        outside = np.zeros(256, np.bool_)
-        outside[[ord(decoding.sep), _NEWLINE, *([ord(decoding.quote)] if is_doubled else [])]] = True
+        outside = np.zeros(256, np.bool_)  # True for the bytes that may be next to quoted content
+        outside[[ord(decoding.sep), _NEWLINE]] = True
+        if is_doubled:
+            outside[ord(decoding.quote)] = True
         opening, closing = quotes[::2], quotes[1::2]
-        # The first line also has a line feed before it: index -1 is the last byte of the block.
+        # For a quote at the start of the block, index -1 is the last byte of the block, a line feed.
         self._mark(odd, lines, opening[~outside[data[opening - 1]]])
         self._mark(odd, lines, closing[~outside[data[closing + 1]]])
         return odd
 
     @staticmethod
-    def _mark(odd: NDArray[np.bool_], lines: LineBlock, places: NDArray[np.integer]) -> None:
-        odd[np.searchsorted(lines.ends, places, side="right")] = True
+    def _mark(flags: NDArray[np.bool_], lines: LineBlock, positions: NDArray[np.integer]) -> None:
+        """Set the flags of the lines that contain the bytes at these positions of the block."""
+        flags[np.searchsorted(lines.ends, positions, side="right")] = True
 
     def _take_plain(self, rows: DecodedRows, lines: LineBlock, numbers: NDArray[np.integer]) -> None:
         if not len(numbers):
             return
         data = lines.joined(numbers)
-        if self._direct and not _has_blanks_around_values(lines, self._decoding) and not _is_read_otherwise(data):
+        if self._direct and not _has_blanks_around_values(lines, self._decoding) and not _has_arrow_only_values(data):
             try:
                 parsed, wrong = self._parsed(data, self._direct)
                 if not _all_finite(parsed):
@@ -246,8 +252,9 @@ class CsvRows:
         self._take(rows, columns, right)
 
     def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, dict[int, int]]:
-        """Return all fields of lines, as text or as `types`, and the field counts of lines with a wrong count."""
-        decoding, names = self._decoding, list(map(str, range(self._width)))
+        """Return the fields of lines, as text or as `types`, and by line the wrong numbers of fields."""
+        decoding = self._decoding
+        names = [str(place) for place in range(self._width)]
         wrong: dict[int, int] = {}
 
         def skip(row: arrow_csv.InvalidRow) -> str:
@@ -279,8 +286,8 @@ class CsvRows:
         except pa.ArrowInvalid as error:
             if types:
                 raise
-            # As text, every line is accepted or skipped. The only possible error is missing memory for the error about
-            # a long line.
+            # If all fields are read as text, the parser accepts or skips every line. It then only fails if memory for
+            # the error about a long line is missing.
             raise MemoryError("to parse a line") from error
         return parsed, wrong
 
@@ -288,7 +295,7 @@ class CsvRows:
         return f"{found} fields instead of {self._width}"
 
     def _take(self, rows: DecodedRows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
-        """Add the rows of fields as text. If they cannot be read together, they are halved."""
+        """Convert fields and add their rows. If a value cannot be converted, convert halves, to find the bad rows."""
 
         def take(start: int, end: int) -> None:
             piece = [column.slice(start, end - start) for column in columns]
@@ -326,10 +333,10 @@ def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _is_read_otherwise(data: bytes) -> bool:
+def _has_arrow_only_values(data: bytes) -> bool:
     """Return True if lines may contain a value that pyarrow's parser accepts and Spark does not."""
     block = pa.array([data], pa.large_binary())
-    return bool(pc.match_substring_regex(block, _OTHERWISE)[0].as_py())
+    return bool(pc.match_substring_regex(block, _ARROW_ONLY)[0].as_py())
 
 
 def _all_finite(parsed: pa.Table) -> bool:
@@ -341,31 +348,35 @@ def _all_finite(parsed: pa.Table) -> bool:
 
 
 def _has_blanks_around_values(lines: LineBlock, decoding: FileDecoding) -> bool:
-    """Return True if a blank is next to a separator, a line end or a quote; pyarrow's parser trims numbers."""
+    """Return True if a blank is next to a separator, a line end or a quote, where pyarrow's parser trims numbers."""
     blanks = [blank for blank in b" \t" if blank != ord(decoding.sep)]
     if not any(bytes([blank]) in lines.block for blank in blanks):
         return False
     data = lines.bytes
     is_blank = np.isin(data, blanks)
     is_edge = (data == ord(decoding.sep)) | (data == _NEWLINE) | (data == ord(decoding.quote))
-    return bool(is_blank[0] or np.any(is_blank[1:] & is_edge[:-1]) or np.any(is_blank[:-1] & is_edge[1:]))
+    has_blank_after_edge = np.any(is_blank[1:] & is_edge[:-1])
+    has_blank_before_edge = np.any(is_blank[:-1] & is_edge[1:])
+    return bool(is_blank[0] or has_blank_after_edge or has_blank_before_edge)
 
 
 def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
-    """Return the fields of a record; None for an empty field, except for a quoted one with a `nullValue`.
+    """Return the fields of a record. An empty field is None, unless it is quoted and `nullValue` is set.
 
     Raises:
-        ValueError: a quote is not closed, or is not escaped where Spark's parser reads it in another way.
+        ValueError: a quote is not closed, or it is not escaped and Spark's parser would move or drop it.
     """
     fields: list[str | None] = []
     position = 0
     while True:
         if text.startswith(decoding.quote, position):
             field, position = _quoted(text, position, decoding)
-            fields.append(None if not field and not decoding.null_value else field)
+            if field or decoding.null_value:
+                fields.append(field)
+            else:
+                fields.append(None)
         else:
-            end = text.find(decoding.sep, position)
-            end = len(text) if end < 0 else end
+            end = _end_of_field(text, position, decoding.sep)
             fields.append(text[position:end] or None)
             position = end
         if position >= len(text):
@@ -373,8 +384,16 @@ def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
         position += 1
 
 
+def _end_of_field(text: str, position: int, sep: str) -> int:
+    """Return the position of the next separator, or the end of the text."""
+    end = text.find(sep, position)
+    if end < 0:
+        return len(text)
+    return end
+
+
 def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
-    """Return the value that begins with a quote, and its end; raises as `fields_of`."""
+    """Return the value of the field that begins with a quote at `start`, and its end; raises as `fields_of`."""
     quote, sep, escape = decoding.quote, decoding.sep, decoding.escape
     pieces: list[str] = []
     position = start + 1
@@ -391,15 +410,14 @@ def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
             pieces.append(character)
             position += 1
         else:
-            end = _behind_space(text, position + 1, sep)
-            if end in {len(text), text.find(sep, end)}:
+            end = _after_blanks(text, position + 1, sep)
+            if text[end : end + 1] in {"", sep}:
                 return "".join(pieces), end
             break
     else:
         raise ValueError(f"the quote at {start} is not closed")
-    # This quote is not escaped, so all quotes of the field are ordinary characters.
-    end = text.find(sep, position)
-    end = len(text) if end < 0 else end
+    # This quote is not escaped and does not end the field, so all quotes of the field are ordinary characters.
+    end = _end_of_field(text, position, sep)
     rest = text[position:end]
     closes_after_blank = text[position + 1 : position + 2].isspace() and rest.rstrip().endswith(quote)
     if closes_after_blank or (escape != quote and (escape in rest or rest.rstrip().endswith(2 * quote))):
@@ -408,7 +426,8 @@ def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
     return quote + "".join(pieces) + rest, end
 
 
-def _behind_space(text: str, position: int, sep: str) -> int:
+def _after_blanks(text: str, position: int, sep: str) -> int:
+    """Return the first position from `position` on that is a separator, not a blank, or the end of the text."""
     while text[position : position + 1] not in {"", sep} and text[position] <= " ":
         position += 1
     return position

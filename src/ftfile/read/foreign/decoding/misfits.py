@@ -30,12 +30,12 @@ _SHOWN_CHARS = 200
 class Misfit(NamedTuple):
     """A value that does not fit its type."""
 
-    column: int  # place in the schema
+    column: int  # number of the column in the schema
     reason: str
 
 
 class ColumnsReader:
-    """The conversion of the batches of one file, in order."""
+    """Converts the batches of one file, in order."""
 
     def __init__(
         self,
@@ -54,9 +54,10 @@ class ColumnsReader:
 
     def _corrupt_column(self, name: str) -> int | None:
         """Return the place of the column for the text of bad records; None if the file itself has this column."""
-        place = self._schema.get_field_index(name)
-        is_there = place >= 0 and self._casts[place][1] is None
-        return place if is_there else None
+        place: int = self._schema.get_field_index(name)
+        if place >= 0 and self._casts[place][1] is None:
+            return place
+        return None
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a batch.
@@ -69,7 +70,7 @@ class ColumnsReader:
             yield batch_of(columns, self._schema, batch.num_rows)
         elif bad := self._misfits(batch, failed):
             yield from self._without(batch, bad)
-        else:  # every row fits, but the rows do not fit together, such as texts of more than 2 GiB
+        else:  # each row fits, but one array cannot hold all of them, for example texts of more than 2 GiB
             middle = batch.num_rows // 2
             yield from self.rows(batch.slice(0, middle))
             yield from self.rows(batch.slice(middle))
@@ -77,7 +78,7 @@ class ColumnsReader:
         self._rows_before += batch.num_rows
 
     def _converted(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[int]]:
-        """Return all columns, and the places of the columns with a value that does not fit."""
+        """Return the converted columns, and the places of the columns with a value that does not fit."""
         columns, failed = [], []
         for place, (field, (name, cast)) in enumerate(zip(self._schema, self._casts, strict=True)):
             if cast is None:
@@ -90,7 +91,7 @@ class ColumnsReader:
         return columns, failed
 
     def _misfits(self, batch: pa.RecordBatch, columns: Sequence[int]) -> dict[int, Misfit]:
-        """Return the bad rows of a batch by number. If bad rows raise an error, only the first of each column."""
+        """Return the misfits by bad row. If bad rows raise an error, return only the first misfit of each column."""
         bad: dict[int, Misfit] = {}
         for place in columns:
             name, cast = self._casts[place]
@@ -107,7 +108,7 @@ class ColumnsReader:
         return bad
 
     def _without(self, batch: pa.RecordBatch, bad: dict[int, Misfit]) -> Iterator[pa.RecordBatch]:
-        """Yield the good rows of a batch. With a column for bad records, the bad rows are in their places."""
+        """Yield the good rows of a batch. With a column for bad records, also yield the bad rows, in their places."""
         number, misfit = min(bad.items())
         if self._corrupt is None:
             shown = self._shown(batch, number, misfit)
@@ -121,13 +122,13 @@ class ColumnsReader:
         is_good[list(bad)] = False
         good = np.flatnonzero(is_good)
         columns, failed = self._converted(batch.take(numbers_from(good)))
-        assert not failed, "a row that fits alone fits with others"
+        assert not failed, "all good rows of a batch fit in one batch"
         rows = batch_of(columns, self._schema, len(good))
         if self._corrupt is not None:
-            numbers = np.array(sorted(bad))
-            order = np.argsort(np.concatenate([good, numbers]), kind="stable")
-            alone = self._texts_alone(batch, numbers.tolist(), self._corrupt)
-            rows = pa.concat_batches([rows, alone]).take(numbers_from(order))
+            bad_numbers = np.array(sorted(bad))
+            order = np.argsort(np.concatenate([good, bad_numbers]), kind="stable")
+            bad_rows = self._bad_rows(batch, bad_numbers.tolist(), self._corrupt)
+            rows = pa.concat_batches([rows, bad_rows]).take(numbers_from(order))
         if rows.num_rows:
             yield rows
 
@@ -135,15 +136,16 @@ class ColumnsReader:
         field = self._schema.field(misfit.column)
         name, cast = self._casts[misfit.column]
         assert cast is not None
-        value = _text(_values(cast, batch.column(name).slice(number, 1))[0])[:_SHOWN_CHARS]
+        (bad_value,) = _values(cast, batch.column(name).slice(number, 1))
+        value = _text(bad_value)[:_SHOWN_CHARS]
         row = self._rows_before + number + 1
         return (
             f"{self._path!r}: row {row} has {value} in the column `{name}`, which does not fit {field.type} "
             f"({misfit.reason})"
         )
 
-    def _texts_alone(self, batch: pa.RecordBatch, numbers: list[int], place: int) -> pa.RecordBatch:
-        """Return rows with the text of bad records, and nulls in all other columns."""
+    def _bad_rows(self, batch: pa.RecordBatch, numbers: list[int], place: int) -> pa.RecordBatch:
+        """Return one row for each bad record, with its text in the column `place` and nulls in all other columns."""
         rows = batch.take(pa.array(numbers, pa.int64()))
         records: list[dict[str, Any]] = [{} for _ in numbers]
         for name, cast in present_columns(self._casts):
