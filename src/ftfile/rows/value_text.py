@@ -269,7 +269,7 @@ class TimePattern:
 
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
-        """Parse a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are required."""
+        """Parse a Java pattern for type `kind`, or raise `ConfigError`; optional sections are always written."""
         choices = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
             choices += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
