@@ -1,4 +1,4 @@
-"""VARIANT values in JSON lines: their JSON text for writing, and their binary form for reading."""
+"""Conversion of VARIANT values in JSON lines, to JSON text and to their binary values."""
 
 from __future__ import annotations
 
