@@ -26,7 +26,11 @@ class Crc32:
         self._value = isal_zlib.crc32(data, self._value)
 
     def extend(self, other: str, length: int) -> None:
-        """Add the next `length` bytes by their checksum; a ConfigError for an unknown kind of checksum."""
+        """Add the next `length` bytes, of which only the checksum `other` is given.
+
+        Raises:
+            ConfigError: this version does not support the kind of checksum.
+        """
         check_known_checksum(other)
         self._value = isal_zlib.crc32_combine(self._value, int(other.removeprefix(_KIND), 16), length)
 
@@ -36,7 +40,7 @@ class Crc32:
 
 
 def crc32(data: Buffer, before: int = 0) -> int:
-    """Return the CRC-32 of `data` after bytes with the CRC-32 `before`, for formats that store a number."""
+    """Return a CRC-32 as a number: of `data`, preceded by bytes whose CRC-32 is `before`."""
     return isal_zlib.crc32(data, before)
 
 
@@ -46,7 +50,7 @@ def checksum(data: Buffer) -> str:
 
 
 def matches(data: Buffer, expected: str) -> bool:
-    """Return True if `data` has the checksum `expected`; a ConfigError for an unknown kind."""
+    """Return True if `data` has the checksum `expected`; raise a ConfigError if its kind is not supported."""
     check_known_checksum(expected)
     return checksum(data) == expected
 
@@ -72,7 +76,7 @@ DAMAGE = (
 
 
 class Decoding:
-    """A block that decodes the content of a file: an error that damage can cause becomes `CorruptData`."""
+    """A context manager for code that decodes a file: it replaces an error in `DAMAGE` by `CorruptData`."""
 
     def __init__(self, path: str, expected: str, hint: str = "") -> None:
         self._path, self._expected, self._hint = path, expected, hint

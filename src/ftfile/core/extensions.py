@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-SPARK_LEAST = 4  # a major version
+SPARK_LEAST = 4  # the oldest supported major version
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
-# `module:name` of loaded entry points, since a lookup takes as long as a small commit.
+# The places (`module:name`) of loaded entry points by group and name. Cached, since a lookup takes as long as a small
+# commit.
 _loaded: dict[tuple[str, str], str] = {}
 
 
 def installed(group: str) -> dict[str, str]:
-    """Return the entry points of a group: `module:name` by name."""
+    """Return the places of a group's entry points (`module:name`) by their names."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, only needed for code of other packages
 
     return {entry.name: entry.value for entry in entry_points(group=group)}
@@ -41,9 +42,9 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
 
     Args:
         what: the kind of the object, for errors.
-        name: of the object.
-        built_in: `module:name` by name.
-        group: of the entry points.
+        name: the name of the object.
+        built_in: the places of the built-in objects (`module:name`) by their names.
+        group: the group of the entry points.
 
     Raises:
         ConfigError: no object has this name, or it cannot be loaded.
@@ -72,7 +73,7 @@ def is_name_of_code(text: str) -> bool:
 
 
 def load(option: str, name: str) -> Any:  # noqa: ANN401 - of any type
-    """Return the object `module:name`; a ConfigError that names the option if it cannot be loaded."""
+    """Return the object `module:name`; if it cannot be loaded, raise a ConfigError that names the option."""
     if not is_name_of_code(name):
         raise ConfigError(
             f"{option}={name!r} is not a valid name: write `module:name`, such as `my_package.files:Mine`"
@@ -86,27 +87,29 @@ def load(option: str, name: str) -> Any:  # noqa: ANN401 - of any type
 
 
 def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, base: type[_T]) -> type[_T]:
-    """Return a class like `load_extension`; it must be derived from `base` and have the same `name`.
+    """Return the class that `load_extension` finds by its name.
+
+    The class must be derived from `base`, and its attribute `name` must contain the same name.
 
     Raises:
-        ConfigError: no class has this name, or it cannot be loaded.
+        ConfigError: no class has this name, or it cannot be loaded or used.
     """
     loaded = load_extension(what, name, built_in, group)
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         base_name = f"{base.__module__}.{base.__qualname__}"
         raise ConfigError(f"the {what} {name!r} is {loaded!r}, which is not a class derived from {base_name}")
-    if (
-        own_name := getattr(loaded, "name", None)
-    ) != name:  # else readers would not find the name that the log contains
-        raise ConfigError(f"the {what} {name!r} has the name {own_name!r}: its entry point must have the same name")
+    class_name = getattr(loaded, "name", None)
+    # The log contains the name of the class, and readers search the entry points for it.
+    if class_name != name:
+        raise ConfigError(f"the {what} {name!r} has the name {class_name!r}: its entry point must have the same name")
     return loaded
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package whose names are imported when they are used.
+    """Return the `__getattr__` of a package that imports each of its names at first use.
 
-    Functions check their arguments; see `core.arguments`. A name that needs another version of pyspark raises an
-    ImportError.
+    Functions are wrapped, so that they check their arguments; see `core.arguments`. If a name needs pyspark, and
+    pyspark is missing or too old, `__getattr__` raises an ImportError.
 
     Args:
         package: the name of the package.
@@ -116,7 +119,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     return functools.cache(functools.partial(_value_of, package, homes))
 
 
-def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - as many types as names
+def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 - of any type
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     from inspect import isfunction  # noqa: PLC0415 - the package itself imports no modules
@@ -124,9 +127,11 @@ def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa
 
     from ftfile.core.arguments import checked  # noqa: PLC0415
 
-    home = homes[name]
+    place = homes[name]
+    if ":" not in place:
+        place = f"{place}:{name}"
     try:
-        value = resolve_name(home if ":" in home else f"{home}:{name}")
+        value = resolve_name(place)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyspark":
             raise
@@ -141,6 +146,8 @@ def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa
         ) from error
     if not isfunction(value):
         return value
-    value = checked(value)
-    value.__module__, value.__qualname__ = package, name  # by which pickles find it
-    return value
+    function = checked(value)
+    # A pickle of the function contains these two names, and unpickling imports the function by them.
+    function.__module__ = package
+    function.__qualname__ = name
+    return function

@@ -29,7 +29,7 @@ class ByteWriter(Protocol):
 
 
 class BadStream(Exception):
-    """Bytes are not valid output of a filter, or end too early; callers that know the file raise `CorruptData`."""
+    """Bytes are not valid output of a filter, or end too early. Callers replace it by `CorruptData` with the file."""
 
     def __init__(self, expected: str, actual: str) -> None:
         super().__init__(expected, actual)
@@ -41,10 +41,10 @@ class BadStream(Exception):
 
 
 class Stream(Protocol):
-    """One direction of a filter for one stream: used once, by one thread, with bounded memory."""
+    """An encoder or a decoder of one stream. It is used once, by one thread, and needs bounded memory."""
 
     def feed(self, data: Buffer, /) -> bytes:
-        """Process the next bytes, which the caller can reuse at once, and return the available output.
+        """Process the next bytes, and return the available output. Afterwards, the caller can overwrite `data`.
 
         Raises:
             BadStream: when decoding, the bytes are not valid output of the filter.
@@ -60,10 +60,10 @@ class Stream(Protocol):
 
 @runtime_checkable
 class PiecedStream(Stream, Protocol):
-    """A stream with output in pieces of bounded length, even if a few bytes expand to much output."""
+    """A stream that returns output in pieces of bounded length, even if a few bytes expand to much output."""
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
-        """Yield the output of `feed` in pieces; all of them must be consumed before the next `feed`."""
+        """Yield the output of `feed` in pieces. The caller must consume all pieces before the next `feed`."""
 
 
 @runtime_checkable
@@ -77,16 +77,15 @@ class SizedStream(PiecedStream, Protocol):
 class Filter(ABC):
     """A filter with its settings: immutable, picklable, comparable, and without secrets.
 
-    A filter of another package is an entry point of the group `ftfile.filters`: its name is the name of the filter, its
-    value a class derived from this one.
+    A filter of another package is an entry point of the group `ftfile.filters`. Its name is the name of the filter, and
+    its value is a class derived from this class.
 
     Attributes:
         name: key of the registry; the log stores it for each file.
         extension: the ending of file names, with the dot.
-        joins: concatenated outputs decode to concatenated inputs.
-        frame_bytes: of a filter that joins, the number of bytes after which an output can end; a file that is being
-            written
-            needs this memory.
+        joins: True if concatenated outputs decode to concatenated inputs.
+        frame_bytes: for a filter that joins, the number of input bytes after which an output can end. Each file that is
+            being written needs this memory.
     """
 
     name: ClassVar[str]
@@ -99,23 +98,22 @@ class Filter(ABC):
         return {}
 
     @classmethod
-    def from_definition(cls, definition: Mapping[str, Any]) -> Filter:  # noqa: ARG003 - for those with settings
-        """Build from `definition()`; an empty one makes a filter that decodes."""
+    def from_definition(cls, definition: Mapping[str, Any]) -> Filter:  # noqa: ARG003 - used by filters with settings
+        """Build a filter from `definition()`; an empty definition is sufficient to decode."""
         return cls()
 
-    def with_keys(self, keys: Keys | None) -> Filter:  # noqa: ARG002 - for those that encrypt
-        """Return the filter with keys, if it needs any; definitions contain no keys."""
+    def with_keys(self, keys: Keys | None) -> Filter:  # noqa: ARG002 - used by filters that encrypt
+        """Return the filter with keys if it needs keys, else the filter itself; definitions contain no keys."""
         return self
 
     @abstractmethod
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:
-        """Start a stream.
+        """Start a stream that encodes.
 
         Args:
-            identity: of the file or segment, unique; a filter can bind its output to it. Empty for frames, which can be
-                moved to
-                other files.
-            size_bytes: the length of the input, if known.
+            identity: the unique name of the file or segment, to which a filter can bind its output. It is empty for
+                frames, which can be moved to other files.
+            size_bytes: the length of the input; None if it is unknown.
         """
 
     @abstractmethod

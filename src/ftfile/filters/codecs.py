@@ -22,24 +22,29 @@ if TYPE_CHECKING:
     from ftfile.filters.api import Buffer, Stream
 
 
-# A decompressor copies the input after the end of its frame, so it gets only this part of many frames at once.
+# Input of one call of a decompressor. It copies all input after the end of its frame, so small frames in a larger input
+# would be copied once for each frame.
 _FED_BYTES = 64 << 10
-_PLAIN_BYTES = 4 << 20  # of input at once: a few bytes can decode to a million times their length
-_GZIP_HEADER = 31
-_ZSTD_MAGIC, _ZSTD_FRAME_HEAD_BYTES = b"\x28\xb5\x2f\xfd", 5
-_ZSTD_BLOCK_HEAD_BYTES, _ZSTD_BLOCK_BYTES, _ZSTD_REPEATED = 3, 128 << 10, 1
-_ISAL_LEVEL_MAX = 3
+# Output of one call of a decompressor, since a few bytes can decode to a million times their length.
+_PLAIN_BYTES = 4 << 20
+_GZIP_HEADER = 31  # the argument `wbits` of zlib: a gzip header, and a window of 32 KiB
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_FRAME_HEAD_BYTES = 5  # the magic number, and the byte that describes the rest of the frame header
+_ZSTD_BLOCK_HEAD_BYTES = 3
+_ZSTD_BLOCK_BYTES = 128 << 10
+_ZSTD_REPEATED = 1  # the kind of a block that stores one byte, and how often it is repeated
+_ISAL_LEVEL_MAX = 3  # ISA-L has no higher levels
 _XZ_MEMORY_BYTES_MAX = 256 << 20  # more than level 9 needs
 _XZ_DICTIONARY_BYTES_MIN = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionCodec(Filter):
-    """A compression codec. Its frames can be concatenated."""
+    """A compression codec whose frames can be concatenated."""
 
     joins: ClassVar[bool] = True
-    levels: ClassVar[tuple[int, int] | None] = None  # the lowest and the highest
-    level_default: ClassVar[int] = 1  # a fast one
+    levels: ClassVar[tuple[int, int] | None] = None  # the lowest and the highest level
+    level_default: ClassVar[int] = 1  # a fast level
 
     level: int | None = None  # None for the default
 
@@ -63,7 +68,7 @@ class CompressionCodec(Filter):
 
     @abstractmethod
     def compressor(self, _size_bytes: int | None, /) -> Stream:
-        """Start a stream that compresses `_size_bytes`; None if the size is unknown."""
+        """Start a stream that compresses an input of this size in bytes, which is None if it is unknown."""
 
     @abstractmethod
     def decompressor(self) -> Stream:
@@ -101,7 +106,7 @@ class _Decompressor(Protocol):
 
 
 class Gzip(CompressionCodec):
-    """gzip members (RFC 1952), each with CRC-32 and length; by ISA-L at levels where it is as good, else by zlib."""
+    """gzip members (RFC 1952), each with a CRC-32 and its length. ISA-L compresses up to level 3, zlib above it."""
 
     name, levels = "gzip", (1, 9)
 
@@ -110,8 +115,8 @@ class Gzip(CompressionCodec):
         return _FrameEncoder(library.compressobj(self.used_level, zlib.DEFLATED, _GZIP_HEADER))
 
     def decompressor(self) -> Stream:
-        error = cast("type[Exception]", isal_zlib.error)
-        return FrameDecoder(self.name, _GzipFrame, error)
+        library_error = cast("type[Exception]", isal_zlib.error)
+        return FrameDecoder(self.name, _GzipFrame, library_error)
 
 
 class Bzip2(CompressionCodec):
@@ -137,8 +142,9 @@ class Xz(CompressionCodec):
     def compressor(self, size_bytes: int | None, /) -> Stream:
         settings = {"id": lzma.FILTER_LZMA2, "preset": self.used_level}
         if size_bytes is not None:
-            # The tables of the level, some megabytes, would cost more than the compression of some kilobytes.
-            settings["dict_size"] = max(min(size_bytes, 1 << (18 + self.used_level)), _XZ_DICTIONARY_BYTES_MIN)
+            # For some kilobytes, tables for the dictionary of the level, some megabytes, take longer than compression.
+            level_bytes = 1 << (18 + self.used_level)
+            settings["dict_size"] = max(min(size_bytes, level_bytes), _XZ_DICTIONARY_BYTES_MIN)
         return _FrameEncoder(lzma.LZMACompressor(lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=[settings]))
 
     def decompressor(self) -> Stream:
@@ -147,7 +153,7 @@ class Xz(CompressionCodec):
 
 
 class Zstd(CompressionCodec):
-    """zstd frames (RFC 8878), with their length and a checksum of their content."""
+    """zstd frames (RFC 8878), each with a checksum of its content, and with its length if that is known."""
 
     name, levels = "zstd", (1, 22)
 
@@ -155,7 +161,9 @@ class Zstd(CompressionCodec):
         import zstandard
 
         compressor = zstandard.ZstdCompressor(self.used_level, write_checksum=True)
-        return _FrameEncoder(compressor.compressobj(-1 if size_bytes is None else size_bytes))
+        if size_bytes is None:
+            size_bytes = -1  # unknown
+        return _FrameEncoder(compressor.compressobj(size_bytes))
 
     def decompressor(self) -> Stream:
         import zstandard
@@ -171,8 +179,8 @@ class Zstd(CompressionCodec):
 class Lz4Frame(CompressionCodec):
     """LZ4 frames in the format of the command `lz4`, with a checksum of their content.
 
-    Spark and Hadoop use another format for `.lz4`, and a frame in a file with that ending exhausts their memory; so the
-    ending is `.lz4f`.
+    The ending is `.lz4f`. Spark and Hadoop use another format for `.lz4`, and reading a frame as that format exhausts
+    their memory.
     """
 
     name, levels = "lz4frame", (1, 12)
@@ -192,6 +200,8 @@ class Lz4Frame(CompressionCodec):
 
 
 class _FrameEncoder:
+    """Encodes one frame; `head` is output that precedes the output of the compressor."""
+
     def __init__(self, compressor: _Compressor, head: bytes = b"") -> None:
         self._compressor = compressor
         self._head = head
@@ -205,7 +215,7 @@ class _FrameEncoder:
 
 
 class _GzipFrame:
-    """A gzip member, decompressed with the interface of Python's other libraries."""
+    """A gzip member with the interface `_Decompressor`, which `isal_zlib` does not have."""
 
     def __init__(self) -> None:
         self._frame: Any = isal_zlib.decompressobj(_GZIP_HEADER)
@@ -227,18 +237,18 @@ class _GzipFrame:
 
 
 class _ZstdFrame:
-    """A zstd frame, decompressed a few blocks at a time, since the library returns all output of its input.
+    """A zstd frame, whose blocks are passed to the library a few at a time, to limit the output of a call.
 
-    A frame is a header, and blocks of at most 128 KiB, each of which can be stored in a few bytes. A block begins with
-    its length, its kind, and a mark of the last one.
+    A frame consists of a header and blocks. A block decodes to at most 128 KiB, but can be stored in a few bytes. Its
+    header contains its length, its kind, and a flag for the last block.
     """
 
     def __init__(self, frame: Any) -> None:  # noqa: ANN401 - imported where it is needed
         self._frame = frame
-        self._rest: Buffer = b""  # fed, but not decompressed
-        self._head = b""  # of the next block, or of the frame
-        self._head_bytes = _ZSTD_FRAME_HEAD_BYTES
-        self._body_bytes = 0  # up to the next block header
+        self._rest: Buffer = b""  # input that was not decompressed yet
+        self._head = b""  # the known bytes of the next header: first of the frame, then of each block
+        self._head_bytes = _ZSTD_FRAME_HEAD_BYTES  # length of that header
+        self._body_bytes = 0  # input up to that header
 
     @property
     def eof(self) -> bool:
@@ -259,15 +269,16 @@ class _ZstdFrame:
         return bytes(self._frame.decompress(data[:end]))
 
     def _end_of_blocks(self, data: Buffer, blocks: int) -> int:
-        """Return how much of the data contains this number of blocks, or parts of them."""
+        """Return the length of the data up to the end of this number of blocks, or of all data if it has fewer."""
         position = 0
         while position < len(data) and (blocks or self._body_bytes):
             if not self._body_bytes:
-                head = bytes(data[position : position + self._head_bytes - len(self._head)])
-                self._head += head
-                position += len(head)
+                missing_bytes = self._head_bytes - len(self._head)
+                piece = bytes(data[position : position + missing_bytes])
+                self._head += piece
+                position += len(piece)
                 if len(self._head) == self._head_bytes:
-                    self._body_bytes = self._body()
+                    self._body_bytes = self._body_length()
                     self._head, self._head_bytes = b"", _ZSTD_BLOCK_HEAD_BYTES
                     blocks -= 1
             step = min(self._body_bytes, len(data) - position)
@@ -275,49 +286,55 @@ class _ZstdFrame:
             self._body_bytes -= step
         return position
 
-    def _body(self) -> int:
-        """Return the number of bytes between a block header and the next one."""
+    def _body_length(self) -> int:
+        """Return the number of bytes between the current header and the next block header."""
         if self._head_bytes == _ZSTD_FRAME_HEAD_BYTES:
-            described = self._head[-1]
-            is_single, length = described >> 5 & 1, described >> 6
-            head_bytes = (1 - is_single) + (0, 1, 2, 4)[described & 3] + (is_single, 2, 4, 8)[length]
-            if self._head.startswith(_ZSTD_MAGIC):
-                return head_bytes
-            return sys.maxsize
+            if not self._head.startswith(_ZSTD_MAGIC):
+                return sys.maxsize  # another kind of frame, which is passed to the library as a whole
+            descriptor = self._head[-1]
+            is_single_segment = (descriptor >> 5) & 1
+            window_bytes = 1 - is_single_segment
+            dictionary_bytes = (0, 1, 2, 4)[descriptor & 3]
+            size_bytes = (is_single_segment, 2, 4, 8)[descriptor >> 6]
+            return window_bytes + dictionary_bytes + size_bytes
         head = int.from_bytes(self._head, "little")
         if head & 1:
-            return sys.maxsize  # the library reports the end
+            return sys.maxsize  # the last block: the library recognizes the end of the frame
         if head >> 1 & 3 == _ZSTD_REPEATED:
             return 1
         return head >> 3
 
 
 class FrameDecoder:
-    """Decodes one or more frames, each with a decompressor from `start`; `errors` mean damaged data."""
+    """Decodes one or more frames. `start` returns a decompressor of a frame, which raises `errors` for damaged data."""
 
     def __init__(self, name: str, start: Callable[[], _Decompressor], *errors: type[Exception]) -> None:
         self._name = name
         self._start = start
         self._errors = errors
         self._frame: _Decompressor | None = None
-        self._frames = 0
+        self._frames = 0  # complete ones
 
     def feed(self, data: Buffer, /) -> bytes:
         return b"".join(self.pieces(data))
 
     def pieces(self, data: Buffer) -> Iterator[bytes]:
         """Yield the output of `feed` in pieces of some megabytes."""
-        view, start = memoryview(data).cast("B"), 0
+        view = memoryview(data).cast("B")
+        start = 0
         while start < len(view):
-            frame = self._frame = self._frame or self._start()
+            if self._frame is None:
+                self._frame = self._start()
+            frame = self._frame
             end = min(start + _FED_BYTES, len(view))
             yield self._plain(frame, view[start:end])
             while not (frame.eof or frame.needs_input):
                 yield self._plain(frame, b"")
             start = end
             if frame.eof:
-                self._frame, start = None, end - len(frame.unused_data or b"")
+                self._frame = None
                 self._frames += 1
+                start = end - len(frame.unused_data or b"")
 
     def _plain(self, frame: _Decompressor, data: Buffer) -> bytes:
         try:

@@ -1,8 +1,9 @@
-"""Readers of the plain content of filtered files: decoded sequentially, or decrypted at any offset."""
+"""Readers of filtered files, which return the plain content: decoded sequentially, or decrypted at any offset."""
 
 from __future__ import annotations
 
 import io
+import math
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -26,18 +27,24 @@ _ADVICE = "Another program changed it: restore it from a copy"
 
 _BUFFER_BYTES = 128 << 10
 _READ_BYTES = 1 << 20
+_HEADER_LENGTH_BYTES = 8  # the first bytes of a header, which contain its length
 
 
 def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> io.BufferedReader:
-    """Return the plain content of a seekable file, decoded as it is read; closing it closes `file`.
+    """Return a reader that decodes a seekable file while it is read; closing it closes `file`.
 
-    Reading to the end verifies checksum, length and the end of the filters. A seek decodes from the start again.
+    After a seek to an earlier offset, the reader decodes the file from the start again. At the end of the file, it
+    compares the content with the log, and raises `CorruptData` for a difference.
 
-    `plain_bytes` and `checksum` (of the stored file) are from the log; `CorruptData` if they differ.
+    Args:
+        file: the stored file.
+        chain: the filters of the file.
+        identity: the identity of the file.
+        plain_bytes: the length of the plain content, from the log.
+        checksum: the checksum of the stored file, from the log.
     """
-    return io.BufferedReader(
-        _Decoded(file, chain, identity=identity, plain_bytes=plain_bytes, checksum=checksum), _BUFFER_BYTES
-    )
+    plain_file = _Decoded(file, chain, identity=identity, plain_bytes=plain_bytes, checksum=checksum)
+    return io.BufferedReader(plain_file, _BUFFER_BYTES)
 
 
 def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
@@ -47,7 +54,7 @@ def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
 
 
 def plain_pieces(stored: Iterable[bytes], decoder: Composed, path: str) -> Iterator[bytes]:
-    """Yield the plain content of stored bytes in pieces of at most a few megabytes; the last one verifies the end.
+    """Yield the plain content of stored bytes in pieces of at most a few megabytes; the last piece verifies the end.
 
     `CorruptData` names `path`.
     """
@@ -57,7 +64,7 @@ def plain_pieces(stored: Iterable[bytes], decoder: Composed, path: str) -> Itera
 
 @contextmanager
 def stream_errors(path: str) -> Iterator[None]:
-    """Turn `BadStream` into `CorruptData`, and `ConfigError` into one that names the file."""
+    """Replace `BadStream` by `CorruptData`, and `ConfigError` by a `ConfigError` that names the file."""
     try:
         yield
     except BadStream as error:
@@ -67,7 +74,7 @@ def stream_errors(path: str) -> Iterator[None]:
 
 
 class _PlainFile(io.RawIOBase):
-    """A seekable file of the plain bytes of another file; closing it closes the other file."""
+    """A seekable file with the plain content of a stored file; closing it closes the stored file."""
 
     def __init__(self, file: BinaryIO, plain_bytes: int) -> None:
         super().__init__()
@@ -95,6 +102,8 @@ class _PlainFile(io.RawIOBase):
 
 
 class _Decoded(_PlainFile):
+    """A plain file that is decoded from the start; see `decoded_file`."""
+
     def __init__(self, file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, checksum: str) -> None:
         super().__init__(file, plain_bytes)
         self._chain = chain
@@ -106,11 +115,11 @@ class _Decoded(_PlainFile):
         self._file.seek(0)
         self._crc = Crc32()
         self._pieces = plain_pieces(self._stored(), self._chain.decoder(self._identity), self.name)
-        self._plain = memoryview(b"")  # decoded last
-        self._start = 0  # of `_plain`
+        self._plain = memoryview(b"")  # the piece that was decoded last
+        self._start = 0  # the offset of this piece in the plain content
         self._is_ended = False
 
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed asks for any buffer; readers give these
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed requires any buffer; callers pass these types
         if self._position < self._start:
             self._restart()
         while self._position >= self._start + len(self._plain) and not self._is_ended:
@@ -121,7 +130,8 @@ class _Decoded(_PlainFile):
                 self._is_ended = True
                 self._check_end()
         view = memoryview(buffer).cast("B")
-        data = self._plain[max(0, self._position - self._start) :][: len(view)]
+        offset = max(0, self._position - self._start)
+        data = self._plain[offset : offset + len(view)]
         view[: len(data)] = data
         self._position += len(data)
         return len(data)
@@ -142,12 +152,12 @@ class _Decoded(_PlainFile):
 
 
 def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:
-    """Return the plain content of an encrypted seekable file after verifying its end; closing it closes `file`."""
+    """Verify the end of an encrypted seekable file, and return its plain content; closing it closes `file`."""
     return cast("BinaryIO", _Decrypted(file, keys, identity, plain_bytes))
 
 
 class DecryptedRanges:
-    """The plain content of an encrypted file, or a part of it, which can be read at any offset. Thread-safe."""
+    """Reads the plain content of an encrypted file at any offset. Thread-safe."""
 
     def __init__(
         self,
@@ -161,16 +171,16 @@ class DecryptedRanges:
         """Read the header.
 
         Args:
-            read: returns the bytes of the file, given offset and length; fewer at its end.
-            file_bytes: length of the file.
-            name: of the file, for errors.
-            keys: for the key that the header names.
-            identity: of the file.
-            plain_bytes: length of the plain content.
+            read: returns bytes of the file, given their offset and number; fewer bytes at the end of the file.
+            file_bytes: the length of the file.
+            name: the name of the file for errors.
+            keys: contain the key that the header of the file names.
+            identity: the identity of the file.
+            plain_bytes: the length of the plain content.
 
         Raises:
-            CorruptData: it is not an encrypted file of this length and identity.
-            ConfigError: its key is unknown.
+            CorruptData: the file is not an encrypted file of this length and identity.
+            ConfigError: `keys` do not contain the key.
         """
         self.plain_bytes = plain_bytes
         self._read = read
@@ -178,35 +188,40 @@ class DecryptedRanges:
         self._name = name
         with stream_errors(name):
             start = bytes(read(0, min(file_bytes, HEADER_BYTES_MAX)))
-            self._start = header_bytes(start) if len(start) >= 8 else file_bytes + 1  # noqa: PLR2004
-            if file_bytes < self._start:
+            has_length = len(start) >= _HEADER_LENGTH_BYTES
+            if has_length:
+                self._start = header_bytes(start)  # the offset of the first chunk
+            if not has_length or file_bytes < self._start:
                 raise BadStream("the header of an encrypted file", f"{file_bytes} bytes")
             self._opened = OpenedEnvelope(keys, start[: self._start], identity)
-        self.chunk_bytes = self._opened.chunk_bytes  # of plain content; the last chunk can have fewer
-        self._chunks = max(1, -(-plain_bytes // self.chunk_bytes))
+        self.chunk_bytes = self._opened.chunk_bytes  # plain bytes of a chunk; the last chunk can have fewer
+        self._chunks = max(1, math.ceil(plain_bytes / self.chunk_bytes))
         expected = self._start + plain_bytes + TAG_BYTES * self._chunks
         if file_bytes != expected:
             raise CorruptData(name, f"{expected} bytes", f"{file_bytes} bytes")
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return the plain bytes of all chunks of a range; `CorruptData` if one is damaged."""
+        """Return the plain bytes of a range; `CorruptData` if one of its chunks is damaged."""
         end = min(offset + length, self.plain_bytes)
-        first, behind = offset // self.chunk_bytes, -(-end // self.chunk_bytes)
-        plain = self.chunks(first, behind)
-        return plain[offset - first * self.chunk_bytes : end - first * self.chunk_bytes]
+        first_chunk = offset // self.chunk_bytes
+        end_chunk = math.ceil(end / self.chunk_bytes)
+        plain = self.chunks(first_chunk, end_chunk)
+        plain_start = first_chunk * self.chunk_bytes
+        return plain[offset - plain_start : end - plain_start]
 
     def last_chunk(self) -> bytes:
-        """Return the last chunk, which shows truncation; `CorruptData` if it is damaged."""
+        """Return the plain bytes of the last chunk; `CorruptData` if it is damaged, or not the last chunk."""
         return self.chunks(self._chunks - 1, self._chunks)
 
-    def chunks(self, first: int, behind: int) -> bytes:
-        """Return the plain bytes of consecutive chunks, which are read by one call."""
+    def chunks(self, first: int, end_chunk: int) -> bytes:
+        """Return the plain bytes of the chunks from `first` to before `end_chunk`, which are read by one call."""
         step = self.chunk_bytes + TAG_BYTES
-        start, end = self._start + first * step, min(self._start + behind * step, self._file_bytes)
+        start = self._start + first * step
+        end = min(self._start + end_chunk * step, self._file_bytes)
         data = memoryview(self._read(start, end - start))
         with stream_errors(self._name):
             plain = []
-            for number in range(first, behind):
+            for number in range(first, end_chunk):
                 place = (number - first) * step
                 chunk = data[place : place + step]
                 plain.append(self._opened.decrypt(chunk, number, is_last=number == self._chunks - 1))
@@ -216,6 +231,8 @@ class DecryptedRanges:
 
 
 class _Decrypted(_PlainFile):
+    """A plain file that is decrypted by chunks; it keeps the chunk that was decrypted last."""
+
     def __init__(self, file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> None:
         super().__init__(file, plain_bytes)
         self._ranges = DecryptedRanges(
@@ -226,21 +243,22 @@ class _Decrypted(_PlainFile):
             identity=identity,
             plain_bytes=plain_bytes,
         )
-        # Cached, since readers read it again.
+        # The last chunk shows if the file was truncated. It is kept, since readers read it again.
         self._held = self._ranges.last_chunk()
         self._held_number = max(0, plain_bytes - 1) // self._ranges.chunk_bytes
 
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed asks for any buffer; readers give these
+    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override] # typeshed requires any buffer; callers pass these types
         view = memoryview(buffer).cast("B")
         end = min(self._position + len(view), self._plain_bytes)
         begin, chunk_bytes = self._position, self._ranges.chunk_bytes
         while self._position < end:
             number, offset = divmod(self._position, chunk_bytes)
             if number != self._held_number:
-                self._held, self._held_number = self._ranges.chunks(number, number + 1), number
+                self._held = self._ranges.chunks(number, number + 1)
+                self._held_number = number
             data = memoryview(self._held)[offset : offset + end - self._position]
-            at = self._position - begin
-            view[at : at + len(data)] = data
+            target = self._position - begin
+            view[target : target + len(data)] = data
             self._position += len(data)
         return self._position - begin
 

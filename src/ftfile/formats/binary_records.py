@@ -40,7 +40,7 @@ _PAGE = "see docs/formats/binary.md"
 
 
 def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
-    """Return the framing of two options; `ConfigError` if both are set, or the delimiter would be ambiguous."""
+    """Return the framing that one of two options sets; `ConfigError` if both are set, or the delimiter is ambiguous."""
     if length_prefix is not None:
         if delimiter is not None:
             raise ConfigError("delimiter and lengthPrefix are both given: give only one of them")
@@ -62,6 +62,8 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Delimited:
+    """Records that end with a delimiter."""
+
     delimiter: bytes
 
     def definition(self) -> dict[str, Any]:
@@ -75,7 +77,8 @@ class _Delimited:
                 f"a record contains the delimiter {self.delimiter!r} and would be read as two. Choose a delimiter that "
                 "does not occur, or lengthPrefix=int32"
             )
-        empty, delimiter = (text_scalar(text, values.type) for text in (b"", self.delimiter))
+        empty = text_scalar(b"", values.type)
+        delimiter = text_scalar(self.delimiter, values.type)
         return rows_of(pc.binary_join_element_wise(values, empty, delimiter))
 
     def ends(self, data: bytes) -> NDArray[np.integer]:
@@ -90,6 +93,8 @@ class _Delimited:
 
 @dataclass(frozen=True, slots=True)
 class _Prefixed:
+    """Records that follow their lengths."""
+
     prefix: str
 
     def definition(self) -> dict[str, Any]:
@@ -118,13 +123,13 @@ class _Prefixed:
                 pieces = [rest[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
                 yield pa.array(pieces, pa.binary())
                 rest = rest[int(ends[-1]) :]
-            # A record longer than a block is parsed again only when it can be complete.
+            # If a record is longer than a block, it is parsed again only when all its bytes were read.
             block_bytes = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
         if rest:
             raise corrupt(file, "whole records", f"{len(rest)} bytes of an incomplete record")
 
     def _bounds(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the start of each complete record, after its length, and its end."""
+        """Return the starts of all complete records, each after the length of the record, and their ends."""
         starts, ends, position = [], [], 0
         while position < len(data):
             start, position = self._next(data, position)
@@ -140,8 +145,8 @@ class _Prefixed:
             start = position + 4
             length = int.from_bytes(data[position:start], _SIZES[self.prefix][1])
             if start <= len(data):
-                return (start, start + length)
-            return (0, 0)
+                return start, start + length
+            return 0, 0
         length, shift = 0, 0
         for start in range(position, min(position + _VARINT_BYTES_MAX, len(data))):
             length |= (data[start] & 0x7F) << shift
@@ -156,7 +161,7 @@ Framing: TypeAlias = _Delimited | _Prefixed
 
 @dataclass(frozen=True, slots=True)
 class UserEncoder:
-    """A class of the user by name, and the options for its constructor."""
+    """The name of a user's class, and the options for its constructor."""
 
     name: str  # `module:Class`, or the name of an entry point
     options: Settings = field(repr=False)  # `encoder.<name>` without the prefix, sorted
@@ -164,21 +169,21 @@ class UserEncoder:
 
     @classmethod
     def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
-        """Return the encoder after loading it; `extension` is used if the class has none."""
-        settled = tuple(sorted(options.items()))
-        instance = _made(name, settled)
+        """Load the class, check it, and return its encoder; `extension` is the default for a class without one."""
+        sorted_options = tuple(sorted(options.items()))
+        instance = _made(name, sorted_options)
         if not callable(getattr(instance, "encode", None)):
             raise ConfigError(f"{_OPTION}={name!r} has no method encode(batch): {_PAGE}")
-        asked_extension = getattr(instance, "extension", extension)
-        if not isinstance(asked_extension, str) or not _EXTENSION_FORM.fullmatch(asked_extension):
+        used_extension = getattr(instance, "extension", extension)
+        if not isinstance(used_extension, str) or not _EXTENSION_FORM.fullmatch(used_extension):
             raise ConfigError(
-                f"{_OPTION}={name!r} has the extension {asked_extension!r}, and an extension such as '.bin' is required"
+                f"{_OPTION}={name!r} has the extension {used_extension!r}, and an extension such as '.bin' is required"
             )
-        return cls(name, settled, asked_extension)
+        return cls(name, sorted_options, used_extension)
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
-        """Return the encoder of a `definition()`; no code is loaded."""
+        """Return the encoder of a `definition()`, without loading the class."""
         return cls(definition["name"], tuple(sorted(definition["options"].items())), definition["extension"])
 
     def definition(self) -> dict[str, Any]:
@@ -186,7 +191,7 @@ class UserEncoder:
         return {"name": self.name, "options": dict(self.options), "extension": self.extension}
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise `ConfigError` if the class cannot encode rows of a schema; no row is encoded."""
+        """Raise `ConfigError` if the class cannot encode a batch without rows of a schema."""
         try:
             self.encode(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
@@ -211,7 +216,7 @@ class UserEncoder:
         return values
 
     def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the rows of records, with columns and types of the class; `UserCodeError` if it fails."""
+        """Return the rows of records; the class chooses columns and types, and its errors become `UserCodeError`."""
         if is_name_of_code(self.name):
             raise ConfigError(
                 f"the records were encoded by {self.name!r}, and ftfile does not import a module only because the log "
@@ -236,8 +241,11 @@ class UserEncoder:
 
 @lru_cache(maxsize=16)
 def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
-    """Return the instance of this process; `ConfigError` if it cannot be loaded or created."""
-    class_ = load(_OPTION, name if is_name_of_code(name) else _installed(name))
+    """Return an instance of a user's class; `ConfigError` if it cannot be loaded or created. Cached by process."""
+    place = name
+    if not is_name_of_code(name):
+        place = _installed(name)
+    class_ = load(_OPTION, place)
     try:
         return class_(dict(options))
     except Exception as error:  # code of the user can raise anything
@@ -246,6 +254,7 @@ def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
 
 
 def _installed(name: str) -> str:
+    """Return the place of an entry point, `module:Class`."""
     places = installed(ENTRY_POINT_GROUP)
     if name not in places:
         choices = ""
@@ -260,13 +269,13 @@ def _installed(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BinaryRecords(Lines):
-    """Records that are the values of one column, or that a class of the user makes from rows."""
+    """Records that are the values of one column, or that a user's class encodes from rows."""
 
     name: ClassVar[str] = "binary"
 
     framing: Framing
     user: UserEncoder | None = None
-    column: str | None = None  # for reading, its name in the file; None for the name in the schema
+    column: str | None = None  # the name of the column in the file, for readers; None for its name in the schema
 
     @property
     def extension(self) -> str:
@@ -279,7 +288,10 @@ class BinaryRecords(Lines):
     def from_options(cls, options: Mapping[str, Any]) -> BinaryRecords:
         framing = framing_from_options(options.get("delimiter"), options.get("lengthPrefix"))
         name, encoder_options = options.get("encoder"), options.get("encoder.", {})
-        return cls(framing, None if name is None else UserEncoder.checked(name, encoder_options, _EXTENSION))
+        user = None
+        if name is not None:
+            user = UserEncoder.checked(name, encoder_options, _EXTENSION)
+        return cls(framing, user)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
         if self.user is not None:
@@ -288,15 +300,14 @@ class BinaryRecords(Lines):
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> BinaryRecords:
-        described, delimiter = definition.get("encoder"), definition.get("delimiter")
-        if described is None:
-            user = None
-        else:
-            user = UserEncoder.from_definition(described)
-        if delimiter is None:
-            delimiter = None
-        else:
-            delimiter = bytes.fromhex(delimiter)
+        encoder_definition = definition.get("encoder")
+        user = None
+        if encoder_definition is not None:
+            user = UserEncoder.from_definition(encoder_definition)
+        delimiter_text = definition.get("delimiter")
+        delimiter = None
+        if delimiter_text is not None:
+            delimiter = bytes.fromhex(delimiter_text)
         return cls(framing_from_options(delimiter, definition.get("lengthPrefix")), user, definition.get("column"))
 
     def check_schema(self, schema: pa.Schema) -> None:

@@ -6,7 +6,6 @@ import binascii
 import io
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import arro3.io
@@ -63,7 +62,7 @@ def object_text(names: Iterable[str], columns: Iterable[pa.Array], *, ignore_nul
 
 
 def json_text(array: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
-    """Return the JSON text of each value, null for null; binary values and times must be strings already."""
+    """Return the JSON text of each value, and null for null; binary values and times must be strings already."""
     kind = array.type
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
@@ -81,7 +80,9 @@ def json_text(array: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
         return _quoted(array)
     if pa.types.is_floating(kind):
         text = float_text(array)
-        return text if all_finite(array) else pc.if_else(pc.is_finite(array), text, _in_quotes(text))
+        if not all_finite(array):
+            text = pc.if_else(pc.is_finite(array), text, _in_quotes(text))
+        return text
     return array.cast(pa.string())
 
 
@@ -103,13 +104,15 @@ def _quoted(strings: pa.StringArray) -> pa.StringArray:
     special = pc.fill_null(pc.match_substring_regex(strings, _NEEDS_ESCAPE), fill_value=False)
     if not pc.any(special).as_py():
         return quoted
-    escaped = [json.dumps(text, ensure_ascii=False) for text in strings.filter(special).to_pylist()]
+    special_strings = strings.filter(special).to_pylist()
+    escaped = [json.dumps(text, ensure_ascii=False) for text in special_strings]
     return pc.replace_with_mask(quoted, special, pa.array(escaped, pa.string()))
 
 
 def base64_text(array: pa.BinaryArray) -> pa.StringArray:
     """Return binary values as base64 text (RFC 4648, padded)."""
-    # All values are encoded by one call, padded with zero bytes to a multiple of three; `=` is inserted afterwards.
+    # One call encodes all values, each padded with zero bytes to a multiple of three bytes. Then `=` replaces the
+    # characters of the padding.
     offsets, data = _present_parts(array)
     lengths = np.diff(offsets)
     padding = (-lengths % 3).astype(np.int64)
@@ -128,9 +131,11 @@ def from_base64(array: pa.StringArray) -> pa.BinaryArray:
     lengths, ends = np.diff(offsets), offsets[1:].astype(np.int64)
     if (lengths % 4).any():
         raise ValueError("the length of a base64 text is not a multiple of 4")
-    tail = ends[lengths > 0]
+    has_text = lengths > 0
+    ends_of_texts = ends[has_text]
     padding = np.zeros(len(lengths), np.int64)
-    padding[lengths > 0] = (text[tail - 1] == _PAD).astype(np.int64) + (text[tail - 2] == _PAD)
+    padding[has_text] = (text[ends_of_texts - 1] == _PAD).astype(np.int64) + (text[ends_of_texts - 2] == _PAD)
+    # `A` means zero bits, so that one call decodes all texts; the bytes of the padding are removed afterwards.
     zeros = np.where(_padding(len(text), ends, padding), ord("A"), text).astype(np.uint8)
     data = np.frombuffer(binascii.a2b_base64(pa.py_buffer(zeros)), np.uint8)
     if len(data) * 4 != len(text) * 3:
@@ -141,13 +146,15 @@ def from_base64(array: pa.StringArray) -> pa.BinaryArray:
 
 
 def _present_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return offsets that start at 0 and their bytes; null values are empty."""
-    offsets, data = string_parts(pc.fill_null(array, text_scalar(b"", array.type)) if array.null_count else array)
+    """Return the offsets of values, which start at 0, and the bytes of all values; null values are empty."""
+    if array.null_count:
+        array = pc.fill_null(array, text_scalar(b"", array.type))
+    offsets, data = string_parts(array)
     return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
 
 def _padding(size: int, ends: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask of `size` items that is set on the last 0, 1 or 2 before each end."""
+    """Return a mask of `size` items, which is True for the last items before each end; `counts` are 0, 1 or 2."""
     mask = np.zeros(size, np.bool_)
     mask[ends[counts > 0] - 1] = True
     mask[ends[counts > 1] - 2] = True
@@ -155,18 +162,20 @@ def _padding(size: int, ends: NDArray[np.int64], counts: NDArray[np.int64]) -> N
 
 
 def _with_nulls_of(array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.Array:
+    """Return the values with these ends in `data`, with the nulls of `array`."""
     return strings_from(np.append(0, ends), data, kind, is_valid(array) if array.null_count else None)
 
 
-LEVELS_MAX = 10_000  # nested arrays and objects: arro3 uses 80 bytes of the stack for each
-VALUES_MAX = 2_000_000  # values of a line, whose number is not bounded by its length
+LEVELS_MAX = 10_000  # of nested arrays and objects, since arro3 uses 80 bytes of the stack for each level
+VALUES_MAX = 2_000_000  # of a line, since the length of a line is not limited
 
 _ESCAPED_NUL = b"\\u0000"
 _READ_BATCH_ROWS = 65_536
 _NEWLINE, _QUOTE, _COMMA = b'\n",'
-_OPEN, _CLOSE, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")  # square brackets are equal to these without one bit
+# With the bit `_CASE`, square brackets become braces.
+_OPEN, _CLOSE, _CASE = ord("{"), ord("}"), ord("{") ^ ord("[")
 _PIECE_BYTES = 1 << 20
-_LINE_BYTES = 4 << 20  # shorter lines have few values
+_LINE_BYTES = 4 << 20  # the values of shorter lines are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +191,9 @@ class JsonLines(Lines):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> JsonLines:
-        line_sep, ignore_null_fields = (options.get(name, DEFAULTS[name]) for name in ("lineSep", "ignoreNullFields"))
-        # JSON escapes all control characters, so a separator with one never occurs within a record.
+        line_sep = options.get("lineSep", DEFAULTS["lineSep"])
+        ignore_null_fields = options.get("ignoreNullFields", DEFAULTS["ignoreNullFields"])
+        # JSON escapes all control characters, so a separator that contains one never occurs within a record.
         if not any(character < " " for character in line_sep):
             raise ConfigError(
                 f"option lineSep={line_sep!r}: for json it must contain a control character, such as \\n or \\r\\n"
@@ -214,16 +224,21 @@ class JsonLines(Lines):
                     texts = with_binary_variants(lines, schema)
                 for batch in _read(texts, as_read):
                     rows += batch.num_rows
-                    columns = list(map(partial(rebuild, leaf=self._read_leaf), batch.columns, schema.types))
+                    columns = []
+                    for column, kind in zip(batch.columns, schema.types, strict=True):
+                        columns.append(rebuild(column, kind, self._read_leaf))
                     yield batch_of(columns, schema, batch.num_rows)
             except Exception as error:  # arro3 has no specific errors
                 raise corrupt(file, "JSON lines", error) from error
-            if rows != (expected := lines.count(b"\n")):
+            expected = lines.count(b"\n")
+            if rows != expected:
                 raise corrupt(file, f"{expected} JSON objects, one on each line", rows)
 
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        """Encode by arro3, except for values that it encodes wrongly, which Arrow's kernels encode."""
-        names, columns, is_plain = batch.schema.names, [], True
+        """Encode rows by arro3; if it would encode a value wrongly, encode the batch by Arrow's kernels."""
+        names = batch.schema.names
+        columns = []
+        is_plain = True  # arro3 encodes all columns correctly
         for name, values in zip(names, batch.columns, strict=True):
             array = values
             if has_variant(values.type):
@@ -250,12 +265,12 @@ class JsonLines(Lines):
         except Exception as error:  # arro3 has no specific errors
             raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
         data, line_sep = sink.getvalue(), self.line_sep.encode()
-        longer = len(line_sep) - 1
+        added_bytes = len(line_sep) - 1  # by replacing a newline
 
         def ends() -> NDArray[np.integer]:
-            # JSON escapes newlines within values, so each one ends a row.
-            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
-            return newlines + longer * np.arange(1, len(newlines) + 1)
+            # JSON escapes newlines within values, so each newline ends a row.
+            row_ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            return row_ends + added_bytes * np.arange(1, len(row_ends) + 1)
 
         if line_sep == b"\n":
             replaced = data
@@ -286,10 +301,10 @@ class JsonLines(Lines):
         return self.times.pattern(array.type).format(array, self.times.zone)
 
     def _read_type(self, arrow: pa.DataType) -> pa.DataType:
+        """Return the type that arro3 reads: string for values that `_read_leaf` converts."""
         if pa.types.is_time(arrow) or not self._is_text(arrow):
             return arrow
-        iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
-        if iso:
+        if pa.types.is_temporal(arrow) and self.times.is_iso(arrow):
             return arrow
         return pa.string()
 
@@ -302,11 +317,12 @@ class JsonLines(Lines):
 
 
 def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
-    # arro3 ends the process if the text of an error contains a NUL.
     if b"\0" in lines:
         raise ValueError("a zero byte")
     for _, excess in unbounded_lines(lines, LEVELS_MAX):
         raise ValueError(f"a line of {excess}")
+    # arro3 ends the process if the text of an error contains a NUL. So lines with an escaped NUL are first read with
+    # another character in its place, which raises all errors.
     if _ESCAPED_NUL in lines:
         for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
             pass
@@ -314,7 +330,7 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
 
 
 def unbounded_lines(block: bytes, levels_max: int) -> Iterator[tuple[int, str]]:
-    """Yield the start of lines with more than `levels_max` levels, or `VALUES_MAX` values, and which limit is exceeded.
+    """Yield the start of each line with more than `levels_max` levels or `VALUES_MAX` values, and the exceeded limit.
 
     The block ends with a line feed.
     """
@@ -323,13 +339,16 @@ def unbounded_lines(block: bytes, levels_max: int) -> Iterator[tuple[int, str]]:
         return
     for start, end in long:
         line = block[start:end]
-        has_values = len(line) > _LINE_BYTES and block.count(b",", start, end) > VALUES_MAX - levels_max
-        if (has_values or _openings(line) > levels_max) and (excess := _excess(line, levels_max)):
-            yield start, excess
+        # These counts include characters within strings. Only `_excess` is exact, but it takes longer.
+        can_have_many_values = len(line) > _LINE_BYTES and line.count(b",") > VALUES_MAX - levels_max
+        if can_have_many_values or _openings(line) > levels_max:
+            excess = _excess(line, levels_max)
+            if excess:
+                yield start, excess
 
 
 def _long_lines(block: bytes, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of lines longer than some bytes."""
+    """Yield the start and the end of each line that is longer than `size_bytes`."""
     start = 0
     while start + size_bytes < len(block):
         end = block.rfind(b"\n", start, start + size_bytes) + 1
@@ -345,11 +364,13 @@ def _pieces(data: bytes | memoryview) -> Iterator[NDArray[np.uint8]]:
 
 
 def _openings(data: bytes | memoryview) -> int:
+    """Return the number of opening brackets and braces, including those within strings."""
     return sum(int(np.count_nonzero(piece | _CASE == _OPEN)) for piece in _pieces(memoryview(data)))
 
 
 def _excess(line: bytes, levels_max: int) -> str:
-    """Return which limit a line exceeds, levels or values, or an empty text."""
+    """Return the limit of levels or values that a line exceeds; empty if it exceeds none."""
+    # An escaped quote does not end a string.
     if b"\\" in line:
         line = line.replace(rb"\\", b"__").replace(rb"\"", b"__")
     level = values = 0
@@ -363,13 +384,15 @@ def _excess(line: bytes, levels_max: int) -> str:
         is_in_string = in_string[-1]
         tokens = special[~in_string]
         is_open = tokens | _CASE == _OPEN
-        levels = level + np.cumsum(is_open.view(np.int8) - (tokens | _CASE == _CLOSE), dtype=np.int64)
+        is_close = tokens | _CASE == _CLOSE
+        levels = level + np.cumsum(is_open.view(np.int8) - is_close, dtype=np.int64)
         values += int(np.count_nonzero(is_open | (tokens == _COMMA)))
         if levels.max(initial=0) > levels_max:
             return f"more than {levels_max} levels"
         if values > VALUES_MAX and len(line) > _LINE_BYTES:
             return f"more than {VALUES_MAX} values"
-        level = int(levels[-1]) if len(levels) else level
+        if len(levels):
+            level = int(levels[-1])
     return ""
 
 
@@ -387,7 +410,7 @@ def _problems_of_keys(schema: pa.Schema) -> Iterator[str]:
 def _with_text(
     array: pa.Array, is_text: Callable[[pa.DataType], bool], text: Callable[[pa.Array], pa.StringArray]
 ) -> pa.Array:
-    """Return a column with leaves of some types as strings."""
+    """Return a column in which `text` has converted the leaves whose types `is_text` selects."""
 
     def type_with_text(kind: pa.DataType) -> pa.DataType:
         if is_text(kind):
@@ -413,6 +436,8 @@ def _is_plain(column: pa.Array) -> bool:
         elif pa.types.is_floating(leaf.type):
             if not all_finite(leaf):
                 return False
-        elif pa.types.is_map(leaf.type) and map_entries(leaf).flatten()[1].null_count:
-            return False
+        elif pa.types.is_map(leaf.type):
+            _, items = map_entries(leaf).flatten()
+            if items.null_count:
+                return False
     return True

@@ -1,8 +1,8 @@
 """`fileFormat=orc`: ORC files with footers that are completed for Spark.
 
-Statistics of stripes and the footer are Protobuf messages. The postscript, another message, and its length in one byte
-follow. In compressed files, the messages before it consist of chunks, each with its length and a flag for an
-uncompressed one.
+A file ends with three Protobuf messages, the statistics of stripes, the footer and the postscript, and with the length
+of the postscript in one byte. In a compressed file, the statistics and the footer are divided into chunks. A chunk
+begins with its length, and with a flag that it is not compressed.
 """
 
 from __future__ import annotations
@@ -46,63 +46,65 @@ if TYPE_CHECKING:
     from ftfile.formats.api import Encoder, Wanted
 
 
-TEXT_BYTES_MAX = 1024  # of a text in statistics, like Spark's writer
+TEXT_BYTES_MAX = 1024  # the length of a text in statistics, as in Spark's writer
 
-# Field numbers, and their values.
+# Numbers of fields, and values of fields.
 _FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
 _TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
 _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE, _POSTSCRIPT_STATISTICS_LENGTH = 1, 2, 3, 5
 _STRIPE_STATISTICS, _FOOTER_STATISTICS, _COLUMN_OF_STRIPE, _TEXTS_OF_COLUMN = 1, 7, 1, 4
 _LEAST, _GREATEST, _LOWER_BOUND, _UPPER_BOUND = 1, 2, 4, 5
 _TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
-_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # these are not characters
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # codes in this range are not characters
 
 
 def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
-    """Return the end of a file, with all statistics of stripes and the completed footer.
+    """Return the end of a file, with the completed footer, and with bounds of long texts in the statistics.
 
     Args:
         tail: the end of the file, as pyarrow writes it.
-        spark_types: Spark's names of types by their numbers, if ORC's names are not sufficient: TIMESTAMP_NTZ is stored
-            as a
-            number, and Spark before 4.2 does not know the type of an instant.
-        has_long_texts: texts can be longer than `TEXT_BYTES_MAX`. Their statistics become bounds, like in Spark's
-            writer, so
-            that readers do not read copies of them.
+        spark_types: Spark's names of types by the numbers of types, where ORC's names are not sufficient. TIMESTAMP_NTZ
+            is stored as a number, and Spark before 4.2 does not know the type of an instant.
+        has_long_texts: True if texts can be longer than `TEXT_BYTES_MAX`. Then bounds replace long texts in statistics,
+            as in Spark's writer, so that readers do not read copies of the texts.
     """
-    postscript = tail[-1 - tail[-1] : -1]
-    numbers = {number: value for number, value, _ in fields(postscript) if isinstance(value, int)}
-    codec = numbers[_POSTSCRIPT_COMPRESSION]
-    end = len(tail) - 1 - len(postscript)
-    start = end - numbers[_POSTSCRIPT_FOOTER_LENGTH]
-    footer = _amended(plain(tail[start:end], codec), spark_types)
+    postscript_bytes = tail[-1]
+    postscript = tail[-1 - postscript_bytes : -1]
+    settings = {number: value for number, value, _ in fields(postscript) if isinstance(value, int)}
+    codec = settings[_POSTSCRIPT_COMPRESSION]
+    footer_end = len(tail) - 1 - len(postscript)
+    footer_start = footer_end - settings[_POSTSCRIPT_FOOTER_LENGTH]
+    footer = _amended(plain(tail[footer_start:footer_end], codec), spark_types)
+    unchanged_end = footer_start
     lengths = {}
     statistics = b""
     if has_long_texts:
         footer = _within(footer, _FOOTER_STATISTICS, _bounded)
-        end, start = start, start - numbers[_POSTSCRIPT_STATISTICS_LENGTH]
-        statistics = _within(plain(tail[start:end], codec), _STRIPE_STATISTICS, _bounded_columns)
-        statistics = _packed(statistics, numbers)
+        unchanged_end = footer_start - settings[_POSTSCRIPT_STATISTICS_LENGTH]
+        statistics = plain(tail[unchanged_end:footer_start], codec)
+        statistics = _within(statistics, _STRIPE_STATISTICS, _bounded_columns)
+        statistics = _packed(statistics, settings)
         lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
-    footer = _packed(footer, numbers)
+    footer = _packed(footer, settings)
     lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
-    described = bytearray()
+    new_postscript = bytearray()
     for number, _, raw in fields(postscript):
         if number in lengths:
-            described += number_field(number, lengths[number])
+            new_postscript += number_field(number, lengths[number])
         else:
-            described += raw
-    return tail[:start] + statistics + footer + bytes(described) + bytes([len(described)])
+            new_postscript += raw
+    return tail[:unchanged_end] + statistics + footer + bytes(new_postscript) + bytes([len(new_postscript)])
 
 
 def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
+    """Return a message as stored: as chunks if the file is compressed, else unchanged."""
     if postscript[_POSTSCRIPT_COMPRESSION]:
         return chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE])
     return message
 
 
 def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a message after applying a change to each of its messages with a number."""
+    """Return a message after applying `change` to each message in its field `field_number`."""
     changed = bytearray()
     for number, value, raw in fields(message):
         if number == field_number and isinstance(value, bytes):
@@ -121,34 +123,45 @@ def _bounded(column: bytes) -> bytes:
 
 
 def _bounded_texts(statistics: bytes) -> bytes:
-    """Return statistics of texts, in which a long minimum and maximum are replaced by short bounds."""
+    """Return statistics of texts in which short bounds replace a long minimum and a long maximum."""
     statistics_fields = []
     for number, value, raw in fields(statistics):
         if not isinstance(value, bytes) or len(value) <= TEXT_BYTES_MAX:
             statistics_fields.append(raw)
             continue
         text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a partial character
+        next_text = _next(text)
         if number == _LEAST:
             statistics_fields.append(bytes_field(_LOWER_BOUND, text.encode()))
+        elif next_text:
+            statistics_fields.append(bytes_field(_UPPER_BOUND, next_text.encode()))
         else:
-            statistics_fields.append(bytes_field(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
+            statistics_fields.append(raw)
     return b"".join(statistics_fields)
 
 
 def _next(text: str) -> str:
-    """Return a text that is greater than all texts with this beginning; empty if there is none."""
+    """Return a text that is greater than all texts with this beginning; empty if no such text exists."""
     text = text.rstrip(chr(sys.maxunicode))
     if not text:
         return ""
     code = ord(text[-1]) + 1
-    return text[:-1] + chr(_AFTER_SURROGATES if code == _SURROGATES else code)
+    if code == _SURROGATES:
+        code = _AFTER_SURROGATES
+    return text[:-1] + chr(code)
 
 
 def stripe_rows(tail: bytes) -> list[int]:
-    """Return the rows of each stripe, from the tail of a file in memory of ORC's library: one plain message."""
-    footer = next(value for number, value, _ in fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
-    stripes = [value for number, value, _ in fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
-    return list(map(_rows_of_stripe, stripes))
+    """Return the number of rows of each stripe; `tail` is the tail that ORC's library returns, one plain message."""
+    footer = next(_messages(tail, _TAIL_FOOTER))
+    return list(map(_rows_of_stripe, _messages(footer, _FOOTER_STRIPES)))
+
+
+def _messages(message: bytes, field_number: int) -> Iterator[bytes]:
+    """Yield the messages in a field of a message."""
+    for number, value, _ in fields(message):
+        if number == field_number and isinstance(value, bytes):
+            yield value
 
 
 def _rows_of_stripe(stripe: bytes) -> int:
@@ -156,8 +169,9 @@ def _rows_of_stripe(stripe: bytes) -> int:
 
 
 def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
-    # Without a calendar, readers interpret dates before 1582 as Julian.
-    fields_out, types = [], 0
+    """Return a footer with Spark's names of types and with the calendar of dates."""
+    fields_out = []
+    types = 0  # the number of the next type
     for number, value, raw in fields(footer):
         if number == _FOOTER_TYPES and isinstance(value, bytes):
             attribute = b""
@@ -167,30 +181,33 @@ def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
             types += 1
         elif number != _FOOTER_CALENDAR:
             fields_out.append(raw)
-    return b"".join([*fields_out, number_field(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
+    # Without a calendar, readers interpret dates before 1582 as Julian.
+    fields_out.append(number_field(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN))
+    return b"".join(fields_out)
 
 
 def _attribute(spark_type: str) -> bytes:
-    value = bytes_field(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + bytes_field(_ATTRIBUTE_VALUE, spark_type.encode())
-    return bytes_field(_TYPE_ATTRIBUTES, value)
+    key = bytes_field(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type")
+    value = bytes_field(_ATTRIBUTE_VALUE, spark_type.encode())
+    return bytes_field(_TYPE_ATTRIBUTES, key + value)
 
 
 _READ_BATCH_ROWS = 65_536
 
-# Arrow reads ORC's timestamps only as nanoseconds in 64 bits.
+# The last timestamp in microseconds that Arrow reads from ORC, since it reads nanoseconds in 64 bits.
 _LAST_US = 2**63 // 1000
 _SECOND_US = 1_000_000
 _WALL_CLOCK = pa.timestamp("us")
-# With `timestamp`, a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read other times.
+# The name is not `timestamp`, which a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read as local time.
 _SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp_ltz"}
 _RANGE = (
     "ORC supports timestamps from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 only whole seconds"
 )
 
-# The writer's memory for a group, and for a value: a reference, a length, and a flag for null.
+# The maximum memory of the writer for a group, and its memory for a value: a reference, a length and a flag for null.
 _GROUP_BYTES, _VALUE_BYTES = 32 << 20, 17
 
-_DISTINCT_MAX = 0.8  # bytes of the strings of a stripe, like Spark's writer
+_DISTINCT_MAX = 0.8  # the maximum ratio of distinct strings for which a stripe has a dictionary, as in Spark's writer
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
 
 
@@ -221,8 +238,10 @@ class OrcFormat(ColumnarFormat):
                     continue
                 instants_us = values_of(leaf, np.int64)
                 # Before 1970, Arrow writes negative fractions of a second, and Spark fails at them.
-                within = (np.abs(instants_us) <= _LAST_US) & ((instants_us >= 0) | (instants_us % _SECOND_US == 0))
-                if not (within | ~is_valid(leaf)).all():
+                is_in_range = np.abs(instants_us) <= _LAST_US
+                is_readable = (instants_us >= 0) | (instants_us % _SECOND_US == 0)
+                is_null = ~is_valid(leaf)
+                if not (is_null | (is_in_range & is_readable)).all():
                     raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
@@ -241,20 +260,21 @@ class OrcFormat(ColumnarFormat):
             opened = orc.ORCFile(file)
             stripes = span.chosen(opened.nstripes)
             counts = stripe_rows(opened.reader.serialized_file_tail())
-            left_out = sum(counts) - sum(counts[number] for number in stripes)
+            rows_of_stripes = sum(counts[number] for number in stripes)
+            rows_left_out = sum(counts) - rows_of_stripes
 
         def rows() -> Iterator[pa.RecordBatch]:
             with reading_errors(file, "an ORC file"):
                 yield from _rows(opened, stripes, schema)
 
-        return left_out, rows()
+        return rows_left_out, rows()
 
 
 def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     present = opened.schema.names
-    column_names = [name for name in schema.names if name in present] or present[:1]
-    # pyarrow interprets a name with a dot as a field of a struct.
-    names = column_names
+    # If the file has none of the columns, one column is read, since it has the number of rows.
+    names = [name for name in schema.names if name in present] or present[:1]
+    # pyarrow interprets a name with a dot as a field of a struct, so all columns are read.
     if any("." in name for name in present):
         names = None
     for number in stripes:
@@ -264,17 +284,18 @@ def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Ite
 
 
 class _OrcEncoder(CollectingEncoder):
-    """Writes a group as a stripe."""
+    """Encodes each group of rows as a stripe."""
 
     def __init__(self, schema: pa.Schema, target: ByteWriter, options: OrcFormat) -> None:
         super().__init__(schema, target, options.check_rows)
         self._codec = options.compression.replace("none", "uncompressed")
-        self._leaf_columns = len(list(chain.from_iterable(map(leaf_types, schema.types))))
-        # The writer allocates memory for a group of values of every column at the start.
-        self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
-        # Local times are stored as numbers, like by Spark's writer.
-        stored = [map_leaf_types(kind, _stored_type) for kind in schema.types]
-        self._stored = pa.schema(zip(schema.names, stored, strict=True))
+        self._leaf_columns = sum(len(list(leaf_types(kind))) for kind in schema.types)
+        # At the start, the writer allocates the memory of a whole group for every column.
+        row_bytes = _VALUE_BYTES * max(1, self._leaf_columns)
+        self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // row_bytes + 1)
+        # Local times are stored as numbers, as in Spark's writer.
+        stored_types = [map_leaf_types(kind, _stored_type) for kind in schema.types]
+        self._stored = pa.schema(zip(schema.names, stored_types, strict=True))
         self._has_long_texts = False
         self._sink = _Tail(target)
         self._writer = self._open(as_sink(self._sink))
@@ -283,7 +304,7 @@ class _OrcEncoder(CollectingEncoder):
         return orc.ORCWriter(
             sink,
             compression=self._codec,
-            stripe_size=1,  # so that every batch is a stripe
+            stripe_size=1,  # every batch exceeds this size, and becomes a stripe
             batch_size=self.group_rows_max,
             dictionary_key_size_threshold=_DISTINCT_MAX,
         )
@@ -311,23 +332,27 @@ class _OrcEncoder(CollectingEncoder):
                 self._writer.write(self._laid_out(pa.Table.from_batches([], self._schema)))
             self._sink.is_holding = True
             self._writer.close()
-        types = enumerate(columns_within(self._schema), start=1)
-        spark_types = {number: _SPARK_TYPES[arrow] for number, (_, arrow) in types if arrow in _SPARK_TYPES}
+        spark_types = {}
+        for number, (_, arrow) in enumerate(columns_within(self._schema), start=1):
+            if arrow in _SPARK_TYPES:
+                spark_types[number] = _SPARK_TYPES[arrow]
         self._target.write(amended(bytes(self._sink.held), spark_types, has_long_texts=self._has_long_texts))
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
-        # Nested columns are copied: within them, the writer ignores slicing and counts a value under a null.
+        """Return rows with the types that are stored."""
+        # Nested columns are copied. Within them, the writer ignores slicing, and counts values under nulls.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):
-            leaf = _viewed
+            to_stored = _viewed
             if pa.types.is_nested(kind):
-                leaf = _copied
-            columns.append(pa.chunked_array([rebuild(chunk, kind, leaf) for chunk in column.chunks], kind))
+                to_stored = _copied
+            chunks_out = [rebuild(chunk, kind, to_stored) for chunk in column.chunks]
+            columns.append(pa.chunked_array(chunks_out, kind))
         return pa.Table.from_arrays(columns, schema=self._stored)
 
 
 class _Tail:
-    """Passes a file to its target, and holds its end back."""
+    """The output of the writer: passes bytes to the target, and holds the end of the file back."""
 
     def __init__(self, target: ByteWriter) -> None:
         self._target = target
@@ -360,8 +385,10 @@ def _stored_type(leaf: pa.DataType) -> pa.DataType:
 def _has_long_texts(rows: pa.Table) -> bool:
     for column in rows.columns:
         for leaf in chain.from_iterable(map(leaves, column.chunks)):
-            if pa.types.is_string(leaf.type) and np.diff(string_parts(leaf)[0]).max(initial=0) > TEXT_BYTES_MAX:
-                return True
+            if pa.types.is_string(leaf.type):
+                offsets, _ = string_parts(leaf)
+                if np.diff(offsets).max(initial=0) > TEXT_BYTES_MAX:
+                    return True
     return False
 
 

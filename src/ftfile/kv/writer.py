@@ -144,7 +144,7 @@ class StoreSink(Sink[StoreConfig]):
     batch_writes_do_jobs = True
 
     def check_directory(self, config: StoreConfig, log: CommitLog) -> DirectoryCheck[StoreConfig]:
-        """See `Writes.check_directory`."""
+        """See `Sink.check_directory`."""
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
         log.fs.prove(layout.META)
         head = log.refresh()
@@ -160,13 +160,13 @@ class StoreSink(Sink[StoreConfig]):
         return DirectoryCheck(config, head, {})
 
     def task_input(self, config: StoreConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[StoreConfig]:
-        """See `Writes.task_input`."""
+        """See `Sink.task_input`."""
         return TaskInput(config, batches, definition=_definition_key(config))
 
     def write_rows(
         self, plan: WritePlan[StoreConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> Sequence[StagedSegment]:
-        """See `Writes.write_rows`."""
+        """See `Sink.write_rows`."""
         runs = BucketWriter(plan.config, stage, bad, plan.time_ms)
         for batch in rows:
             runs.write(batch)
@@ -174,7 +174,7 @@ class StoreSink(Sink[StoreConfig]):
         return runs.segments
 
     def run_assembly_tasks(self, plan: WritePlan[StoreConfig], stage: Stage, head: LogState) -> AssemblyResults:
-        """See `Writes.run_assembly_tasks`."""
+        """See `Sink.run_assembly_tasks`."""
         config = plan.config
         try:
             if not (jobs := share_of(head, stage.partition)):
@@ -198,7 +198,7 @@ class StoreSink(Sink[StoreConfig]):
         return run_compactions(compactor, compactions, config.plan.read_bytes)
 
     def prepare(self, config: StoreConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedRuns:
-        """See `Writes.prepare`."""
+        """See `Sink.prepare`."""
         return PreparedRuns(config, author, messages, log)
 
 

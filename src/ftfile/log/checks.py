@@ -1,7 +1,8 @@
 """Checks before a record is created, so that every record can be published.
 
-A path is free if the store supports it, no file has the name of one of its directories, and no other part has it. Names
-without the unique part can repeat: they are compared with all live parts, and checked in the store.
+A path is free if three conditions are true: the store supports it, no file has the name of one of its directories, and
+no other part has it. A name without the unique part of an id can repeat. Such names are compared with the names of all
+live parts, and the store is checked for a file.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# The number of records that are read individually for the names of live parts; for more, a snapshot is cheaper.
+# The maximum number of records that are read for the names of live parts; for more records, a snapshot is cheaper.
 FOLLOWED_MAX = 256
 HORIZON_AHEAD = Advice(
     "If the store's clock was ahead when the vacuum ran, the horizon is in the future: ",
@@ -67,14 +68,15 @@ _TOO_LONG = (
 
 
 def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
-    """Check that files exist, are complete, and younger than the vacuum horizon; make their names durable."""
+    """Check that files exist, are complete and are younger than the vacuum horizon; make their names durable."""
     adds = tuple(adds)
     infos = find_files(fs, adds)
     for add in adds:
         check_file(add, infos.get(add.path), horizon_ms)
     if fs.capabilities.directory_sync:
         unsynced: set[str] = set()
-        for directory in {layout.parent(add.path) for add in adds}:
+        directories = {layout.parent(add.path) for add in adds}
+        for directory in directories:
             unsynced.update(layout.ancestors(directory))
         unsynced.difference_update(layout.ancestors(layout.META))
         for directory in sorted(unsynced, reverse=True):
@@ -82,14 +84,14 @@ def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
 
 
 def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
-    """Return the existing files of the adds by path; also other files of the stage."""
+    """Return the existing files of the adds by path, and all other files in their staging directories."""
     directories: set[str] = set()
     direct: list[str] = []
     for add in adds:
         if layout.is_staged(add.path):
             directories.add(layout.parent(add.path))
         else:
-            direct.append(add.path)  # directories of data are never listed, since they grow
+            direct.append(add.path)  # a directory of data is not listed, since it can contain any number of files
     infos: dict[str, FileInfo] = {}
     for directory in directories:
         for info in list_or_empty(fs, directory):
@@ -101,7 +103,7 @@ def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
 
 
 def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
-    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum can delete it at any time."""
+    """Check the file of an add; raise CorruptData for a wrong length, StaleFiles if vacuum could delete it now."""
     end = add.offset + add.length
     if add.kind == "part":
         expected = f"{add.length} bytes"
@@ -129,12 +131,12 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
 
 
 class FinalPaths:
-    """The final paths of one record; the store is called once for the paths of all adds."""
+    """The final paths of one record. The constructor checks the paths of all adds in the store at once."""
 
     def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
         store = log.fs.capabilities
         self._faults: dict[str, str] = {}
-        self._above: dict[str, Sequence[str]] = {}  # deepest first, without the root
+        self._above: dict[str, Sequence[str]] = {}  # directories of each path, deepest first, without the root
         valid: set[str] = set()
         needed_directories: set[str] = set()
         for path in _final_paths(adds):
@@ -146,7 +148,7 @@ class FinalPaths:
                 valid.add(path)
                 needed_directories.update(self._above[path])
         self._reserved = head.reserved
-        self._waiting: set[str] = set()  # recorded, but not published yet
+        self._waiting: set[str] = set()  # paths of recorded parts that are not published yet
         for entry in head.unpublished.values():
             self._waiting |= _final_paths(entry.adds)
         self._claimed: set[str] = set()
@@ -156,13 +158,16 @@ class FinalPaths:
         self._live: AbstractSet[str] = frozenset()
         if repeating:
             self._live = live_names(log, head)
-        # The file at the final name of a part that was written there is its own.
-        own_paths = set(map(attrgetter("path"), adds))
-        asked = sorted(path for path in (repeating & valid) - own_paths if self._files.isdisjoint(self._above[path]))
-        self._taken = _found(log, asked).keys()
+        # If a part was written under its final name, the file of that name belongs to the part.
+        written_paths = {add.path for add in adds}
+        paths_to_check = []
+        for path in sorted((repeating & valid) - written_paths):
+            if self._files.isdisjoint(self._above[path]):
+                paths_to_check.append(path)
+        self._taken = _found(log, paths_to_check).keys()
 
     def claim(self, adds: Sequence[Add]) -> None:
-        """Claim the paths of adds that belong together, or none; ConfigError or NameCollision if one is not free."""
+        """Claim the paths of all adds; if a path is not free, claim none and raise ConfigError or NameCollision."""
         paths: list[str] = []
         directories: list[str] = []
         try:
@@ -217,7 +222,7 @@ def _final_paths(adds: Iterable[Add]) -> set[str]:
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
-    """Return the names of live parts that can repeat: from a snapshot once, then from the following records."""
+    """Return the names of live parts that can repeat. The first call reads a snapshot, later calls the new records."""
     known_paths = log.known_paths
     if not _apply_records_since(log, head, known_paths):
         from ftfile.log.read.snapshot import snapshot_at  # noqa: PLC0415 - few commits need it
@@ -228,8 +233,10 @@ def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
 
 
 def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths) -> bool:
-    """Add the records up to the head; return False if they do not follow the known version, or are too many."""
-    version, nonce, known_paths.version = known_paths.version, known_paths.nonce, -1
+    """Apply the records up to the head; return False if they do not follow the known version, or are too many."""
+    version, nonce = known_paths.version, known_paths.nonce
+    # Until all records are applied, the names belong to no version.
+    known_paths.version = -1
     if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
         return False
     for following in range(version + 1, head.version + 1):
@@ -243,7 +250,7 @@ def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths
 
 
 def _repeating(adds: Iterable[Add]) -> set[str]:
-    """Return the final paths without the unique part."""
+    """Return the final paths that can repeat, since they do not contain the unique part of an id."""
     paths: set[str] = set()
     for add in adds:
         if add.final_path and layout.unique_part(add.id) not in add.final_path:
@@ -254,11 +261,15 @@ def _repeating(adds: Iterable[Add]) -> set[str]:
 def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
     """Return the existing files and directories by path."""
     infos = parallel(log.fs, partial(_file_at, log.fs), paths)
-    return {path: info for path, info in zip(paths, infos, strict=True) if info is not None}
+    existing = {}
+    for path, info in zip(paths, infos, strict=True):
+        if info is not None:
+            existing[path] = info
+    return existing
 
 
 def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return the file or directory at a path, or None; a link without a followed target counts as a file."""
+    """Return the file or directory at a path, or None. A link that is not followed, or has no target, is a file."""
     try:
         return fs.stat(path)
     except (DanglingLink, NotAFile):
@@ -268,7 +279,7 @@ def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
 
 
 def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
-    """Return the directories whose paths are files; the other directories exist, or can be created.
+    """Return the paths of directories at which files exist; the other directories exist, or can be created.
 
     A process checks each directory once, unless a file could not be published.
     """
@@ -280,7 +291,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     files: set[str] = set()
     absent: set[str] = set()
     unknown = sorted(directories - known_paths.directories.keys(), key=_depth)
-    # Below a file, or a missing directory, no path is checked.
+    # Directories are checked level by level, and not below a file or a missing directory.
     for _, group in itertools.groupby(unknown, key=_depth):
         level = list(group)
         infos = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
@@ -306,17 +317,17 @@ def _raise_taken(path: str, why: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The same rows in other files: accepted or rejected as a whole."""
+    """A replacement of files by other files with the same rows, which is accepted or rejected as a whole."""
 
     inputs: tuple[Add, ...]  # the replaced adds
     adds: tuple[Add, ...]  # the new adds
-    read_version: int  # at which the inputs were live
-    reason: str = ""  # code of the reason, by which records count parts; empty for none
+    read_version: int  # a version at which the inputs were live
+    reason: str = ""  # the reason why the parts ended, for the counts in records; empty for no reason
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRewrite:
-    """A rewrite whose parts cannot get their names: the rows stay in their files."""
+    """A rewrite whose parts cannot get their names. The rows remain in the old files."""
 
     rewrite: Rewrite
     error: FtfileError
@@ -324,7 +335,7 @@ class RefusedRewrite:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The accepted rewrites of a record, and the rewrites refused for their names; others were too late."""
+    """The accepted rewrites of a record, and the rewrites refused for their names; all other rewrites were too late."""
 
     rewrites: tuple[Rewrite, ...] = ()
     refused: tuple[RefusedRewrite, ...] = ()
@@ -346,15 +357,12 @@ class Accepted:
 
     def lost(self, rewrites: Sequence[Rewrite]) -> int:
         """Return the number of inputs of the rewrites that were too late."""
-        lost = -len(self.inputs)
-        for rewrite in rewrites:
-            lost += len(rewrite.inputs)
-        for refusal in self.refused:
-            lost -= len(refusal.rewrite.inputs)
-        return lost
+        total = sum(len(rewrite.inputs) for rewrite in rewrites)
+        refused = sum(len(refusal.rewrite.inputs) for refusal in self.refused)
+        return total - len(self.inputs) - refused
 
     def metrics(self, counts_before: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """Return the number of parts by the reason why they ended; other parts are added."""
+        """Return metrics with the numbers of parts by the reason why they ended, added to `counts_before`."""
         counts = Counter(counts_before or {})
         for rewrite in self.rewrites:
             parts = len(parts_of(rewrite.adds))
@@ -372,10 +380,17 @@ def accept_rewrites(
     own_adds: Sequence[Add] = (),
     refused: Sequence[RefusedRewrite] = (),
 ) -> Accepted:
-    """Return the rewrites whose inputs are live, whose files are safe and whose names are free; others are not deleted.
+    """Return the rewrites whose inputs are live, whose files are safe and whose names are free.
 
-    Rewrites are in order of precedence and with final names, after the record's `own` other adds; `refused` ones could
-    not get names. An error of an own add is raised: see `FinalPaths.claim`.
+    The files of the other rewrites are not deleted.
+
+    Args:
+        log: the log of the directory.
+        head: the state before the record.
+        rewrites: rewrites with final names. If two rewrites conflict, the first one is accepted.
+        own_adds: the record's adds that belong to no rewrite. They claim their names before all rewrites, and an error
+            of `FinalPaths.claim` is raised.
+        refused: rewrites that did not get final names.
     """
     accepted: list[Rewrite] = []
     left_out = list(refused)
@@ -393,8 +408,9 @@ def accept_rewrites(
                 len(inputs),
             )
             continue
-        # The remaining rows of a segment are in the same spool, which is safe while one of its segments is live.
-        input_paths = set(map(attrgetter("path"), rewrite.inputs))
+        # An add can contain the remaining rows of an input, in the same spool. Vacuum keeps a spool while one of its
+        # segments is live.
+        input_paths = {add.path for add in rewrite.inputs}
         try:
             for add in rewrite.adds:
                 if add.path not in input_paths:
@@ -413,9 +429,10 @@ def accept_rewrites(
 
 
 def still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Sequence[Rewrite]) -> Sequence[Rewrite]:
-    """Return rewrites of live parts, read at a version for which the head can decide if they are live.
+    """Return the rewrites with a read version for which the head can decide if their inputs are live.
 
-    The head contains some thousands of removed parts, and records of this operation can have removed more.
+    The head lists only the last thousands of removed parts. If a rewrite was read before the first of these removals,
+    the inputs are compared with a snapshot, and rewrites without live inputs are omitted.
     """
     if all(rewrite.read_version >= head.removed_since - 1 for rewrite in rewrites):
         return rewrites

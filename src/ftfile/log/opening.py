@@ -1,4 +1,4 @@
-"""Opening of an existing directory."""
+"""Functions that open the log of an existing directory."""
 
 from __future__ import annotations
 
@@ -37,14 +37,19 @@ _RESTORE_FORMAT = "Restore it from a copy: no other file contains the id of an e
 def open_log(
     path: str | os.PathLike[str], access: Access, otherwise: str = _NO_DIRECTORY, *, repairs: bool = False
 ) -> CommitLog:
-    """Return a separate log of a directory; see `open_with_keys`. If there is no log, errors add `otherwise`.
+    """Open the log of a directory, as an object of its own; see `open_with_keys`.
 
-    Reading the log raises `RolledBack` if its head is before the required version.
+    Reading the log raises `RolledBack` if its head is before the version that `access` requires.
+
+    Args:
+        path: the path or URL of the directory.
+        access: the settings and keys of the caller.
+        otherwise: the end of the error text if the directory has no log.
+        repairs: True if the caller repairs the format file, unless the directory is encrypted.
 
     Raises:
-        ConfigError: it has no log, or its keys are not known.
-        CorruptData: its format file is lost or damaged; not raised for a caller that `repairs` it, unless the directory
-            is encrypted.
+        ConfigError: the directory has no log, or its keys are not known.
+        CorruptData: the format file is lost or damaged, and the caller does not repair it.
     """
     url = normalise(os.fspath(path))
     try:
@@ -55,13 +60,16 @@ def open_log(
         raise ConfigError(f"{url!r} is {otherwise}{_advice(url, access)}") from error
     except NotADirectory as error:
         advice = _advice(url, access)
-        reason = f"no directory: {error.detail}. Give the directory that contains {layout.META}"
-        raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else reason}") from error
+        if advice:
+            reason = f"a file, or lies below one{advice}"
+        else:
+            reason = f"no directory: {error.detail}. Give the directory that contains {layout.META}"
+        raise ConfigError(f"{url!r} is {reason}") from error
     return log
 
 
 def _advice(url: str, access: Access) -> str:
-    """Return a sentence with the directory that contains a path; empty if none does."""
+    """Return a sentence that names the ftfile directory above a path; empty if there is none."""
     above = directory_above(url, access.storage, access.context)
     if above is None:
         return ""
@@ -72,7 +80,7 @@ def _advice(url: str, access: Access) -> str:
 
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:
-    """Check the format file; NotFound if there is no log either."""
+    """Check the format file; raise NotFound if the format file and the log are missing."""
     try:
         log.check_layout()
     except (NotFound, CorruptData) as error:
@@ -88,18 +96,20 @@ def _check_layout(log: CommitLog, *, repairs: bool) -> None:
 
 
 def _newest_version(log: CommitLog) -> int | None:
-    """Return the newest version that has a file; None if there is none."""
+    """Return the newest version that has a file in the log; None if no version has one."""
+    versions = []
     try:
-        listed = []
-        for name in log.fs.names_after(layout.LOG, ""):
-            listed.append(layout.parse_log_name(name))
+        for text in log.fs.names_after(layout.LOG, ""):
+            name = layout.parse_log_name(text)
+            if name is not None:
+                versions.append(name.version)
     except NotFound:
         return None
-    return max((name.version for name in listed if name is not None), default=None)
+    return max(versions, default=None)
 
 
 def _is_sealed(log: CommitLog, version: int | None) -> bool:
-    """Return True if the record of a version ends with a MAC, or keys were given."""
+    """Return True if the directory is encrypted: keys were given, or the record of a version needs keys."""
     if isinstance(log.fs, SealedFileSystem):
         return True
     if version is None:
@@ -116,10 +126,10 @@ def _is_sealed(log: CommitLog, version: int | None) -> bool:
 def open_with_written_settings(
     path: str | os.PathLike[str], access: Access, settings: Settings | None = None, otherwise: str = _NO_DIRECTORY
 ) -> CommitLog:
-    """Return a log of a directory that is opened to write files like its writers; see `open_log`.
+    """Open the log of a directory with the file settings of its writers, such as permissions; see `open_log`.
 
-    `settings` are additional settings of the file system, such as permissions; by default those of the newest writer
-    with settings. Settings of the caller override them.
+    By default, these are the settings of the newest writer that has settings; `settings` replaces them. The caller's
+    settings in `access` have priority.
 
     Raises:
         ConfigError, RolledBack: see `open_log`.
@@ -142,8 +152,8 @@ def written_settings(head: LogState) -> Settings:
     return ()
 
 
-# The settings for stored files that a record can contain, with their allowed texts; no settings of a client, an address
-# or a secret.
+# The settings for stored files that a record can contain, with their allowed texts. Settings of a client, addresses and
+# secrets are not among them.
 _FILE_SETTINGS = {
     "filePermission": re.compile(r"0{0,2}[0-7]{1,3}", re.ASCII),
     "directoryPermission": re.compile(r"0?[0-7]{1,4}", re.ASCII),
@@ -153,13 +163,11 @@ _FILE_SETTINGS = {
 
 
 def file_settings(recorded: object) -> Settings:
-    """Return the settings of a record that are about files and within bounds; other settings are omitted."""
-    if isinstance(recorded, dict):
-        texts = recorded
-    else:
-        texts = {}
+    """Return the settings of a record that concern stored files and have allowed texts; omit all other settings."""
+    if not isinstance(recorded, dict):
+        return ()
     settings = []
-    for name, text in texts.items():
+    for name, text in recorded.items():
         if name in _FILE_SETTINGS and isinstance(text, str) and _FILE_SETTINGS[name].fullmatch(text):
             settings.append((name, text))
     return tuple(settings)
@@ -172,11 +180,11 @@ def maintaining(
     access: Access,
     opener: Callable[[str | os.PathLike[str], Access], CommitLog] = open_with_written_settings,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Return the log of a directory, and the author of the records of one operation; log lines contain its job id.
+    """Yield the log of a directory and the author of an operation's records; log lines contain the author's job id.
 
     Raises:
         ConfigError: see `opener`.
-        RolledBack: the newest version is before the required version; nothing was written.
+        RolledBack: the newest version is before the version that `access` requires; nothing was written.
     """
     log = opener(path, access)
     author = MaintenanceAuthor(operation, access.context.ids.unique())

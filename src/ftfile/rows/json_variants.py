@@ -1,4 +1,4 @@
-"""Values of VARIANT in JSON lines."""
+"""Conversion of VARIANT values in JSON lines, to JSON text and to their binary values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _SPACE = re.compile(r"[ \t\r]*")
 
 
 def with_raw_variants(array: pa.Array, time_zone: str) -> pa.Array:
-    """Return a column whose VARIANTs are JSON text, as large strings, which Spark never sends.
+    """Return a column in which each VARIANT is its JSON text.
+
+    The texts have the type large string. Spark never sends this type, so it marks text that is already JSON.
 
     Raises:
         ValueError: a VARIANT has no JSON text, or NULL is an element of an array or a value of a map.
@@ -52,6 +54,7 @@ def _check_present(values: pa.Array) -> None:
 
 
 def _texts(array: pa.StructArray, time_zone: str) -> pa.Array:
+    """Return the JSON texts of VARIANTs."""
     texts: list[str | None] = []
     size = 0
     values, keys = array.flatten()
@@ -71,7 +74,7 @@ def _texts(array: pa.StructArray, time_zone: str) -> pa.Array:
 
 
 def with_binary_variants(lines: bytes, schema: pa.Schema) -> bytes:
-    """Return lines in which each VARIANT is an object of its two binary values, in base64.
+    """Return JSON lines in which an object with the value and metadata in base64 replaces each VARIANT.
 
     Raises:
         ValueError: a line is not a JSON object, or its values do not match the types.
@@ -88,24 +91,28 @@ def _base64(data: bytes) -> str:
 
 
 class _Scan:
-    """A line, and the VARIANTs that were found in it."""
+    """One pass over a line that replaces its VARIANTs.
+
+    Methods that parse receive a position in the line, and return the position after the parsed text and white space.
+    """
 
     def __init__(self, line: str) -> None:
         self._line = line
-        self._found: list[tuple[int, int, str]] = []  # start, end and replacement of each
+        self._replacements: list[tuple[int, int, str]] = []  # start and end of a VARIANT, and its new text
 
     def pieces(self, kinds: dict[str, pa.DataType]) -> Iterator[str]:
-        """Yield the parts of the line, with replaced VARIANTs, given the types of columns."""
+        """Yield the parts of the line, with replaced VARIANTs; `kinds` contains the types of columns by name."""
         self._object(self._space(0), kinds, None)
-        last = 0
-        for start, after, text in self._found:
-            yield self._line[last:start]
+        position = 0
+        for start, end, text in self._replacements:
+            yield self._line[position:start]
             yield text
-            last = after
-        yield self._line[last:]
+            position = end
+        yield self._line[position:]
         yield "\n"
 
     def _space(self, at: int) -> int:
+        """Skip white space."""
         match = _SPACE.match(self._line, at)
         assert match is not None, at
         return match.end()
@@ -114,16 +121,19 @@ class _Scan:
         return self._line[at : at + 1] == character
 
     def _after(self, at: int, character: str) -> int:
+        """Skip a required character and white space."""
         if not self._is(at, character):
             raise ValueError(f"no {character!r} at character {at}")
         return self._space(at + 1)
 
     def _value(self, start: int, kind: pa.DataType | None) -> int:
-        """Return the position after a value and white space; the type None skips a value."""
+        """Parse a value; a value without a known type (None) is skipped."""
         if kind is not None and is_variant(kind):
             return self._variant(start)
-        if kind is None or not has_variant(kind) or self._is(start, "n"):  # null
-            return self._space(json_value(self._line, start)[1])
+        is_null = self._is(start, "n")
+        if kind is None or is_null or not has_variant(kind):
+            _, end = json_value(self._line, start)
+            return self._space(end)
         if pa.types.is_list(kind):
             return self._elements(start, kind.value_type)
         if pa.types.is_map(kind):
@@ -132,12 +142,13 @@ class _Scan:
 
     def _variant(self, start: int) -> int:
         json, end = json_value(self._line, start)
-        value, metadata = map(_base64, variant_of(json))
-        self._found.append((start, end, f'{{"value":"{value}","metadata":"{metadata}"}}'))
+        value, metadata = variant_of(json)
+        text = f'{{"value":"{_base64(value)}","metadata":"{_base64(metadata)}"}}'
+        self._replacements.append((start, end, text))
         return self._space(end)
 
     def _object(self, start: int, kinds: dict[str, pa.DataType], other: pa.DataType | None) -> int:
-        """Return the position after an object and white space, given the types of its fields and of others."""
+        """Parse an object; `kinds` contains the types of fields by name, `other` the type of all other fields."""
         place = self._after(start, "{")
         if self._is(place, "}"):
             return self._space(place + 1)

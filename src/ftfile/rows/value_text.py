@@ -29,20 +29,28 @@ _YEAR = re.compile(r"(-?)(\d+)(-.*)")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _DATE = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)")
 _TIMESTAMP = re.compile(_DATE.pattern + r" (\d\d:\d\d:\d\d(?:\.\d{1,6})?)([+-]\d\d:\d\d(?::\d\d)?)?")
-# A day before the last microsecond in 64 bits.
+# One day before the last timestamp in 64 bits: a conversion to local time cannot overflow up to here.
 _FAR_US = 2**63 - 1 - 86_400_000_000
 _BOOLEANS = {"true": True, "false": False}
 
-_KINDS = (
-    *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_string, pa.types.is_large_string),
-    *(pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128, pa.types.is_date32),
+# Types with a text, in addition to timestamps.
+_KIND_CHECKS = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_decimal128,
+    pa.types.is_date32,
 )
 
-_POINT_ZERO, _EMPTY = text_scalar(".0", pa.string()), text_scalar("", pa.string())
+_POINT_ZERO = text_scalar(".0", pa.string())
+_EMPTY = text_scalar("", pa.string())
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of values; for a dictionary, the type of its values."""
+    """Return the type of a column's values; for a dictionary-encoded column, the type of its dictionary."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     return kind
@@ -50,14 +58,14 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 
 def has_text(kind: pa.DataType) -> bool:
     """Return True if values of this type have a text from which the same value can be read."""
-    return any(is_kind(kind) for is_kind in _KINDS) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
+    return any(is_kind(kind) for is_kind in _KIND_CHECKS) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
 
 
 def value_texts(values: pa.Array, time_zone: str) -> list[str]:
     """Return the texts of values without nulls; timestamps are in `time_zone`.
 
-    An hour that daylight saving repeats has its offset in the second occurrence: `2024-10-27 02:30:00+01:00`. A string
-    that is not UTF-8, or a timestamp out of the range of local times, raises `ValueError`.
+    If daylight saving repeats an hour, texts of its second occurrence end with the offset: `2024-10-27 02:30:00+01:00`.
+    A string that is not UTF-8, or a timestamp out of the range of local times, raises `ValueError`.
     """
     kind = values.type
     if pa.types.is_floating(kind):
@@ -77,30 +85,35 @@ def value_of(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     """Return the value of a text; `ValueError` if this type has no such value."""
     try:
         return pa.scalar(_value(text, kind, time_zone), kind)
+    except InvalidOperation as error:
+        raise ValueError("not a number") from error
     except (ArithmeticError, LookupError, pa.ArrowException) as error:
-        raise ValueError("not a number" if isinstance(error, InvalidOperation) else str(error)) from error
+        raise ValueError(str(error)) from error
 
 
 def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401 - as many types as columns
+    value: Any = text
     if pa.types.is_boolean(kind):
-        return _BOOLEANS[text]
-    if pa.types.is_integer(kind):
+        value = _BOOLEANS[text]
+    elif pa.types.is_integer(kind):
         if not _WHOLE.fullmatch(text):
             raise ValueError("not a whole number")
-        return int(text)
-    if pa.types.is_floating(kind):
-        return float(text)
-    if pa.types.is_decimal(kind):
-        return Decimal(text)
-    if pa.types.is_date(kind):
+        value = int(text)
+    elif pa.types.is_floating(kind):
+        value = float(text)
+    elif pa.types.is_decimal(kind):
+        value = Decimal(text)
+    elif pa.types.is_date(kind):
         if not _DATE.fullmatch(text):
             raise ValueError("not a date such as 2024-12-31")
-        return int(np.datetime64(text, "D").astype(np.int64))
-    return _timestamp(text, kind, time_zone) if pa.types.is_timestamp(kind) else text
+        value = int(np.datetime64(text, "D").astype(np.int64))
+    elif pa.types.is_timestamp(kind):
+        value = _timestamp(text, kind, time_zone)
+    return value
 
 
 def _java_text(value: np.floating[Any]) -> str:
-    """Return the text of Java's `toString` since JDK 19: the shortest one that is read as the same number."""
+    """Return the text of Java's `toString` since JDK 19: the shortest text that is read as the same number."""
     if not math.isfinite(value):
         if math.isnan(value):
             return "NaN"
@@ -112,7 +125,8 @@ def _java_text(value: np.floating[Any]) -> str:
     if len(mantissa) == 1:
         # If one digit would suffice, Java prints the nearest number with two.
         mantissa, _, power = f"{abs(float(value)):.1e}".partition("e")
-    digits, exponent = mantissa.replace(".", "").rstrip("0") or "0", int(power)
+    digits = mantissa.replace(".", "").rstrip("0") or "0"
+    exponent = int(power)
     if exponent < -3 or exponent > 6:  # noqa: PLR2004
         return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
     if exponent < 0:
@@ -122,11 +136,13 @@ def _java_text(value: np.floating[Any]) -> str:
 
 
 def _java_year(text: str) -> str:
-    """Return a date with at least four digits for the year, and a sign for more digits."""
+    """Return a date whose year has at least four digits, and a sign if it has more."""
     match = _YEAR.fullmatch(text)
     assert match is not None, text
     sign, year, rest = match.groups()
-    return f"{sign or '+' * (len(year) > 4)}{year:0>4}{rest}"  # noqa: PLR2004
+    if not sign and len(year) > 4:  # noqa: PLR2004
+        sign = "+"
+    return f"{sign}{year:0>4}{rest}"
 
 
 def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
@@ -139,10 +155,11 @@ def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
         raise ValueError(f"timestamp out of the range of local times in {time_zone}")
     clocks = clocks_of(instants, time_zone)
     texts = _clock_texts(clocks)
-    first_pass = instants_of(clocks, time_zone).cast(instants.type)
+    # A local time that occurs twice is converted to the first of its two instants.
+    first_instants = instants_of(clocks, time_zone).cast(instants.type)
     offsets_us = values_of(clocks, np.int64) - instants_us
-    for index, again in enumerate(pc.not_equal(instants, first_pass).to_pylist()):
-        if again:
+    for index, is_second in enumerate(pc.not_equal(instants, first_instants).to_pylist()):
+        if is_second:
             texts[index] += offset_text(int(offsets_us[index]))
     return texts
 
@@ -154,16 +171,22 @@ def _clock_texts(clocks: pa.Array) -> list[str]:
 
 def offset_text(offset_us: int) -> str:
     """Return an offset from UTC, such as `+01:00`."""
+    sign = "-" if offset_us < 0 else "+"
     minutes, seconds = divmod(abs(offset_us) // 1_000_000, 60)
-    text = f"{'-' if offset_us < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
+    text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"
     if seconds:
         return f"{text}:{seconds:02}"
     return text
 
 
 def _offset_us(text: str) -> int:
-    hours, minutes, seconds = (*map(int, text[1:].split(":")), 0)[:3]
-    return (hours * 3600 + minutes * 60 + seconds) * (-1_000_000 if text[0] == "-" else 1_000_000)
+    """Return an offset in microseconds from its text `+hh:mm` or `+hh:mm:ss`."""
+    offset_s = 0
+    for number, unit_s in zip(text[1:].split(":"), (3600, 60, 1), strict=False):
+        offset_s += int(number) * unit_s
+    if text[0] == "-":
+        offset_s = -offset_s
+    return offset_s * 1_000_000
 
 
 def _timestamp(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
@@ -185,12 +208,12 @@ def _timestamp(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
 
 
 def all_finite(array: pa.Array) -> bool:
-    """Return True if a column of floats has neither NaN nor infinities."""
+    """Return True if a column of floats contains neither NaN nor infinities."""
     return pc.all(pc.is_finite(array)).as_py() is not False
 
 
 def float_text(array: pa.Array) -> pa.StringArray:
-    """Return the shortest text that is read as the same float; `NaN` and `-Infinity` as in Java."""
+    """Return the shortest texts that are read as the same floats, with `NaN` and `-Infinity` as in Java."""
     text = array.cast(pa.string())
     if not all_finite(array):
         infinite = pc.if_else(pc.greater(array, 0), "Infinity", "-Infinity")
@@ -205,7 +228,8 @@ def float_text(array: pa.Array) -> pa.StringArray:
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
 _DAY_US = 24 * 60 * _MINUTE_US
-DAYS_OF_TEXT = _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, the range of four digits
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, the range of years with four digits
+DAYS_OF_TEXT = _FIRST_DAY, _LAST_DAY
 
 _DATE_WIDTHS = {"yyyy": 4, "MM": 2, "dd": 2}
 _TIME_WIDTHS = {"HH": 2, "mm": 2, "ss": 2} | {"S" * digits: digits for digits in range(1, 7)}
@@ -213,24 +237,28 @@ _WIDTHS = _DATE_WIDTHS | _TIME_WIDTHS
 _ZONE = "XXX"  # in Spark's patterns: an offset such as +01:00, or Z
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[\[\]]|[^']", re.DOTALL)
 
-# One item for all digits of a number, since looking up items is ten times faster than looking up rows of bytes.
+# One item contains all digits of a number, since looking up items is ten times faster than looking up rows of bytes.
 _TWO_DIGITS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint16)
 _FOUR_DIGITS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), np.uint32)
 _MINUS, _PLUS, _COLON, _ZULU = b"-+:Z"
-_PADDING = 0xFF  # invalid in UTF-8; padding after `Z` among offsets such as `+01:00`
+_PADDING = 0xFF  # never part of UTF-8; fills `Z` to the width of offsets such as `+01:00`
 
 
 def check_range(array: pa.Array) -> None:
     """Raise `ValueError` for dates and timestamps whose year has more than four digits."""
-    bounds = pc.min_max(array)
-    factor = _DAY_US
+    unit, units_of_day = "microseconds", _DAY_US
     if pa.types.is_date(array.type):
-        factor = 1
-    for bound, low in ((bounds["min"], True), (bounds["max"], False)):
-        value = bound.value
-        if value is not None and (value < _FIRST_DAY * factor if low else value >= (_LAST_DAY + 1) * factor):
-            kind = "days" if factor == 1 else "microseconds"
-            raise ValueError(f"{value} {kind} since 1970 is outside the years 0001 to 9999 that text can represent")
+        unit, units_of_day = "days", 1
+    first, end = _FIRST_DAY * units_of_day, (_LAST_DAY + 1) * units_of_day
+    bounds = pc.min_max(array)
+    least, greatest = bounds["min"].value, bounds["max"].value
+    if least is None:
+        return
+    value = greatest
+    if least < first:
+        value = least
+    if not first <= value < end:
+        raise ValueError(f"{value} {unit} since 1970 is outside the years 0001 to 9999 that text can represent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +269,7 @@ class TimePattern:
 
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
-        """Parse a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are written."""
+        """Parse a Java pattern for type `kind`, or raise `ConfigError`; optional sections are always written."""
         choices = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
             choices += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
@@ -252,7 +280,8 @@ class TimePattern:
                 raise ConfigError(f"option {option}={text!r}: a quote is not terminated")
             letters, position = match[0], match.end()
             if letters[0] == "'":
-                pieces.append("=" + (match[1].replace("''", "'") or "'"))
+                quoted = match[1].replace("''", "'") or "'"  # `''` is a quote, inside and outside of quoted text
+                pieces.append("=" + quoted)
             elif letters.replace("u", "y") in choices:
                 pieces.append(letters.replace("u", "y"))
             elif letters[0].isalpha() and letters.isascii():
@@ -271,7 +300,7 @@ class TimePattern:
         return [piece[0] for piece in self.pieces if piece[0] != "="]
 
     def _regex(self) -> str:
-        """Return the expression for texts of this pattern, with a group for each field."""
+        """Return the regular expression for texts of this pattern, with a group for each field."""
         pieces = []
         for piece in self.pieces:
             if piece[0] == "=":
@@ -283,7 +312,7 @@ class TimePattern:
         return f"^{''.join(pieces)}$"
 
     def format(self, array: pa.Array, zone: str) -> pa.StringArray:
-        """Return dates or timestamps as text, in the time zone `zone`; `ValueError` like `check_range`."""
+        """Return dates or timestamps as text, in the time zone `zone`; raise the `ValueError` of `check_range`."""
         fields = _fields(array, zone, whole_minutes=_ZONE in self.pieces)
         columns = [_column(piece, fields) for piece in self.pieces]
         matrix = np.empty((len(array), sum(column.shape[1] for column in columns)), np.uint8)
@@ -300,7 +329,7 @@ class TimePattern:
         return strings_from(offsets, matrix, pa.string(), is_valid(array) if array.null_count else None)
 
     def read(self, strings: pa.StringArray, target: pa.DataType, zone: str) -> pa.Array:
-        """Return text of this pattern as `target`, or raise `ValueError`; missing fields are of 1970-01-01 00:00."""
+        """Return text of this pattern as `target`, or raise `ValueError`; 1970-01-01 00:00 supplies missing fields."""
         regex = self._regex()
         if pc.all(pc.match_substring_regex(strings, regex)).as_py() is False:
             raise ValueError(f"a value does not match the pattern {''.join(self.pieces)!r}")
@@ -329,7 +358,8 @@ def _fields(array: pa.Array, zone: str, *, whole_minutes: bool) -> dict[str, NDA
         local = _integers(clocks_of(array, zone))
         offset = (local - utc) // _MINUTE_US
         if whole_minutes:
-            # Before standard time, offsets had seconds, which `+01:00` cannot contain: the same instant without them.
+            # Before standard time, offsets had seconds, which `+01:00` cannot contain. Without these seconds in its
+            # offset and its local time, the text means the same instant.
             local = utc + offset * _MINUTE_US
         check_range(from_numpy(local, pa.timestamp("us")))
     days = local // _DAY_US
@@ -364,8 +394,10 @@ def _column(piece: str, fields: dict[str, NDArray[np.int64]]) -> NDArray[np.uint
         return _offset_text(values)
     if piece[0] != "S":
         return _digits(values, _WIDTHS[piece])
+    # A fraction has six digits, of which the pattern uses the first ones.
     high = values // 100
-    return np.hstack([_digits(high, 4), _digits(values - high * 100, 2)])[:, : len(piece)]
+    six_digits = np.hstack([_digits(high, 4), _digits(values - high * 100, 2)])
+    return six_digits[:, : len(piece)]
 
 
 def _digits(values: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
@@ -376,11 +408,13 @@ def _digits(values: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
 def _offset_text(minutes: NDArray[np.int64]) -> NDArray[np.uint8]:
     if not minutes.any():
         return np.full((1, 1), _ZULU, np.uint8)
-    away = np.abs(minutes)
+    distance = np.abs(minutes)
     text = np.empty((len(minutes), len("+00:00")), np.uint8)
     text[:, 0] = np.where(minutes < 0, _MINUS, _PLUS)
-    text[:, 1:3] = _digits(away // 60, 2)
+    text[:, 1:3] = _digits(distance // 60, 2)
     text[:, 3] = _COLON
-    text[:, 4:6] = _digits(away % 60, 2)
-    text[minutes == 0] = (_ZULU, *[_PADDING] * 5)
+    text[:, 4:6] = _digits(distance % 60, 2)
+    is_utc = minutes == 0
+    text[is_utc, 0] = _ZULU
+    text[is_utc, 1:] = _PADDING
     return text

@@ -1,8 +1,8 @@
 """The table of storage drivers by URL scheme, and file systems that retry; drivers are imported at first use.
 
-A driver of another package is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value a
-function from `Location` to a file system rooted at the location's path. `register` does the same for one process:
-Spark's workers are other processes and do not see it. All other schemes that fsspec knows are opened by fsspec.
+A driver of another package is an entry point of the group `ftfile.filesystems`. Its name is the scheme, and its value
+is a function that returns the file system of a `Location`. `register` adds a driver to one process, so Spark's workers
+do not have it. If no driver has the scheme, fsspec opens the URL.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ __all__ = (
 
 Method = TypeVar("Method", bound="Callable[..., object]")
 Result = TypeVar("Result")
-# Creating, renaming and deleting are missing on purpose: if such a call fails, the protocol checks first, since a
-# second attempt would report "exists" or "not found" after a successful first one.
+# The operations that are repeated after an error. Creating, renaming and deleting are missing on purpose: if the first
+# attempt succeeds and its reply is lost, a second one would report "exists" or "not found". So the protocol checks the
+# store before it repeats such a call.
 REPEATABLE = READING | {"make_directories", "sync_directory"}
 ENTRY_POINT_GROUP = "ftfile.filesystems"
 _BUILT_IN = {
@@ -61,33 +62,34 @@ _BUILT_IN = {
     "swebhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
     "webhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
 }
-# Functions that add the environment of a driver to its settings, for processes on other hosts.
+# Functions that return the settings for processes on other hosts; see `settings_for_others`.
 _HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:settings_for_executors")
 _registered: dict[str, Factory] = {}
-# Loaded drivers by scheme, since a lookup of entry points takes as long as a small commit.
+# Places of loaded drivers by scheme. Cached, since a lookup of entry points takes as long as a small commit.
 _places: dict[str, str] = {}
 
 
 def _delegated(method: Method, operation: str | None = None) -> Method:
-    """Return a method of a wrapper that calls the same method of the inner file system in `around`."""
+    """Return a wrapper's method, which passes the call of the inner file system's method to `around`."""
     name: str = method.__name__
 
-    def delegate(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
-        call = partial(getattr(self.inner, name), self.inner_path(path), *more, **named)
+    def delegate(self: WrapperFileSystem, path: str, *arguments: object, **keywords: object) -> object:
+        inner_method = getattr(self.inner, name)
+        call = partial(inner_method, self.inner_path(path), *arguments, **keywords)
         return self.around(operation or name, path, call)
 
     return cast("Method", delegate)
 
 
 class WrapperFileSystem(FileSystem):
-    """Passes every call to `inner`; a decorator overrides `around`, or single methods."""
+    """A file system that passes every call to `inner`; subclasses override `around`, or single methods."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
         self.context = inner.context
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        """Run `call`, which does `operation` on `path`; wrapped streams and files call this, too."""
+        """Run `call`, which does `operation` on `path`; wrapped streams and files pass their calls here, too."""
         del operation, path
         return call()
 
@@ -177,7 +179,7 @@ class WrapperFile(InputFile):
 
 
 class WrapperWatch(Watch):
-    """A watch whose directories have their paths in the file system that opened it."""
+    """A watch that translates paths of the wrapper to paths of the inner file system."""
 
     def __init__(self, inner: Watch, owner: WrapperFileSystem) -> None:
         self._inner = inner
@@ -191,10 +193,10 @@ class WrapperWatch(Watch):
 
 
 class RetryingFileSystem(WrapperFileSystem):
-    """Retries reads, listings, and creating and syncing directories, after errors that a retry can cure.
+    """A file system that retries the operations in `REPEATABLE` after errors that a retry can cure.
 
-    Without a retry policy, a driver that waits on its own is called once. Errors contain the URL of the root, and
-    `Unavailable` the time that was waited.
+    If the context has no retry policy, a driver that retries on its own is called once. Errors contain the URL of the
+    root. An `Unavailable` error also contains the duration of the call.
     """
 
     def __init__(self, inner: FileSystem, context: Context, url: str) -> None:
@@ -225,7 +227,7 @@ class RetryingFileSystem(WrapperFileSystem):
 
 
 def register(scheme: str, factory: Factory) -> None:
-    """Make `factory` open the URLs of a scheme in this process, also of a scheme that is installed."""
+    """Open the URLs of a scheme by `factory` in this process, even if another driver of the scheme is installed."""
     _registered[scheme.lower()] = factory
 
 
@@ -251,22 +253,31 @@ def open_filesystem(
     settings: Mapping[str, str] | None = None,
     optional_settings: Mapping[str, str] | None = None,
 ) -> FileSystem:
-    """Open a directory by its URL or absolute path, as a file system that retries; it need not exist.
+    """Open a directory by its URL or absolute path, as a file system that retries; the directory need not exist.
 
     The driver refuses unknown `settings`, and ignores unknown `optional_settings`.
 
     Raises:
         ConfigError: the URL is malformed, no driver supports its scheme, or the driver refuses it.
-        Unavailable: the store does not respond to a driver that connects at once.
+        Unavailable: the driver connects when it is opened, and the store does not respond.
     """
     parsed = parse(url)
-    where = parsed.scheme, parsed.authority, parsed.path
-    location = Location(*where, dict(settings or {}), dict(optional_settings or {}), context)
+    location = Location(
+        parsed.scheme,
+        parsed.authority,
+        parsed.path,
+        settings=dict(settings or {}),
+        optional_settings=dict(optional_settings or {}),
+        context=context,
+    )
     return RetryingFileSystem(_open(location, url), context, url)
 
 
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for processes on other hosts, with the environment of this process and without secrets."""
+    """Return the settings for processes on other hosts.
+
+    For HDFS, they also contain the configuration of this process without its secrets. Other settings are unchanged.
+    """
     scheme = parse(url).scheme
     if scheme in _registered or scheme not in _HANDING_OVER:
         return dict(settings)
@@ -279,7 +290,7 @@ def _installed() -> dict[str, str]:
 
 
 def _by_fsspec(scheme: str) -> str | None:
-    import fsspec  # noqa: PLC0415 - for foreign schemes alone
+    import fsspec  # noqa: PLC0415 - only needed for schemes without a driver
 
     is_known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
     if is_known:

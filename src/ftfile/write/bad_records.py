@@ -42,7 +42,7 @@ _log = get_logger(__name__)
 
 
 def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-    """Raise an EncodingError that describes the first row."""
+    """Raise an EncodingError with the fault of the first row."""
     more = ""
     if rows.num_rows > 1:
         more = f" (and {rows.num_rows - 1} more of these rows)"
@@ -54,7 +54,7 @@ def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
 
 @dataclass
 class BadRecords:
-    """Handles the bad records of one attempt as `badRecords` and `maxRecordBytes` set, and stages dead letters."""
+    """The bad records of one attempt, which are handled as `badRecords` sets; stages the file of dead letters."""
 
     handling: Literal["fail", "deadLetter", "drop"]
     max_bytes: int | None
@@ -65,18 +65,22 @@ class BadRecords:
     _letters: tuple[StagedFile, FilteredFile] | None = None
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-        """Handle rows as `badRecords` sets: drop them, write dead letters, or fail as `raise_fault` does."""
+        """Handle bad rows, each with a fault: drop them, write dead letters, or raise the error of `raise_fault`."""
         if self.handling == "fail":
             raise_fault(rows, faults)
         if not self.count:
             _log.warning("badRecords=%s: a record is not written: %s", self.handling, faults[0])
         self.count += rows.num_rows
         if self.handling == "deadLetter":
-            self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
+            letters = []
+            for place, fault in enumerate(faults):
+                letters.append(self._letter(rows.slice(place, 1), fault))
+            self._keep(letters)
 
     def split_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Handle rows whose values exceed `maxRecordBytes` as bad records, and return the remaining rows."""
-        # If all rows together are small enough, so is each. A boolean counts as a byte, but is stored as a bit.
+        # If all rows together are small enough, each row is small enough. The factor is 8, because a boolean counts as
+        # a byte, but is stored as a bit.
         if self.max_bytes is None or 8 * batch.nbytes <= self.max_bytes:
             return batch
         sizes = np.array([value_sizes(column) for column in batch.columns])
@@ -84,8 +88,9 @@ class BadRecords:
         places = np.flatnonzero(totals > self.max_bytes)
         if not len(places):
             return batch
+        largest_columns = sizes.argmax(axis=0)[places]
         faults = []
-        for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True):
+        for place, column in zip(places.tolist(), largest_columns.tolist(), strict=True):
             faults.append(
                 f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} "
                 f"bytes, and maxRecordBytes is {self.max_bytes}"
@@ -94,7 +99,7 @@ class BadRecords:
         return rows_where(batch, totals <= self.max_bytes)
 
     def finish(self) -> tuple[StagedPart, ...]:
-        """Finish the file of dead letters and return it, if it exists."""
+        """Finish the file of dead letters and return it; empty if no dead letter was written."""
         if self._letters is None:
             return ()
         file, filtered = self._letters
@@ -120,7 +125,8 @@ class BadRecords:
         }
         # JSON in ASCII, because reasons may quote values that are not valid UTF-8.
         line = json.dumps(letter, separators=(",", ":"))
-        if excess := letter_excess(line.encode()):
+        excess = letter_excess(line.encode())
+        if excess:
             raise EncodingError(
                 f"{fault}. The dead letter for this record would have {excess}, too large to be read: set "
                 "badRecords=drop"
@@ -129,9 +135,10 @@ class BadRecords:
 
 
 def value_sizes(array: pa.Array) -> NDArray[np.int64]:
-    """Return the size of each value in bytes: length of strings, width of fixed types, sum for nested values.
+    """Return the size of each value in bytes.
 
-    A null counts as its width, or as 0 bytes.
+    It is the length of a string, the width of a fixed type, and the sum of the values in a nested value. A null has the
+    width of its type, or 0 bytes for other types.
     """
     array = plain(array)
     if is_byte_like(array.type):
@@ -139,10 +146,11 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
         return np.where(is_valid(array), np.diff(offsets), 0)
     if is_list_like(array.type):
         lengths = list_lengths(array)
-        sums = np.concatenate([[0], np.cumsum(value_sizes(array.flatten()))])
+        sizes_before = np.concatenate([[0], np.cumsum(value_sizes(array.flatten()))])
         ends = np.cumsum(lengths)
-        within: NDArray[np.int64] = sums[ends] - sums[ends - lengths]
-        return within
+        starts = ends - lengths
+        sizes: NDArray[np.int64] = sizes_before[ends] - sizes_before[starts]
+        return sizes
     if pa.types.is_struct(array.type):
         return sum((value_sizes(field) for field in array.flatten()), np.zeros(len(array), np.int64))
     if pa.types.is_null(array.type):
@@ -159,7 +167,10 @@ def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
     are base64. A string that is not UTF-8 is an object `{"base64": …}`. A date or timestamp outside the years 0001 to
     9999 is the number of days or microseconds since 1970. A map is a list of its entries.
     """
-    return {name: _value(plain(column)[0]) for name, column in zip(row.schema.names, row.columns, strict=True)}
+    values = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        values[name] = _value(plain(column)[0])
+    return values
 
 
 def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values

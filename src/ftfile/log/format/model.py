@@ -20,12 +20,12 @@ else:
             return kind
 
 
-# The range of lengths, versions, times and other numbers.
+# The maximum of lengths, versions, times and other numbers.
 NUMBER_MAX = (1 << 63) - 1
 Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
-Level = Annotated[int, Meta(ge=0, le=1)]  # of a run of a store
+Level = Annotated[int, Meta(ge=0, le=1)]  # the level of a run in a store
 Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
-MIGRATION = "migration"  # table of the log of a directory whose first files another program wrote
+MIGRATION = "migration"  # the table for the first files of a directory, if another program wrote them
 
 
 class Value(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
@@ -37,7 +37,7 @@ class Value(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
 
 
 def convert(value: object, kind: Any, name: str) -> Any:  # noqa: ANN401 - of any type
-    """Return plain JSON as a value of a type; a ValueError that names a field of another type."""
+    """Convert plain JSON to a value of a type; for a field of another type, raise a ValueError that names the field."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -84,7 +84,7 @@ class Add(Value, frozen=True):
 
 
 class Remove(Value, frozen=True):
-    """A live add that a record removes; length and checksum distinguish a part from another file of the same name."""
+    """The removal of a live add. Length and checksum distinguish a part from another file of the same name."""
 
     id: str
     kind: Literal["part", "segment"]
@@ -105,12 +105,12 @@ class Remove(Value, frozen=True):
 
 
 class AssemblyTask(Value, frozen=True):
-    """A task to assemble parts from segments. It finds all information in one record."""
+    """A task to assemble parts from segments. One record contains all information that the task needs."""
 
     id: str
     reason: str  # the reason why it is due
     inputs: tuple[Add, ...]  # in the order of their rows
-    attempts: Count = 0  # failed ones
+    attempts: Count = 0  # failed attempts
     payload: Any = field(default=None, name="plan")  # opaque, plain JSON
 
 
@@ -125,7 +125,7 @@ class StreamAuthor(Value, frozen=True, tag_field="kind", tag="stream"):
 
 
 class Transaction(Value, frozen=True):
-    """A user's identity of a batch write: the versions of an application only increase."""
+    """The user's identity of a batch write, which prevents a second write. Versions of an application must increase."""
 
     app_id: str
     version: Number
@@ -169,8 +169,9 @@ class Changes(Value, frozen=True, kw_only=True):
     dead_letters: tuple[Add, ...] = ()  # records that could not be written; published like parts, in no snapshot
     # tasks that wrote the record; the next batch distributes the assembly tasks to the same number
     tasks: Count = field(default=0, name="taskCount")
-    # Older staged files, and records before the version, can be deleted; None: unchanged.
+    # Staged files that are older can be deleted; None: unchanged.
     horizon_ms: OrAbsent[Count] = field(default=None, name="vacuumHorizonMs")
+    # Records before this version can be deleted; None: unchanged.
     log_start: OrAbsent[Count] = field(default=None, name="logStartVersion")
     # Files of adds that were removed at this version or before can be deleted; None: unchanged.
     vacuumed_to: OrAbsent[Count] = field(default=None, name="vacuumedToVersion")
@@ -209,12 +210,12 @@ class Record(Changes, frozen=True):
 
     @property
     def created_ms(self) -> int:
-        """Return the time of creation by the store's clock, within some seconds, as its author knew it."""
+        """Return the time of creation by the store's clock, as estimated by the author; the error is some seconds."""
         if self.store_ms is None:
             return self.time_ms
         return self.store_ms
 
     @property
     def is_change(self) -> bool:
-        """Return True if it removes live rows, or restores others: an overwrite, a drop, a restore."""
+        """Return True if the record removes live rows or restores a version, such as an overwrite or a restore."""
         return self.restored is not None or self.rows_removed > 0

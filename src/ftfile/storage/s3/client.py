@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 CONCURRENCY = 32
-# Parts of large files that a process sends at the same time; each has a copy in memory.
+# The number of parts of large files that a process sends at the same time; each part is held in memory.
 PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT_S = 10.0
 # The library's variable for trusted certificates.
@@ -42,9 +42,11 @@ BUNDLE = "AWS_CA_BUNDLE"
 _REFUSED = 300
 # Requests that change nothing, even if they fail.
 _READS = frozenset({"get_object", "head_object", "list_objects_v2"})
-# The store copies and completes on its own, so such requests have this multiple of the timeout.
-_STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
-# Fields of each successful answer: the status of a copy or a completion is sent before its outcome is known.
+# Requests that the store answers after it has copied data by itself, and the multiple of the timeout for them.
+_STORE_WORKS = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"})
+_WORK_FACTOR = 10
+# The path of a field that each successful answer contains. The status is not sufficient: for a copy or a completion, a
+# store sends it before the outcome is known.
 _PROOFS: Mapping[str, tuple[str, ...]] = {
     "put_object": ("ETag",),
     "copy_object": ("CopyObjectResult", "ETag"),
@@ -59,7 +61,7 @@ _NO_HEADER = (
 
 
 class S3Client:
-    """One client for all threads of a process."""
+    """A client of a store, which all threads of a process share."""
 
     def __init__(self, settings: S3Settings) -> None:
         try:
@@ -101,7 +103,7 @@ class S3Client:
         events.register_last("before-call.s3", _drop_expect)
         events.register("before-send.s3", send_in_pieces)
         events.register("before-parse.s3", self._check_whole)
-        # Without these attributes of the library, a call that takes too long keeps its thread; everything else works.
+        # If the library has no such attributes, a call that exceeds its timeout keeps its thread; all else works.
         with contextlib.suppress(AttributeError):
             http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
             http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
@@ -110,20 +112,20 @@ class S3Client:
     def fetch(
         self, operation: str, path: str, where: str, bytes_max: int | None = None, **parameters: object
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Return all bytes of an object, or of a range, and the answer; a short answer is `Unavailable`.
+        """Return all bytes of an object, or of a range, and the answer; a truncated answer raises `Unavailable`.
 
-        Of an object longer than `bytes_max`, the first `bytes_max` + 1 bytes are returned.
+        If an object is longer than `bytes_max`, only its first `bytes_max` + 1 bytes are returned.
         """
-        line = CancellableConnection(self._timeout_s)
-        answer = self.send(operation, path, where, "get_object", line=line, **parameters)
-        size_bytes = answer.get("ContentLength", 0)
+        connection = CancellableConnection(self._timeout_s)
+        answer = self.send(operation, path, where, "get_object", connection=connection, **parameters)
+        read_bytes = answer.get("ContentLength", 0)
         amount = None
-        if bytes_max is not None and size_bytes > bytes_max:
-            amount = bytes_max + 1
-        timeout_s = limit_s(self._timeout_s, size_bytes if amount is None else amount)
+        if bytes_max is not None and read_bytes > bytes_max:
+            amount = read_bytes = bytes_max + 1
+        timeout_s = limit_s(self._timeout_s, read_bytes)
         try:
             # No `with` block: it bypasses the checks of the library, and waits for a read that hangs.
-            content: bytes = run_within(timeout_s, functools.partial(answer["Body"].read, amount), cut=line.cut)
+            content: bytes = run_within(timeout_s, functools.partial(answer["Body"].read, amount), cut=connection.cut)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error, reads=True) from error
         if amount is not None:
@@ -137,15 +139,19 @@ class S3Client:
         where: str,
         method: str,
         *,
-        line: CancellableConnection | None = None,
+        connection: CancellableConnection | None = None,
         **parameters: Any,  # noqa: ANN401 - as the library takes them
     ) -> Mapping[str, Any]:
         """Send one request by a method of the library's client; errors name the operation, path and root."""
-        line = line or CancellableConnection(self._timeout_s * (_WORK_FACTOR if method in _STORE_WORKS else 1))
+        if connection is None:
+            silence_s = self._timeout_s
+            if method in _STORE_WORKS:
+                silence_s *= _WORK_FACTOR
+            connection = CancellableConnection(silence_s)
         call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
-        timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
+        timeout_s = limit_s(connection.silence_s, len(parameters.get("Body", b"")))
         try:
-            answer = run_within(timeout_s, functools.partial(line.carry, call), _close, line.cut)
+            answer = run_within(timeout_s, functools.partial(connection.carry, call), _close, connection.cut)
             self._check_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):
@@ -157,32 +163,36 @@ class S3Client:
 
     def _check_proof(self, method: str, answer: Mapping[str, Any]) -> None:
         """Raise `IncompleteReadError` for a successful answer without its required fields."""
-        said: Any = answer
+        value: Any = answer
         for name in _PROOFS.get(method, ()):
-            said = said.get(name)
-            if not said:
+            value = value.get(name)
+            if not value:
                 raise self._errors.IncompleteReadError(actual_bytes=0, expected_bytes=f"an answer with {name}")
 
     def _check_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
         """Raise `IncompleteReadError` for a truncated answer; the library checks bodies that are read later."""
-        verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
-        came = None
+        verb = operation_model.http["method"]
+        headers = response_dict["headers"]
+        body = response_dict["body"]
+        body_bytes = None
         if isinstance(body, bytes) and verb != "HEAD":
-            came = len(body)
-        promised = headers.get("content-length")
-        if promised is not None:
-            is_whole = came in {None, int(promised)}
+            body_bytes = len(body)
+        declared_bytes = headers.get("content-length")
+        if declared_bytes is not None:
+            is_whole = body_bytes in {None, int(declared_bytes)}
         else:
-            # Answers to GET and HEAD have a length; headers without it were truncated.
-            is_whole = verb not in {"GET", "HEAD"} or response_dict["status_code"] >= _REFUSED
-            is_whole = is_whole or bool(came) or "transfer-encoding" in headers
+            # A successful answer to GET or HEAD declares its length. Without a length, its headers were truncated.
+            needs_length = verb in {"GET", "HEAD"} and response_dict["status_code"] < _REFUSED
+            is_whole = not needs_length or bool(body_bytes) or "transfer-encoding" in headers
         if not is_whole:
             if not isinstance(body, bytes):
                 body.close()
-            raise self._errors.IncompleteReadError(actual_bytes=came or 0, expected_bytes=promised or "more")
+            raise self._errors.IncompleteReadError(
+                actual_bytes=body_bytes or 0, expected_bytes=declared_bytes or "more"
+            )
 
     def _is_refused_header(self, error: Exception) -> bool:
-        """Return True if no request was sent, because the credentials are not valid text for a header."""
+        """Return True if no request was sent, because a header cannot contain the credentials."""
         cause = None
         if isinstance(error, self._errors.HTTPClientError):
             cause = error.kwargs.get("error")
@@ -191,12 +201,23 @@ class S3Client:
         )
 
     def _translated(self, operation: str, path: str, where: str, error: Exception, *, reads: bool) -> StorageError:
+        """Return the error of the interface for an error of the library.
+
+        Args:
+            operation: the operation on the file system.
+            path: the path of the operation.
+            where: the root of the file system.
+            error: the error of the library.
+            reads: True if the request changes nothing, so that its outcome is never unknown.
+        """
         errors = self._errors
         if (fault := self._fault_of_connection(error)) is not None:
             return WrongConnection(operation, path, f"{where} at {self._client.meta.endpoint_url}: {fault}")
         if isinstance(error, errors.ClientError):
-            error_json, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
-            code, message = str(error_json.get("Code", "")), str(error_json.get("Message", ""))
+            error_json = error.response["Error"]
+            status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+            code = str(error_json.get("Code", ""))
+            message = str(error_json.get("Message", ""))
             if code in UNKNOWN_USER:
                 # The library reads credential files once, so a new client can find other credentials.
                 clients.forget(self._settings)
@@ -220,29 +241,29 @@ class S3Client:
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
 
     def _fault_of_connection(self, error: Exception) -> str | None:
-        """Return why requests do not reach the store, and the remedy; None for other errors."""
+        """Return the reason why requests do not reach the store, and its remedy; None for other errors."""
         if isinstance(error, self._errors.SSLError):
             cause = error.kwargs.get("error")
             if any(isinstance(argument, FileNotFoundError) for argument in getattr(cause, "args", ())):
                 return f"{BUNDLE}, or ca_bundle of the profile, names a file that does not exist"
             return tls_fault(error, BUNDLE)
-        # A TLS server resets plain HTTP connections, or answers with a 400 that is not an answer of S3.
+        # A TLS server resets a connection without TLS, or replies with status 400 and without an error code of S3.
+        is_reset = isinstance(error, self._errors.ConnectionClosedError | self._errors.HTTPClientError)
         answer = getattr(error, "response", {})
-        is_odd = isinstance(error, self._errors.ConnectionClosedError | self._errors.HTTPClientError) or (
-            str(answer.get("Error", {}).get("Code", "")) == "400"
-        )
-        if is_odd and not self._has_answered and speaks_tls(self._client.meta.endpoint_url):
+        code = str(answer.get("Error", {}).get("Code", ""))
+        can_lack_tls = is_reset or code == "400"
+        if can_lack_tls and not self._has_answered and speaks_tls(self._client.meta.endpoint_url):
             return "the server speaks TLS at this port: write https:// in storage.endpoint"
         return None
 
 
-# Creating a client takes a quarter of a second, and can raise `ConfigError`.
+# The clients of this process by their settings, since creating a client takes a quarter of a second.
 clients = PerProcess(S3Client)
 
 
 @functools.lru_cache(maxsize=4)
 def _descriptions(folders: str | None) -> Any:  # noqa: ANN401 - the library ships no types
-    """Return the library's descriptions of services, read once: they are most of the cost of a client."""
+    """Return the loader of the library's service descriptions, whose reading is most of the cost of a client."""
     from botocore.loaders import create_loader
 
     return create_loader(folders)
@@ -254,5 +275,6 @@ def _close(answer: Mapping[str, Any]) -> None:
 
 
 def _drop_expect(params: Mapping[str, Any], **_: object) -> None:
-    # The library waits a second for "100 Continue" that never arrives, and for ever for a truncated one.
+    # With this header, the library waits for the reply "100 Continue": a second if it never arrives, and for ever if it
+    # is truncated.
     params["headers"].pop("Expect", None)

@@ -1,10 +1,11 @@
-"""The driver `s3://`: one conditional request creates each file completely, or not at all."""
+"""The driver of `s3://`: one conditional request creates a file completely, or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import itertools
+import math
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.storage.paths import Location
 
 
-# The size of a file that is copied through memory; each publishing thread can copy one at a time.
+# The maximum size of a file that is copied through memory. Each publishing thread can hold one such file.
 HELD_BYTES_MAX = 8 << 20
 _STREAM_CAPABILITIES = frozenset({"abort", "copy"})
 
@@ -67,7 +68,7 @@ class S3FileSystem(FileSystem):
         return self._capabilities
 
     def prove(self, directory: str) -> None:
-        """Raise `Unsupported` unless the store enforces conditions; probed once per process and bucket."""
+        """Raise `Unsupported` if the store ignores conditions of uploads; probed once per process and bucket."""
         self._copies_on_condition(directory)
 
     def create(self, path: str) -> OutputStream:
@@ -134,8 +135,10 @@ class S3FileSystem(FileSystem):
         self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
 
     def put(self, path: str, content: bytes) -> None:
-        what = {"Key": self._bucket.key("put", path), "Body": content, "Metadata": {ID: self._bucket.ids.unique()}}
-        self._bucket.repeat("put", path, functools.partial(self._bucket.send, "put", path, "put_object", **what))
+        key = self._bucket.key("put", path)
+        metadata = {ID: self._bucket.ids.unique()}
+        send = functools.partial(self._bucket.send, "put", path, "put_object", Key=key, Body=content, Metadata=metadata)
+        self._bucket.repeat("put", path, send)
 
     def delete(self, path: str) -> None:
         self._bucket.head("delete", path)
@@ -147,18 +150,20 @@ class S3FileSystem(FileSystem):
     def _copy(self, source: str, target: str) -> None:
         """Copy by one request, or by several if the file is too large for one."""
         bucket = self._bucket
-        key, origin = bucket.key("rename", target), bucket.origin("rename", source)
+        key = bucket.key("rename", target)
+        origin = bucket.origin("rename", source)
 
         def send() -> None:
             bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW)
 
+        identity_of_source = functools.partial(bucket.identity, "rename", source)
         try:
-            bucket.resolve_outcome("rename", target, functools.partial(bucket.identity, "rename", source), send)
+            bucket.resolve_outcome("rename", target, identity_of_source, send)
         except TooLargeToCopy:
-            self._copy_in_parts(source, target, self._bucket.head("rename", source))
+            self._copy_in_parts(source, target, bucket.head("rename", source))
 
     def _copy_by_hand(self, source: str, target: str) -> None:
-        """Copy on a store that enforces conditions of uploads, but not of copies."""
+        """Copy a file by an upload, since the store enforces conditions of uploads, but not of copies."""
         head = self._bucket.head("rename", source)
         if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
             self._copy_in_parts(source, target, head)
@@ -177,48 +182,60 @@ class S3FileSystem(FileSystem):
             raise
 
     def _copies_on_condition(self, directory: str) -> bool:
-        """Return True if the store also enforces conditions of copies; probed at first use, in `directory`."""
+        """Return True if the store also enforces conditions of copies; first probed by two files in `directory`."""
         proven = self._bucket.client.proven
         if self._bucket.name not in proven:
-            one = join(directory, f".{self._bucket.ids.unique()}.tmp")
-            other = join(directory, f".{self._bucket.ids.unique()}.tmp")
+            first = join(directory, f".{self._bucket.ids.unique()}.tmp")
+            second = join(directory, f".{self._bucket.ids.unique()}.tmp")
             try:
-                proven[self._bucket.name] = self._try_conditions(one, other)
+                proven[self._bucket.name] = self._try_conditions(first, second)
             finally:
-                for path in (one, other):
+                for path in (first, second):
                     self._bucket.delete("create_exclusive", path)
         return proven[self._bucket.name]
 
-    def _try_conditions(self, one: str, other: str) -> bool:
-        for path in (one, other):
+    def _try_conditions(self, first: str, second: str) -> bool:
+        """Create two files; return True if copying one to the other is refused, because the other file exists.
+
+        Raises:
+            Unsupported: the store overwrites an existing file, although the condition forbids it.
+        """
+        for path in (first, second):
             self.create_exclusive(path, b"")
         with contextlib.suppress(AlreadyExists):
-            self.create_exclusive(one, b"2")
+            self.create_exclusive(first, b"2")
+            # This code only runs if the store has overwritten the file.
             detail = (
                 f"the store of {self._bucket.where} ignores If-None-Match: * and overwrites existing files, so two "
                 "writers could overwrite each other's commits: update the store, or use another one"
             )
-            raise Unsupported("create_exclusive", one, detail)
+            raise Unsupported("create_exclusive", first, detail)
         try:
-            self._copy(one, other)
-        except (AlreadyExists, Unsupported) as error:
-            return isinstance(error, AlreadyExists)
+            self._copy(first, second)
+        except AlreadyExists:
+            return True
+        except Unsupported:
+            return False
         return False
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open an `s3` URL, whose authority is the bucket; raises `ConfigError`, also if the library is missing."""
+    """Open the directory of an `s3` URL, whose authority is the bucket.
+
+    Raises:
+        ConfigError: the URL names no bucket, a setting is invalid, or botocore is not installed.
+    """
     if not location.authority or "@" in location.authority or ":" in location.authority:
         raise ConfigError(f"{location.url!r} names no bucket; write s3://bucket or s3://bucket/directory")
     bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.context)
-    _ = bucket.client
+    _ = bucket.client  # creating the client raises errors of its settings now, and not at the first request
     return S3FileSystem(bucket)
 
 
 def _children(path: str, prefix: str, page: Mapping[str, Any]) -> Iterator[FileInfo]:
     """Yield the children of a directory in a page of its listing; `prefix` is the prefix of their keys."""
     for entry in page.get("CommonPrefixes", ()):
-        # No path has a key with two consecutive slashes.
+        # A key with two consecutive slashes belongs to no path.
         if entry["Prefix"] != f"{prefix}/":
             name = entry["Prefix"].removeprefix(prefix)[:-1]
             yield FileInfo(join(path, name), 0, 0, is_directory=True)
@@ -230,12 +247,12 @@ def _children(path: str, prefix: str, page: Mapping[str, Any]) -> Iterator[FileI
 
 
 def _milliseconds(answer: Mapping[str, Any]) -> int:
-    # Some stores return fractions of a second only in listings.
+    # Fractions of a second are omitted, since some stores return them only in listings.
     return int(answer["LastModified"].timestamp()) * 1000
 
 
 class _S3Stream(CopyingStream):
-    """Sends a small file by one request in `close`, and a large one in parts."""
+    """A stream that sends a small file by one request in `close`, and a large file in parts."""
 
     def __init__(self, path: str, bucket: S3Bucket) -> None:
         super().__init__(path, _STREAM_CAPABILITIES)
@@ -254,17 +271,21 @@ class _S3Stream(CopyingStream):
         self._buffer += data
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
-        """Copy parts, after filling the buffer: only the last part of a file can be short."""
-        missing = 0
+        """Copy the range within the store, as parts.
+
+        Only the last part of a file can be shorter than `PART_BYTES_MIN`. So the first bytes of the range are read to
+        fill a short buffer, and the whole range is read if its remainder is too short for a part.
+        """
+        read_bytes = 0
         if self._buffer:
-            missing = max(0, PART_BYTES_MIN - len(self._buffer))
-        if length - missing < PART_BYTES_MIN:
-            missing = length
-        if missing:
-            self._write(memoryview(self._bucket.read_range("copy_from", path, offset, missing)))
-        if missing < length:
+            read_bytes = max(0, PART_BYTES_MIN - len(self._buffer))
+        if length - read_bytes < PART_BYTES_MIN:
+            read_bytes = length
+        if read_bytes:
+            self._write(memoryview(self._bucket.read_range("copy_from", path, offset, read_bytes)))
+        if read_bytes < length:
             self._send()
-            self._started().copy(path, offset + missing, length - missing)
+            self._started_upload().copy(path, offset + read_bytes, length - read_bytes)
 
     def _close(self) -> None:
         if self._upload is None:
@@ -284,34 +305,36 @@ class _S3Stream(CopyingStream):
     def _send(self) -> None:
         if self._buffer:
             part, self._buffer = self._buffer, bytearray()
-            self._started().send(part)
+            self._started_upload().send(part)
 
-    def _started(self) -> S3Upload:
+    def _started_upload(self) -> S3Upload:
+        """Return the upload of the parts; the first call starts it."""
         if self._upload is None:
             self._upload = S3Upload(self._bucket, "write", self.path, self._identity)
         return self._upload
 
 
 PARTS_MAX = 10_000
-# Bytes that one request copies; ten times as many are possible, with a longer wait.
+# The maximum number of bytes that one request copies. Stores allow ten times as many, but the request takes longer.
 COPY_BYTES_MAX = 512 << 20
 
 
 class S3Upload:
-    """A file that is assembled from parts; `operation` is for errors."""
+    """An upload whose parts the store assembles into a file; errors contain `operation`."""
 
     def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
         self._bucket = bucket
         self._operation = operation
         self._path = path
-        self._named = {"Key": bucket.key(operation, path)}
+        self._address = {"Key": bucket.key(operation, path)}  # parameters of every request
         self._identity = identity
-        # A second attempt leaves an unknown upload; docs/object-stores.md describes how stores remove them.
+        # If this request is repeated, the upload of the first attempt can remain without a known id.
+        # docs/object-stores.md describes how stores remove such uploads.
         answer = self._repeat("create_multipart_upload", Metadata=metadata_of(identity))
-        self._named["UploadId"] = answer["UploadId"]
+        self._address["UploadId"] = answer["UploadId"]
         self._parts: list[Future[str]] = []
         self._size_bytes = 0
-        self._taken = False
+        self._name_exists = False  # another process created the file
 
     def send(self, content: bytes | bytearray) -> None:
         """Send the next part in the background when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
@@ -323,23 +346,27 @@ class S3Upload:
         return tag
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Copy a range of another object as the next parts; see `send`."""
-        origin, count = self._bucket.origin(self._operation, source), -(-length // COPY_BYTES_MAX)
+        """Copy a range of another object within the store, as the next parts; see `send`."""
+        origin = self._bucket.origin(self._operation, source)
         self._size_bytes += length
+        # Parts have nearly equal lengths, so that the last one is not too short.
+        count = math.ceil(length / COPY_BYTES_MAX)
         bounds = [offset + length * place // count for place in range(count + 1)]
-        for first, end in itertools.pairwise(bounds):
-            self._start(functools.partial(self._copy, source, origin, byte_range(first, end - first)))
+        for begin, end in itertools.pairwise(bounds):
+            self._start(functools.partial(self._copy, source, origin, byte_range(begin, end - begin)))
 
-    def _copy(self, source: str, origin: Mapping[str, str], copied: str, number: int) -> str:
+    def _copy(self, source: str, origin: Mapping[str, str], source_range: str, number: int) -> str:
         try:
-            answer = self._repeat("upload_part_copy", PartNumber=number, CopySource=origin, CopySourceRange=copied)
+            answer = self._repeat(
+                "upload_part_copy", PartNumber=number, CopySource=origin, CopySourceRange=source_range
+            )
         except NotFound as error:
             raise NotFound(self._operation, source, error.detail) from error
         tag: str = answer["CopyPartResult"]["ETag"]
         return tag
 
     def complete(self) -> None:
-        """Create the file from its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
+        """Create the file from its parts, or raise `AlreadyExists`; after any error, callers must `abort`."""
         parts = []
         for number, part in enumerate(self._parts, 1):
             parts.append({"PartNumber": number, "ETag": part.result()})
@@ -347,8 +374,8 @@ class S3Upload:
         try:
             self._bucket.resolve_outcome(self._operation, self._path, self._identity_sent, complete)
         finally:
-            # If another process created the file, this upload still exists.
-            if self._taken:
+            # The upload remains if another process created the file.
+            if self._name_exists:
                 self.abort()
 
     def _identity_sent(self) -> str | None:
@@ -360,20 +387,21 @@ class S3Upload:
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, MpuObjectSize=self._size_bytes, **NEW
             )
         except AlreadyExists:
-            self._taken = True
+            self._name_exists = True
             raise
         except UploadGone as error:
-            # An earlier attempt completed it, as the id of the file shows, or it was aborted.
+            # If the file has the identity of this upload, an earlier attempt completed it. Otherwise, it was aborted.
             if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:
                 raise StorageError(self._operation, self._path, error.detail) from error
 
     def abort(self) -> None:
-        """Discard the parts, if the store can."""
-        wait(self._parts)  # a part that arrives later would remain
+        """Discard the parts; an error of the store is ignored."""
+        wait(self._parts)  # the store would keep a part that arrives after this request
         with contextlib.suppress(StorageError):
             self._repeat("abort_multipart_upload")
 
     def _start(self, send: Callable[[int], str]) -> None:
+        """Wait for a free slot, and call `send` in the background with the number of the next part."""
         number = len(self._parts) + 1
         if number > PARTS_MAX:
             detail = (
@@ -399,7 +427,7 @@ class S3Upload:
         self._parts.append(part)
 
     def _send(self, method: str, **parameters: object) -> Mapping[str, Any]:
-        return self._bucket.send(self._operation, self._path, method, **self._named, **parameters)
+        return self._bucket.send(self._operation, self._path, method, **self._address, **parameters)
 
     def _repeat(self, method: str, **parameters: object) -> Mapping[str, Any]:
         call = functools.partial(self._send, method, **parameters)

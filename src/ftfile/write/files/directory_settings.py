@@ -55,7 +55,8 @@ class DirectoryPattern:
     def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> DirectoryPattern:
         """Parse `pattern` or `column:pattern`.
 
-        A column without time, or an invalid directory name, raises a ConfigError.
+        Raises:
+            ConfigError: the column contains no time, or the pattern creates an invalid directory name.
         """
         name, colon, pattern_text = text.rpartition(":")
         column = None
@@ -67,19 +68,21 @@ class DirectoryPattern:
         if column is None or pa.types.is_timestamp(schema.field(column).type):
             kind = _CLOCK
         pattern = TimePattern.parse(_OPTION, pattern_text, kind)
-        example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
-        fault = path_fault(example[0].as_py())
+        number_type = np.int64 if kind == _CLOCK else np.int32
+        epoch = from_numpy(np.zeros(1, number_type), kind)
+        example = pattern.format(epoch, "UTC")[0].as_py()
+        fault = path_fault(example)
         if fault is not None:
-            raise ConfigError(f"{_OPTION}={text!r} creates directories such as {example[0].as_py()!r}, which {fault}")
+            raise ConfigError(f"{_OPTION}={text!r} creates directories such as {example!r}, which {fault}")
         return cls(column, pattern, time_zone)
 
     @classmethod
     def of_directories(cls, text: str, time_zone: str = "UTC") -> DirectoryPattern:
-        """Parse the pattern of existing directories for any source of the time. A prefix `column:` is ignored."""
+        """Parse the pattern of existing directories, without their schema. A prefix `column:` is ignored."""
         return cls.parse(text.rpartition(":")[2], pa.schema([]), time_zone)
 
     def begins(self, directories: Sequence[str]) -> pa.Array:
-        """Return the start of each directory's time, as local time; null if a directory does not match the pattern."""
+        """Return the local time at which each directory begins; null if the directory does not match the pattern."""
         return pa.array([self._begin(directory) for directory in directories], _CLOCK)
 
     def _begin(self, directory: str) -> pa.Scalar | None:
@@ -91,20 +94,26 @@ class DirectoryPattern:
     @property
     def depth(self) -> int:
         """Return the number of directory levels of the pattern."""
-        return "".join(piece for piece in self.pattern.pieces if piece[0] == "=").count("/") + 1
+        slashes = 0
+        for piece in self.pattern.pieces:
+            if piece[0] == "=":
+                slashes += piece.count("/")
+        return slashes + 1
 
     def end_ms(self, directories: str) -> int | None:
-        """Return the end of the directories' time in ms since 1970 UTC; None if they do not match the pattern."""
+        """Return the time at which directories end, in ms since 1970 UTC; None if they do not match the pattern."""
         begin = self._begin(directories)
         if begin is None:
             return None
-        clock = begin.value
-        unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
+        clock = np.array([np.datetime64(begin.value, "us")])
+        letters = {piece[0] for piece in self.pattern.pieces}
+        unit = next(unit for letter, unit in _UNITS if letter in letters)
         # Computed with integers, because numpy adds 1 only in a given unit and requires a literal unit.
-        following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1
-        last = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64) - 1
-        # The time ends with its last moment. If clocks show that moment twice, the second one counts.
-        return int(instants_of(from_numpy(last, _CLOCK), self.time_zone, twice="latest")[0].value + 1) // 1000
+        next_unit = clock.astype(f"M8[{unit}]").astype(np.int64) + 1
+        last_us = next_unit.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64) - 1
+        # If the last local time occurs twice, the directory ends after the second occurrence.
+        last_instant = instants_of(from_numpy(last_us, _CLOCK), self.time_zone, twice="latest")[0]
+        return int(last_instant.value + 1) // 1000
 
     def at(self, planned_ms: int) -> DirectoryAssigner:
         """Return the assigner for a batch with this planning time, in milliseconds since 1970 UTC."""
@@ -127,7 +136,7 @@ class _BatchTime(DirectoryAssigner):
 
 
 class _ColumnTime(DirectoryAssigner):
-    """Directories by the time in a column of dates or timestamps. Files keep the column."""
+    """Directories by the time in a column of dates or timestamps. The files also contain the column."""
 
     def __init__(self, column: str, pattern: TimePattern, time_zone: str) -> None:
         self._column = column
@@ -145,44 +154,52 @@ class _ColumnTime(DirectoryAssigner):
             outcomes.append(Destination(text))
         bad = np.flatnonzero(~is_valid(clocks))
         if len(bad):
-            places: dict[str, int] = {}
-            words = self._words(values.take(from_numpy(bad, pa.int64())))
-            codes[bad] = [len(outcomes) + places.setdefault(word, len(places)) for word in words]
-            what = f"{_OPTION}: column {self._column!r} is"
-            for word in places:
-                outcomes.append(f"{what} {word}, but directories support only the years 0001 to 9999")
+            # Equal bad values have one code and one message.
+            code_of_text: dict[str, int] = {}
+            bad_codes = []
+            for text in self._bad_texts(values.take(from_numpy(bad, pa.int64()))):
+                bad_codes.append(code_of_text.setdefault(text, len(outcomes) + len(code_of_text)))
+            codes[bad] = bad_codes
+            column = f"{_OPTION}: column {self._column!r} is"
+            for text in code_of_text:
+                outcomes.append(f"{column} {text}, but directories support only the years 0001 to 9999")
         return assign_by_value(outcomes, codes)
 
     def _clocks(self, values: pa.Array) -> pa.Array:
-        """Return dates or local times; null for values that a directory name cannot represent."""
+        """Return dates or local times, and null for values that a directory name cannot represent."""
         if pa.types.is_date(values.type):
             days = values_of(values, np.int32)
             return from_numpy(days, _DATE, is_valid(values) & _is_within(days, 1))
         zone = values.type.tz
         clocks = values_of(values.cast(pa.timestamp("us", zone)), np.int64)
-        # Two more days are allowed before the conversion to local time. Values far outside have no local time.
+        # Before the conversion to local time, which shifts values, two more days are allowed at each end of the range.
+        # Other values are not converted, since values far outside of the range have no local time.
         is_good = is_valid(values) & _is_within(clocks, _DAY_US, more_days=2)
         if zone is not None:
             instants = from_numpy(np.where(is_good, clocks, 0), _INSTANT)
             clocks = values_of(clocks_of(instants, self._time_zone), np.int64)
         return from_numpy(clocks, _CLOCK, is_good & _is_within(clocks, _DAY_US))
 
-    def _words(self, values: pa.Array) -> list[str]:
+    def _bad_texts(self, values: pa.Array) -> list[str]:
+        """Return the texts of bad values for messages."""
         is_date = pa.types.is_date(values.type)
         if is_date:
             unit = "days"
         else:
             unit = str(values.type.unit)
         numbers = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
-        words = []
-        for value in numbers:
-            words.append("null" if value is None else f"{value} {unit} since 1970")
-        return words
+        texts = []
+        for number in numbers:
+            texts.append("null" if number is None else f"{number} {unit} since 1970")
+        return texts
 
 
 def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:
-    first, last = DAYS_OF_TEXT
-    return (values >= (first - more_days) * units_of_day) & (values < (last + 1 + more_days) * units_of_day)
+    """Return True for times in the years 0001 to 9999, or up to `more_days` before or after them."""
+    first_day, last_day = DAYS_OF_TEXT
+    start = (first_day - more_days) * units_of_day
+    end = (last_day + 1 + more_days) * units_of_day
+    return (values >= start) & (values < end)
 
 
 def _is_time(kind: pa.DataType) -> bool:
@@ -199,15 +216,15 @@ class DirectorySettings:
     user_options: Settings  # options of the class, `directoryAssigner.<name>`, by name
     file_name: str | None  # the column with paths of files
     time_zone: str  # of timestamps in directory names
-    # no option sets the zone, and names contain instants: use the zone of the directory or of the session
+    # True if no option sets the zone and names contain instants: the zone of the directory or of the session is used
     takes_zone: bool
-    stem_bytes_max: int  # of the part of a file name that rows set
+    stem_bytes_max: int  # the maximum length of the part of a file name that rows set
 
     @classmethod
     def from_options(
         cls, parsed: SinkOptions, schema: pa.Schema, stem_bytes_max: int, asked_zone: str | None
     ) -> DirectorySettings:
-        """Return the options, checked against the schema and each other. The default time zone is UTC."""
+        """Return the settings of options, after checking them. `asked_zone` is None for the default time zone, UTC."""
         time_zone = asked_zone or UTC
         partition_by = _partition_columns(parsed.partition_by, schema)
         named, pattern = parsed.file_name_column, parsed.directory_pattern
@@ -220,11 +237,7 @@ class DirectorySettings:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses either directories or files"
             )
-        file_columns = []
-        for name in schema.names:
-            if name not in partition_by and name != file_name:
-                file_columns.append(name)
-        if not file_columns:
+        if not set(schema.names).difference(partition_by, [file_name]):
             names = "partitionBy names"
             if file_name:
                 names = "partitionBy and fileNameColumn name"
@@ -233,7 +246,9 @@ class DirectorySettings:
             time = None
         else:
             time = DirectoryPattern.parse(pattern, schema, time_zone)
-        columns = [*partition_by, *([time.column] if time is not None and time.column is not None else [])]
+        columns = list(partition_by)
+        if time is not None and time.column is not None:
+            columns.append(time.column)
         return cls(
             partition_by=partition_by,
             pattern=time,
@@ -254,7 +269,7 @@ class DirectorySettings:
         return replace(self, pattern=pattern, time_zone=time_zone, takes_zone=False)
 
     def has_instants(self, schema: pa.Schema) -> bool:
-        """Return True if paths contain instants as local times, whose zone the paths do not contain."""
+        """Return True if paths contain instants as local times, without their time zone."""
         return _show_instants(schema, self.partition_by)
 
     @property
@@ -272,20 +287,23 @@ class DirectorySettings:
     def definition(self) -> dict[str, Any]:
         """Return the definition with which readers derive these columns from a directory name."""
         definition: dict[str, Any] = {"partitionBy": list(self.partition_by)}
-        # without a zone, the batch has no rows, and the next record with rows contains the zone
+        # If the zone is still open, the batch has no rows. The next record with rows contains the zone.
         if not self.takes_zone:
             definition["timeZone"] = self.time_zone
         if self.file_name:
-            above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
-            definition["fileName"] = {"column": self.file_name, "directoriesAbove": above}
+            directories_above = len(self.partition_by)
+            if self.pattern:
+                directories_above += self.pattern.depth
+            definition["fileName"] = {"column": self.file_name, "directoriesAbove": directories_above}
         return definition
 
     def end_ms(self, directory: str) -> int | None:
-        """Return the end of a directory's time in milliseconds since 1970 UTC; None without a time."""
+        """Return the time at which a directory ends, in ms since 1970 UTC; None if its name contains no time."""
         if self.pattern is None:
             return None
         start = len(self.partition_by)
-        return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
+        names = directory.split("/")[start : start + self.pattern.depth]
+        return self.pattern.end_ms("/".join(names))
 
     def only_directory(self, planned_ms: int) -> str:
         """Return the directory of all rows of a batch with this planning time; empty if rows choose directories."""
@@ -311,33 +329,34 @@ class DirectorySettings:
 
 
 def _show_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
+    """Return True if one of the columns contains instants, whose local times depend on the time zone."""
     kinds = (value_type(schema.field(column).type) for column in columns)
     return any(pa.types.is_timestamp(kind) and kind.tz is not None for kind in kinds)
 
 
 def _user_class(parsed: SinkOptions, schema: pa.Schema) -> str | None:
-    """Return the class, after a check that creates an instance and assigns directories to an empty batch."""
+    """Return the name of the user's class; an instance of the class has assigned directories to an empty batch."""
     name, options = parsed.directory_assigner, parsed.prefixed("directoryAssigner")
-    if name is None and options:
+    if name is None:
+        if not options:
+            return None
         raise ConfigError(
             f"directoryAssigner.{next(iter(options))} is an option for your class, but directoryAssigner names no class"
         )
-    if name is not None and parsed.file_name_column is not None:
+    if parsed.file_name_column is not None:
         raise ConfigError(
             "directoryAssigner and fileNameColumn both choose the file of a row: let the class return the names, with "
             "names_files = True, and leave out fileNameColumn"
         )
-    if name is not None:
-        try:
-            UserAssigner(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
-        except UserCodeError as error:
-            raise ConfigError(f"in a test with no rows, {error}") from error
-    if name is None:
-        return None
+    try:
+        UserAssigner(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
+    except UserCodeError as error:
+        raise ConfigError(f"in a test with no rows, {error}") from error
     return str(name)
 
 
 def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns of `partitionBy` with the spelling of the schema; raise ConfigError for an unsuitable one."""
     spelling = {name.lower(): name for name in schema.names}
     unknown = [name for name in names if name.lower() not in spelling]
     if unknown:

@@ -51,12 +51,12 @@ def forget_caches() -> None:
 
 
 class FileSink(Sink[SinkConfig]):
-    """Writes rows as parts, or as segments of open files. After a commit, it announces the files."""
+    """The sink that writes rows as parts, or as segments of parts that stay open over batches."""
 
     __slots__ = ()
 
     def check_directory(self, config: SinkConfig, log: CommitLog) -> DirectoryCheck[SinkConfig]:
-        """See `Writes.check_directory`."""
+        """See `Sink.check_directory`."""
         now_ms = log.clock.now_ms()
         check_paths(config, log.fs.capabilities, now_ms)
         if config.replacement is not None:
@@ -68,24 +68,32 @@ class FileSink(Sink[SinkConfig]):
         else:
             check_foreign_tables(log, head, config.path)
         check_head(config, head, lambda: _snapshot_of(log))
-        needed = {job.inputs[0].encoding for job in head.assembly_tasks} & head.definitions.keys()
-        return DirectoryCheck(config.in_zone(recorded_zone(head)), head, {key: head.definitions[key] for key in needed})
+        # Tasks decode the segments of assembly tasks by these definitions.
+        definitions = {}
+        for assembly_task in head.assembly_tasks:
+            key = assembly_task.inputs[0].encoding
+            if key in head.definitions:
+                definitions[key] = head.definitions[key]
+        return DirectoryCheck(config.in_zone(recorded_zone(head)), head, definitions)
 
     def task_input(self, config: SinkConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[SinkConfig]:
-        """Return the rows.
+        """Return the rows, and the settings with the time zone for directory names.
 
-        Only tasks can read the time zone of the session, from the types of the columns that Spark sends.
+        If the zone is still open, the zone of the session is used. Only tasks can read it, from the types of the
+        columns that Spark sends.
         """
         directories = config.directories
         if not directories.takes_zone:
             return TaskInput(config, batches, directories.time_zone)
-        rest = iter(batches)
-        for first in rest:
-            return self.task_input(config.in_zone(session_zone(first.schema)), chain([first], rest))
-        return TaskInput(config, ())
+        remaining = iter(batches)
+        first = next(remaining, None)
+        if first is None:
+            return TaskInput(config, ())
+        config = config.in_zone(session_zone(first.schema))
+        return self.task_input(config, chain([first], remaining))
 
     def final_path(self, plan: WritePlan[SinkConfig], identity: TaskIdentity) -> FinalPath | None:
-        """See `Writes.final_path`."""
+        """See `Sink.final_path`."""
         config, writer = plan.config, identity.writer
         if not config.publishing.direct:
             return None
@@ -99,28 +107,29 @@ class FileSink(Sink[SinkConfig]):
     def write_rows(
         self, plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> Sequence[StagedSegment]:
-        """See `Writes.write_rows`."""
+        """See `Sink.write_rows`."""
         from ftfile.write.files.task import write_rows  # noqa: PLC0415 - only tasks need it
 
         return write_rows(plan, rows, stage, bad)
 
     def run_assembly_tasks(self, plan: WritePlan[SinkConfig], stage: Stage, head: LogState) -> AssemblyResults:
-        """See `Writes.run_assembly_tasks`."""
+        """See `Sink.run_assembly_tasks`."""
         from ftfile.write.files.task import run_assembly_tasks  # noqa: PLC0415
 
         return run_assembly_tasks(stage, head, plan.definitions)
 
     def prepare(self, config: SinkConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
-        """See `Writes.prepare`."""
+        """See `Sink.prepare`."""
         if config.directories.takes_zone:
-            config = config.in_zone(next((message.time_zone for message in messages if message.time_zone), None))
-        return PreparedFiles(
-            config, author, messages=messages, log=log, planner=_planner(config, messages[0].identity.writer, log.ids)
-        )
+            # Tasks with rows have read the zone of the session.
+            zones = (message.time_zone for message in messages if message.time_zone)
+            config = config.in_zone(next(zones, None))
+        planner = _planner(config, messages[0].identity.writer, log.ids)
+        return PreparedFiles(config, author, messages=messages, log=log, planner=planner)
 
 
 def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
-    """Return the error of a commit in a session with this `partitionOverwriteMode`, if the log shows it."""
+    """Return the error that a commit in a session with this `partitionOverwriteMode` would raise; else None."""
     in_session = config.for_session(overwrite_mode)
     if in_session is config:
         return None
@@ -133,19 +142,22 @@ def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -
 
 
 def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:
-    """Return the planner that ends open parts; None for a batch write, because only a query ends its open parts."""
+    """Return the planner that ends open parts; None for a batch write, which has no open parts."""
     if not isinstance(writer, StreamIdentity):
         return None
     from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - only commits need it
 
-    encoding, rolling = config.encoding_key, config.rolling or ALL_END
+    encoding = config.encoding_key
+    rolling = config.rolling or ALL_END
     key = (config.path, writer.query_id, encoding, rolling, ids)
     # Cached per query, because queries in one process can write to the same directory.
     with _planners_lock:
+        # The planner that was used last is last, so the first one is removed.
         planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
         _planners[key] = planner
         if len(_planners) > PLANNERS_KEPT:
-            _planners.pop(next(iter(_planners)))
+            oldest_key = next(iter(_planners))
+            _planners.pop(oldest_key)
     return planner
 
 
