@@ -342,7 +342,7 @@ def test_what_answers_mean(code: str, status: int, writing: type[StorageError], 
     for reads, expected in ((False, writing), (True, reading)):
         kind, detail = meaning_of_answer(code=code, status=status, message="text", reads=reads)
         assert kind is expected
-        assert "s3://b/x" in detail
+        assert f"({status}): text" in detail
 
 
 class TestSilence:
