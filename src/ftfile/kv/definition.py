@@ -49,9 +49,7 @@ def operations(rows: pa.Table) -> NDArray[np.int8]:
 def ops_in(rows: pa.Table) -> int:
     """Return the operations that occur in rows, as a bit set."""
     if OP not in rows.column_names:
-        if not rows.num_rows:
-            return 0
-        return 1 << SET
+        return int(rows.num_rows > 0) << SET
     return sum(1 << op for op in pc.unique(rows[OP]).to_pylist())
 
 
@@ -162,14 +160,9 @@ class StoreDefinition:
                 column = rows[field.name]
             else:
                 column = pa.nulls(rows.num_rows, field.type)
-            if column.type != field.type:
-                column = column.cast(field.type)
-            columns.append(column)
+            columns.append(column if column.type == field.type else column.cast(field.type))
         sets = from_numpy(np.full(max(rows.num_rows, 1), SET, np.int8), pa.int8())
-        if OP in names:
-            columns.append(rows[OP].fill_null(sets[0]))
-        else:
-            columns.append(sets[: rows.num_rows])
+        columns.append(rows[OP].fill_null(sets[0]) if OP in names else sets[: rows.num_rows])
         return pa.table(columns, names=[*pa.schema(fields).names, OP])
 
     def to_json(self) -> dict[str, Any]:
@@ -240,11 +233,7 @@ def define(  # noqa: PLR0913 - all by name
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
-    functions: Mapping[str, str]
-    if isinstance(merge, str):
-        functions = _functions(merge, values)
-    else:
-        functions = merge
+    functions = _functions(merge, values) if isinstance(merge, str) else merge
     if code is None:
         code = code_of(functions)
     functions = _checked_functions(functions, values, code)
@@ -394,11 +383,8 @@ def _items(merge: str) -> Iterator[tuple[str | None, str]]:
     """Yield column and function of each item of the option; column None, as in `sum`, for all columns."""
     for item in merge.split(","):
         column, _, name = item.strip().partition(":")
-        is_function = is_merge_name(name) or ":" in name
-        if name and is_function:
-            yield column, name
-        else:
-            yield None, item.strip()
+        is_function = name and (is_merge_name(name) or ":" in name)
+        yield (column, name) if is_function else (None, item.strip())
 
 
 def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:

@@ -249,7 +249,7 @@ class S3Client:
             return tls_fault(error, BUNDLE)
         # A TLS server resets a connection without TLS, or replies with status 400 and without an error code of S3.
         is_reset = isinstance(error, self._errors.ConnectionClosedError | self._errors.HTTPClientError)
-        answer = getattr(error, "response", {})
+        answer = getattr(error, "response", None) or {}
         code = str(answer.get("Error", {}).get("Code", ""))
         can_lack_tls = is_reset or code == "400"
         if can_lack_tls and not self._has_answered and speaks_tls(self._client.meta.endpoint_url):
