@@ -153,8 +153,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return self._nodes.find_token()
 
     def _connect_with(self, token: DelegationToken) -> None:
-        del token  # the library reads the token file when it connects
-        self._nodes.forget_client()
+        """Do nothing: the library reads the token file for each connection, and open streams keep theirs."""
 
     def _settle(self, path: str) -> None:
         """Wait until a hint of this process is closed, or cannot be closed."""

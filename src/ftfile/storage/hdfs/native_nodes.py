@@ -141,11 +141,6 @@ class NameNodes:
                 self._client = self._connect(self._order())
             return self._client
 
-    def forget_client(self) -> None:
-        """Use a new client for the next call. Calls of the previous client that run are not disturbed."""
-        with self._lock:
-            self._client = self._pulse = None
-
     def run(
         self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client, *, is_short: bool = False
     ) -> Result:
