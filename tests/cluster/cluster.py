@@ -120,9 +120,13 @@ class Cluster:
         self.workers[name] = self._start(name, "worker.Worker", more, environment)
         self.workers[name].wait_for_line(r"(Successfully registered) with master")
 
+    def python_processes(self) -> list[int]:
+        """Return the Python processes of all executors."""
+        return [process for worker in self.workers.values() for process in worker.members(PYTHON_WORKER)]
+
     def python_workers(self, executor: int) -> list[int]:
         """Return the Python processes that run tasks in an executor, without the daemon that forks them."""
-        found = [process for worker in self.workers.values() for process in worker.members(PYTHON_WORKER)]
+        found = self.python_processes()
         forked = [process for process in found if PYTHON_WORKER in command_of(parent_of(process))]
         return [process for process in forked if executor_of(process) == executor]
 

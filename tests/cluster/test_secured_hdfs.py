@@ -1,68 +1,178 @@
-"""A secured HDFS used by real executors that have a delegation token and no ticket."""
+"""A secured HDFS used by real executors whose only credentials are the tokens in the driver's batches."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster import hdfs_job
+import ftfile
+from tests.cluster import hdfs_job, renewed_tokens_job
+from tests.cluster.cluster import Cluster, kill, wait_for
+from tests.cluster.conftest import ROOT
 from tests.hdfs.kdc import Kdc
 from tests.hdfs.secured import SecuredCluster, why_not_secured
+from tests.hdfs.test_secured import secrets_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.skipif(bool(why_not_secured()), reason=why_not_secured() or "none")
 
+OWNER = "hdfs/localhost"
 
-def test_executors_write_and_read_by_a_token(
-    cluster: Cluster, plain_environment: dict[str, str], tmp_path: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    for number in range(3):
-        (tmp_path / f"in/{number}.json").write_text(f'{{"id": {number}}}\n')
-    (tmp_path / "private").mkdir()
-    tokens = tmp_path / "private/tokens"
-    with Kdc() as kdc, SecuredCluster(kdc) as hdfs:
-        cache = tmp_path / "cache"
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    with Kdc() as kdc:
+        yield kdc
+
+
+@pytest.fixture(scope="module")
+def secured(kdc: Kdc) -> Iterator[SecuredCluster]:
+    with SecuredCluster(kdc) as cluster:
+        yield cluster
+
+
+class Application:
+    """A program of Spark whose driver has a token file and no ticket, and whose executors have neither."""
+
+    def __init__(self, program: str, kdc: Kdc, secured: SecuredCluster, directory: Path) -> None:
+        self.directory = directory
+        self.tokens = directory / "private/tokens"
+        self.events = directory / "events"
+        for name in ("in", "private", "events"):
+            (directory / name).mkdir()
+        self._program, self._kdc, self._secured = program, kdc, secured
+        self._cache = directory / "cache"
         # The owner of the root.
-        kdc.ticket(cache, "hdfs/localhost")
-        hdfs.fetch_token(tokens, cache)
+        kdc.ticket(self._cache, OWNER)
+        # Another name than in the token: the driver must detect that both are the same host.
+        native = secured.url.replace("127.0.0.1", "localhost")
+        self.outputs = [f"{native}/{directory.name}/native", f"{secured.web_url}/{directory.name}/web"]
+        self.secrets: set[str] = set()
+
+    def get_token(self) -> None:
+        """Replace the driver's token, and end the old one."""
+        self._secured.fetch_token(self.tokens.with_suffix(".new"), self._cache)
+        if self.tokens.exists():
+            self.tokens.rename(self.tokens.with_suffix(".old"))
+        self.tokens.with_suffix(".new").rename(self.tokens)
+        if self.tokens.with_suffix(".old").exists():
+            self._secured.cancel_token(self.tokens.with_suffix(".old"), self._cache)
+        self.secrets |= {*secrets_of(self.tokens)}
+
+    def write_input(self, number: int) -> None:
+        (self.directory / f"in/{number}.new").write_text(f'{{"id": {number}}}\n')
+        (self.directory / f"in/{number}.new").rename(self.directory / f"in/{number}.json")
+
+    def start(self, cluster: Cluster, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         settings = {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": f"-Djava.security.krb5.conf={kdc.configuration}",
+            "spark.driver.extraJavaOptions": f"-Djava.security.krb5.conf={self._kdc.configuration}",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": self.events.as_uri(),
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
             "spark.executor.memory": "512m",
-            "spark.executorEnv.HADOOP_TOKEN_FILE_LOCATION": "./tokens",
-            "spark.files": tokens.as_uri(),
-            "spark.sql.warehouse.dir": (tmp_path / "warehouse").as_uri(),
+            "spark.sql.warehouse.dir": (self.directory / "warehouse").as_uri(),
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
         }
-        # Another name than in the token: the driver must detect that both are the same host.
-        native = hdfs.url.replace("127.0.0.1", "localhost")
-        job = {"master": cluster.url, "settings": settings, "outputs": [f"{native}/native", f"{hdfs.web_url}/web"]}
-        paths = {"input": tmp_path / "in", "scratch": tmp_path, "result": tmp_path / "result.json"}
-        (tmp_path / "job.json").write_text(json.dumps(job | {name: str(path) for name, path in paths.items()}))
-        own = {"HADOOP_CONF_DIR": str(hdfs.conf), "HADOOP_TOKEN_FILE_LOCATION": str(tokens)}
-        ended = subprocess.run(
-            [sys.executable, hdfs_job.__file__, str(tmp_path / "job.json")],
-            cwd=tmp_path,
-            env=plain_environment | kdc.variables(tmp_path / "no-ticket") | own,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-    said = ended.stdout + ended.stderr
-    assert paths["result"].exists(), said[-5000:]
-    result = json.loads(paths["result"].read_text())
-    assert result["rows"] == {output: [0, 1, 2] for output in job["outputs"]}
-    assert all(found == {"HADOOP_TOKEN_FILE_LOCATION": "./tokens"} for found in result["variables"])
-    assert "delegation=" not in said
+        job = {"master": cluster.url, "settings": settings, "outputs": self.outputs}
+        paths = {"input": self.directory / "in", "scratch": self.directory, "result": self.directory / "result.json"}
+        job |= {name: str(path) for name, path in paths.items()}
+        (self.directory / "job.json").write_text(json.dumps(job))
+        own = {"HADOOP_CONF_DIR": str(self._secured.conf), "HADOOP_TOKEN_FILE_LOCATION": str(self.tokens)}
+        own["PYTHONPATH"] = str(ROOT)
+        with (self.directory / "log").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, self._program, str(self.directory / "job.json")],
+                cwd=self.directory,
+                env=environment | self._kdc.variables(self.directory / "no-ticket") | own,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def log(self) -> str:
+        return (self.directory / "log").read_text()
+
+    def result(self) -> dict[str, Any]:
+        path = self.directory / "result.json"
+        result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        assert not result.get("errors"), result["errors"]
+        return result
+
+    def rows(self, monkeypatch: pytest.MonkeyPatch) -> list[Counter[int]]:
+        """Return how often each row is in each output, read with a ticket."""
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(self._secured.conf))
+        for name, text in self._kdc.variables(self._cache).items():
+            monkeypatch.setenv(name, text)
+        return [Counter(ftfile.open(output).to_arrow().column("id").to_pylist()) for output in self.outputs]
+
+    def check_secrets(self, home: Path) -> None:
+        """Look for tokens in the logs of driver and executors, in the event log, and in the records of the outputs."""
+        texts = [self.log(), *(path.read_text() for path in self.events.iterdir())]
+        texts += [path.read_text(errors="replace") for path in home.rglob("*") if path.name in {"stdout", "stderr"}]
+        assert any("SparkListenerSQLExecutionStart" in text for text in texts)
+        for text in texts:
+            assert "delegation=" not in text
+            assert not any(secret in text for secret in self.secrets)
+
+
+def test_executors_write_and_read_by_the_tokens_of_batches(
+    cluster: Cluster, kdc: Kdc, secured: SecuredCluster, plain_environment: dict[str, str], tmp_path: Path
+) -> None:
+    application = Application(hdfs_job.__file__, kdc, secured, tmp_path)
+    for number in range(3):
+        application.write_input(number)
+    application.get_token()
+    application.start(cluster, plain_environment).communicate(timeout=600)
+    assert (tmp_path / "result.json").exists(), application.log()[-5000:]
+    result = application.result()
+    assert result["rows"] == {output: [0, 1, 2] for output in application.outputs}
+    assert result["again"] == 3
+    assert all(found == {} for found in result["variables"])
+    application.check_secrets(cluster.home)
+
+
+def test_a_stream_goes_on_with_each_new_token_of_the_driver(
+    cluster: Cluster,
+    kdc: Kdc,
+    secured: SecuredCluster,
+    plain_environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Open connections outlive their token, so all Pythons of executors are killed after the old token has ended."""
+    application = Application(renewed_tokens_job.__file__, kdc, secured, tmp_path)
+    application.get_token()
+    driver = application.start(cluster, plain_environment)
+
+    def run_batch(number: int) -> None:
+        def is_committed() -> bool:
+            assert driver.poll() is None, application.log()[-5000:]
+            committed: dict[str, int] = application.result().get("committed", {"": -1})
+            return min(committed.values()) >= number
+
+        application.write_input(number)
+        wait_for(is_committed, f"batch {number}")
+
+    try:
+        for number in range(6):
+            run_batch(number)
+            if number % 2:
+                application.get_token()
+                kill(*cluster.python_processes())
+    finally:
+        driver.communicate(timeout=600)
+    assert application.rows(monkeypatch) == [Counter(range(6))] * 2
+    application.check_secrets(cluster.home)

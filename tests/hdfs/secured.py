@@ -116,6 +116,12 @@ class SecuredCluster(MiniCluster):
         if done.returncode != 0 or not path.exists():
             raise CannotStart(f"no token came: {done.stdout}{done.stderr}")
 
+    def cancel_token(self, path: Path, cache: Path) -> None:
+        """End the tokens of a file; `cache` has a ticket of their owner."""
+        command = self._command(self.conf, FETCHER, "--cancel", str(path))
+        environment = {**os.environ, **self._kdc.variables(cache)}
+        subprocess.run(command, env=environment, capture_output=True, timeout=600, check=True)
+
     def write_as_protobuf(self, path: Path) -> None:
         """Rewrite a file of tokens in the form of `hadoop dtutil`."""
         self._run_to_end("dtutil", TOKEN_TOOL, "append", "-format", "protobuf", str(path), conf=self.conf)

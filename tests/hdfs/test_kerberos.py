@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
-from ftfile.storage.hdfs.settings import FROM_DRIVER
+from ftfile.storage.hdfs.handover import FROM_DRIVER
 from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
-from ftfile.storage.hdfs import tokens as hadoop_tokens
 from ftfile.storage.hdfs.configuration import read_configuration
+from ftfile.storage.hdfs.token_file import read_tokens
 from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -169,7 +169,7 @@ def written(fs: FileSystem) -> Iterator[str]:
 
 def secrets_of(path: Path) -> Iterator[str]:
     """Yield parts of each token of a file, in the encodings of URLs and HTTP headers."""
-    for token in hadoop_tokens._read_tokens(path.read_bytes()):  # noqa: SLF001
+    for token in read_tokens(path.read_bytes()):
         yield token.text()[20:44]
         yield base64.b64encode(token.content).decode()[20:44]
         yield repr(token.content)[20:44]
@@ -179,7 +179,7 @@ def test_each_name_service_has_its_own_token(
     url: str, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first token of the file is for another service and is refused."""
-    [token] = hadoop_tokens._read_tokens(tokens.read_bytes())  # noqa: SLF001
+    [token] = read_tokens(tokens.read_bytes())
     right = bytearray(token.content.removesuffix(bytes([len(token.service)]) + token.service.encode()))
     wrong = bytearray(right)
     wrong[wrong.index(SECRET_KIND) - 8] ^= 1

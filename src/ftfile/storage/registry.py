@@ -63,7 +63,7 @@ _BUILT_IN = {
     "webhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
 }
 # Functions that return the settings for processes on other hosts; see `settings_for_others`.
-_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:settings_for_executors")
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.handover:settings_for_executors")
 _registered: dict[str, Factory] = {}
 # Places of loaded drivers by scheme. Cached, since a lookup of entry points takes as long as a small commit.
 _places: dict[str, str] = {}
@@ -276,13 +276,14 @@ def open_filesystem(
 def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for processes on other hosts.
 
-    For HDFS, they also contain the configuration of this process without its secrets. Other settings are unchanged.
+    For HDFS, they also contain the configuration of this process without its secrets and, when they are pickled, its
+    token for the URL. Other settings are unchanged.
     """
     scheme = parse(url).scheme
     if scheme in _registered or scheme not in _HANDING_OVER:
         return dict(settings)
-    hand_over: Callable[[Mapping[str, str]], dict[str, str]] = pkgutil.resolve_name(_HANDING_OVER[scheme])
-    return hand_over(settings)
+    hand_over: Callable[[str, Mapping[str, str]], dict[str, str]] = pkgutil.resolve_name(_HANDING_OVER[scheme])
+    return hand_over(url, settings)
 
 
 def _installed() -> dict[str, str]:

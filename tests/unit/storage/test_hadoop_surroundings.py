@@ -138,18 +138,6 @@ def test_with_kerberos_nobody_is_named(
     assert asked[-1]["user"] != "etl"
 
 
-def test_a_token_that_only_the_driver_has_is_missed_at_once(driver: Host, executor: Host, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_bytes(b"HDTS\x00\x00")
-    driver.variables["HADOOP_TOKEN_FILE_LOCATION"] = str(tmp_path / "tokens")
-    driver.enter()
-    settings = settings_for_others(URL, {"patience": "0"})
-    open_filesystem(URL, settings=settings)
-    executor.enter()
-    for url in (URL, "hdfs://ns/out"):
-        with pytest.raises(ConfigError, match=r"an executor on the host .* --files .*HADOOP_TOKEN_FILE_LOCATION="):
-            open_filesystem(url, settings=settings)
-
-
 def test_the_native_library_is_told(driver: Host, executor: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, ...]] = []
     monkeypatch.setitem(sys.modules, "hdfs_native", type("Library", (), {"Client": lambda *given: made.append(given)}))

@@ -35,7 +35,7 @@ from ftfile.storage.hdfs import native as native_driver
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs import webhdfs as web_driver
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, remote_error
-from ftfile.storage.hdfs.tokens import DelegationToken
+from ftfile.storage.hdfs.token_file import DelegationToken
 from ftfile.storage.hdfs.webhdfs import CHUNK_BYTES
 from ftfile.storage.hdfs.webhdfs_files import Upload, refusal
 from ftfile.testing.context import ManualClock, open_filesystem
@@ -322,7 +322,7 @@ SECRET = base64.urlsafe_b64encode(b"T0PSECRET").decode().rstrip("=")
 
 @pytest.mark.slow
 def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_driver, "find_token", lambda *_, **__: DelegationToken(b"T0PSECRET", "", ""))
+    monkeypatch.setattr(web_driver, "web_token", lambda *_, **__: DelegationToken(b"T0PSECRET", "", ""))
     names.files["/out/a"] = b"data"
     names.losses["RENAME"] = [ConnectionResetError()]
     with WebServer(names) as server:

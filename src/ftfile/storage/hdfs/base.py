@@ -21,6 +21,7 @@ from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
+from ftfile.storage.hdfs.tokens import origin_of
 from ftfile.storage.paths import join, room_below
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.storage.hdfs.settings import HadoopSettings
-    from ftfile.storage.hdfs.tokens import DelegationToken
+    from ftfile.storage.hdfs.token_file import DelegationToken
 
 
 # The NameNode counts characters; a path has at most as many characters as bytes.
@@ -247,7 +248,7 @@ class HadoopFileSystem(FileSystem):
         """Return the error for users. It says where the refused token came from."""
         detail = error.detail
         if self._token is not None:
-            detail = f"{detail}. {self._token.origin()}. A new token in this file is used by the next call"
+            detail = f"{detail}. {origin_of(self._token)}"
         return PermissionDenied(error.operation, error.path, detail)
 
     @abstractmethod

@@ -28,7 +28,7 @@ from ftfile.storage.hdfs.configuration import (
     read_configuration,
 )
 from ftfile.storage.hdfs.java_errors import IPC_PORT
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE, rpc_token
 from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     import hdfs_native
 
     from ftfile.core.options import Settings
-    from ftfile.storage.hdfs.configuration import NameService
     from ftfile.storage.hdfs.settings import HadoopSettings
-    from ftfile.storage.hdfs.tokens import DelegationToken
+    from ftfile.storage.hdfs.token_file import DelegationToken
 
     _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]
 
@@ -350,18 +349,11 @@ def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
     return _nodes.of((url, tuple(sorted(settings.handed.items())), environment))
 
 
-def _token_of(service: NameService, addresses: Mapping[str, str]) -> DelegationToken | None:
-    """Return the token that the library uses for a service; None without a token file, since there may be a ticket."""
-    if not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
-        return None
-    return find_token(service.name, [*addresses.values()], native=not service.members)
-
-
 def _open_nodes(key: _Key) -> NameNodes:
     url, handed, (directory, *_) = key
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
-    find = functools.partial(_token_of, service, addresses)
+    find = functools.partial(rpc_token, service, addresses)
     # The library compares services as texts: it uses a token only for the address in the token.
     token = None if service.members else find()
     if token is None or token.service.count(":") > 1:

@@ -1,20 +1,13 @@
-"""Settings of both HDFS drivers.
-
-Spark's driver sends its environment to executors, whose hosts can have another one. Spark does the same for Hadoop.
-"""
+"""Settings of both HDFS drivers."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError, Unsupported
-from ftfile.storage.hdfs.configuration import DEFAULT_FS, current_user, is_kerberos, read_configuration
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.handover import FROM_DRIVER, HAND_TOKENS, hands_tokens, settings_from_driver
 from ftfile.storage.paths import check_path, read_seconds
 
 if TYPE_CHECKING:
@@ -23,12 +16,10 @@ if TYPE_CHECKING:
     from ftfile.storage.paths import Location
 
 
-_SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
-# The setting that contains the environment of Spark's driver.
-FROM_DRIVER = "handedOver"
-# Properties for the location of a cluster and its connections. All of them are sent, except for secrets.
-_HANDED_PREFIXES = ("dfs.", DEFAULT_FS, "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
-_SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
+_SETTINGS = (
+    *("filePermission", "directoryPermission", "replication", "blockSize"),
+    *("user", "timeout", "patience", HAND_TOKENS),
+)
 # HDFS cannot store a name with a colon.
 FORBIDDEN = ":"
 _RESERVED = ".snapshot"
@@ -61,6 +52,7 @@ class HadoopSettings:
     @classmethod
     def of(cls, location: Location) -> HadoopSettings:
         """Read the settings of a location, or raise `ConfigError`, also if only Spark's driver has a token."""
+        hands_tokens(location.settings)  # checks the value
         settings = dict(location.settings)
         handed, handed_user = settings_from_driver(settings.pop(FROM_DRIVER, None))
         values = replace(location, settings=settings).known_settings(*_SETTINGS)
@@ -100,37 +92,3 @@ def check_hdfs_name(operation: str, path: str) -> None:
         raise Unsupported(operation, path, "HDFS does not allow a colon in names; replace it")
     if _RESERVED in path.split("/"):
         raise Unsupported(operation, path, f"{_RESERVED!r} is a name reserved by HDFS; choose another name")
-
-
-def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with the environment of this process, Spark's driver, for executors."""
-    configuration = read_configuration({})
-    handed = {name: text for name, text in configuration.items() if _is_handed_over(name)}
-    # With Kerberos, the ticket or the token names the user.
-    if is_kerberos(configuration):
-        user = None
-    else:
-        user = current_user()
-    return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(FILE_VARIABLE))])}
-
-
-def _is_handed_over(name: str) -> bool:
-    return name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
-
-
-def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
-    """Return properties and user of a text of `settings_for_executors`."""
-    if text is None:
-        return {}, None
-    try:
-        handed, user, has_token = json.loads(text)
-        handed = dict(handed)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"ftfile sets storage.{FROM_DRIVER} itself: omit it") from error
-    if has_token and not os.environ.get(FILE_VARIABLE):
-        raise ConfigError(
-            f"the driver has delegation tokens ({FILE_VARIABLE}), and an executor on the host "
-            f"{socket.gethostname()!r} has none: ship the file with the application (spark-submit --files /…/tokens) "
-            f"and set spark.executorEnv.{FILE_VARIABLE}=./tokens"
-        )
-    return handed, user

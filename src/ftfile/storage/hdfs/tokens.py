@@ -1,73 +1,153 @@
-"""Delegation tokens of this process, in a file of Hadoop's clients."""
+"""The delegation tokens of this process, from its token file and from Spark's driver."""
 
 from __future__ import annotations
 
-import base64
-import io
+import contextlib
 import itertools
 import os
 import socket
-from dataclasses import dataclass
+import threading
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import time_text
+from ftfile.storage.hdfs.token_file import read_tokens, token_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.storage.hdfs.configuration import NameService
+    from ftfile.storage.hdfs.token_file import DelegationToken
 
 
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
-_MAGIC = b"HDTS"
-# The first byte of `AbstractDelegationTokenIdentifier`.
-_IDENTIFIER_VERSION = b"\0"
 _NATIVE_KIND = "HDFS_DELEGATION_TOKEN"
 _KINDS = (_NATIVE_KIND, "WEBHDFS delegation", "SWEBHDFS delegation")
 _LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
-# The only kind of field in the protobuf form.
-_LENGTH_DELIMITED = 2
-# Hadoop's `VInt`: these numbers are one byte. In other numbers, the first byte has the sign and the number of bytes.
-_ONE_BYTE_MIN = -112
-_ONE_BYTE_MAX = 127
-_POSITIVE_MIN = -120
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DelegationToken:
-    """One delegation token; its bytes are secret."""
+class _ReceivedTokens:
+    """The tokens that Spark's driver sent to this process.
 
-    content: bytes
-    kind: str
-    service: str
+    `hdfs-native` reads the token file that the environment names. So if a received token is newer than those of the
+    token file, the environment names another file, which contains the newest tokens of both.
+    """
 
-    def text(self) -> str:
-        """Return the text of the token for URLs."""
-        return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
+    def __init__(self) -> None:
+        self._tokens: dict[tuple[str, str], DelegationToken] = {}
+        # The file that the environment named before, and the file that it names now.
+        self._replaced: str | None = None
+        self._merged: str | None = None
+        self._content = b""
+        self.after_fork()
+        os.register_at_fork(after_in_child=self.after_fork)
 
-    def dates_ms(self) -> tuple[int, int] | None:
-        """Return when the token was issued and when it ends at the latest, since 1970 UTC; None for unknown forms.
+    def after_fork(self) -> None:
+        # Another thread of the parent process can have held the lock during the fork.
+        self._lock = threading.Lock()
 
-        HDFS ends a token earlier if nobody renews it. The token does not contain this time.
+    def add(self, tokens: Iterable[DelegationToken]) -> None:
+        """Add tokens; of two tokens for the same service, the one that was issued later is used."""
+        with self._lock:
+            for token in tokens:
+                key = token.kind, token.service
+                if key not in self._tokens or token.issued_ms > self._tokens[key].issued_ms:
+                    self._tokens[key] = token
+
+    def __contains__(self, token: DelegationToken) -> bool:
+        return token in self._tokens.values()
+
+    def path_without(self) -> str | None:
+        """Return the path of the token file that this process would use without received tokens."""
+        path = os.environ.get(FILE_VARIABLE)
+        if path and path == self._merged:
+            return self._replaced
+        return path
+
+    def merge(self) -> list[DelegationToken]:
+        """Return the newest tokens, the last issued one first, and set the environment to a file that contains them.
+
+        Idempotent. Raises `ConfigError` if the token file cannot be read.
         """
-        try:
-            identifier = io.BytesIO(_read_bytes(io.BytesIO(self.content)))
-            if _read(identifier, 1) != _IDENTIFIER_VERSION:
-                return None
-            for _ in ("owner", "renewer", "real user"):
-                _read_bytes(identifier)
-            return _read_number(identifier), _read_number(identifier)
-        except ValueError:
-            return None
+        with self._lock:
+            path = self.path_without()
+            tokens: dict[tuple[str, str], DelegationToken] = {}
+            for token in self._own_tokens(path):
+                tokens.setdefault((token.kind, token.service), token)
+            newer = {}
+            for key, token in self._tokens.items():
+                if key not in tokens or token.issued_ms > tokens[key].issued_ms:
+                    newer[key] = token
+            merged = sorted((tokens | newer).values(), key=lambda token: -token.issued_ms)
+            if newer:
+                self._name_file_with(merged, path)
+            elif path != os.environ.get(FILE_VARIABLE):
+                _set_path(path)
+            return merged
 
-    def origin(self) -> str:
-        """Return a sentence that says where the token came from, and when it was issued and ends."""
-        path = os.path.abspath(os.environ.get(FILE_VARIABLE, ""))
-        source = f"The token for {self.service} is from the file {path!r}, which {FILE_VARIABLE} names"
-        dates_ms = self.dates_ms()
-        if dates_ms is None:
-            return source
-        issued, end = map(time_text, dates_ms)
-        return f"{source}. It was issued at {issued} UTC, and ends at {end} UTC or, if nobody renews it, earlier"
+    def _own_tokens(self, path: str | None) -> list[DelegationToken]:
+        if self._tokens and not os.path.exists(path or ""):
+            return []
+        return _tokens_of_file(path)
+
+    def _name_file_with(self, tokens: Sequence[DelegationToken], path: str | None) -> None:
+        content = token_file(tokens)
+        if self._merged is None or content != self._content or not os.path.exists(self._merged):
+            self._merged = _write_private(content)
+            self._content = content
+        self._replaced = path
+        _set_path(self._merged)
+
+
+def _set_path(path: str | None) -> None:
+    if path is None:
+        os.environ.pop(FILE_VARIABLE, None)
+    else:
+        os.environ[FILE_VARIABLE] = path
+
+
+def _write_private(content: bytes) -> str:
+    """Replace the file of received tokens of this process, which only its user can read; return its path."""
+    # Executors run in directories that the cluster manager deletes.
+    directory = os.getcwd()
+    if not os.access(directory, os.W_OK):
+        directory = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the names are created exclusively
+    path = os.path.join(directory, f".ftfile-tokens-{os.getpid()}")
+    temporary = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)  # of an earlier process with this number
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)  # noqa: TID251 - a file of this process only
+    return path
+
+
+_received = _ReceivedTokens()
+
+
+def receive_tokens(tokens: Iterable[DelegationToken]) -> None:
+    """Use tokens of Spark's driver for later connections, except for services that have newer tokens; idempotent.
+
+    Raises `ConfigError` if the token file of this process cannot be read.
+    """
+    _received.add(tokens)
+    _received.merge()
+
+
+def origin_of(token: DelegationToken) -> str:
+    """Return sentences for an error: where a token came from, when it was issued and ends, and how to replace it."""
+    if token in _received:
+        source = f"The token for {token.service} came from Spark's driver with the batch"
+        remedy = "Each batch gets the driver's current token"
+    else:
+        path = os.path.abspath(_received.path_without() or "")
+        source = f"The token for {token.service} is from the file {path!r}, which {FILE_VARIABLE} names"
+        remedy = "A new token in this file is used by the next call"
+    dates_ms = token.dates_ms()
+    if dates_ms is None:
+        return f"{source}. {remedy}"
+    issued, end = map(time_text, dates_ms)
+    return f"{source}. It was issued at {issued} UTC, and ends at {end} UTC or, if nobody renews it, earlier. {remedy}"
 
 
 def find_token(
@@ -83,9 +163,7 @@ def find_token(
         native: the token is for the RPC protocol of a single NameNode.
         near: a token for another port of the same host is accepted if there is only one.
     """
-    if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
-        return None  # there may be a ticket
-    tokens = _own_tokens()
+    tokens = _current_tokens()
     services = {*addresses}
     if native:
         tokens = [token for token in tokens if token.kind == _NATIVE_KIND]
@@ -97,6 +175,27 @@ def find_token(
     if tokens:
         return _token_of_place(tokens, addresses, near=near)
     return None
+
+
+def rpc_token(service: NameService, addresses: Mapping[str, str]) -> DelegationToken | None:
+    """Return the token that `hdfs-native` uses for a service; None without a token file, since there may be a ticket.
+
+    `addresses` are those of the RPC servers, by name.
+    """
+    if not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
+        return None
+    return find_token(service.name, [*addresses.values()], native=not service.members)
+
+
+def web_token(service: str, rpc_addresses: Mapping[str, str]) -> DelegationToken | None:
+    """Return the token for the web servers of a service, or None.
+
+    `rpc_addresses` are those of the NameNodes by the URL of the web server, and empty if unknown.
+    """
+    addresses = [url.partition("//")[2] for url in rpc_addresses]
+    known_addresses = [*filter(None, rpc_addresses.values())]
+    # Many tokens name the RPC server, and the address of a single NameNode's web server does not reveal it.
+    return find_token(service, [*addresses, *known_addresses], near=not known_addresses)
 
 
 def _token_of_place(
@@ -119,7 +218,7 @@ def _token_of_place(
 
 def has_tokens() -> bool:
     """Return True if this process has tokens for any HDFS; raises like `find_token`."""
-    return bool(_own_tokens())
+    return bool(_current_tokens())
 
 
 def lack_of_tokens() -> str:
@@ -130,23 +229,25 @@ def lack_of_tokens() -> str:
     if not os.path.exists(path):
         state = "does not exist"
     else:
-        services = sorted({repr(token.service) for token in _own_tokens()})
+        services = sorted({repr(token.service) for token in _current_tokens()})
         state = f"has no valid token for it, only tokens for {', '.join(services) or 'no HDFS'}"
     return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
 
 
-def _own_tokens() -> list[DelegationToken]:
-    path = os.environ.get(FILE_VARIABLE)
+def _current_tokens() -> list[DelegationToken]:
+    return [token for token in _received.merge() if token.kind in _KINDS]
+
+
+def _tokens_of_file(path: str | None) -> list[DelegationToken]:
     if not path:
         return []
     try:
         with open(path, "rb") as file:
-            tokens = _read_tokens(file.read())
+            return read_tokens(file.read())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
         ) from error
-    return [token for token in tokens if token.kind in _KINDS]
 
 
 def _places(address: str) -> set[tuple[str, str]]:
@@ -159,92 +260,3 @@ def _places(address: str) -> set[tuple[str, str]]:
     except (OSError, OverflowError):
         return {(host, port)}
     return {(str(place[4][0]), port) for place in addresses}
-
-
-def _read_tokens(data: bytes) -> list[DelegationToken]:
-    """Return the tokens of Hadoop's `Credentials`, in either form; raises `ValueError`."""
-    form = _FORMS.get(data[4:5])
-    if data[:4] != _MAGIC or form is None:
-        raise ValueError("it is not a token file of Hadoop")
-    return form(data[5:])
-
-
-def _tokens_of_java(data: bytes) -> list[DelegationToken]:
-    """Return the tokens in the form that Spark and YARN write: a count, then name and token of each."""
-    stream = io.BytesIO(data)
-    tokens = []
-    for _ in range(_read_number(stream)):
-        _read_bytes(stream)  # the alias
-        start = stream.tell()
-        _read_bytes(stream)  # identifier
-        _read_bytes(stream)  # password
-        kind, service = _read_bytes(stream).decode(), _read_bytes(stream).decode()
-        tokens.append(DelegationToken(stream.getvalue()[start : stream.tell()], kind, service))
-    return tokens
-
-
-def _tokens_of_protobuf(data: bytes) -> list[DelegationToken]:
-    """Return the tokens in the form that `hadoop dtutil` writes: one message after its length."""
-    stream = io.BytesIO(data)
-    tokens: list[DelegationToken] = []
-    # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
-    for named_tokens in _fields(_read(stream, _read_varint(stream))).get(1, ()):
-        tokens += map(_token_of_protobuf, _fields(named_tokens).get(2, ()))
-    return tokens
-
-
-def _token_of_protobuf(message: bytes) -> DelegationToken:
-    fields = _fields(message)
-    parts = [fields.get(number, [b""])[-1] for number in (1, 2, 3, 4)]
-    content = b"".join(_number(len(part)) + part for part in parts)
-    return DelegationToken(content, kind=parts[2].decode(), service=parts[3].decode())
-
-
-_FORMS = {b"\0": _tokens_of_java, b"\1": _tokens_of_protobuf}
-
-
-def _fields(message: bytes) -> dict[int, list[bytes]]:
-    """Return the fields of a protobuf message of strings, bytes and messages, by number."""
-    stream, fields = io.BytesIO(message), dict[int, list[bytes]]()
-    while stream.tell() < len(message):
-        key = _read_varint(stream)
-        if key & 7 != _LENGTH_DELIMITED:
-            raise ValueError("it has unknown fields")
-        fields.setdefault(key >> 3, []).append(_read(stream, _read_varint(stream)))
-    return fields
-
-
-def _read_varint(stream: io.BytesIO) -> int:
-    value = shift = 0
-    while (byte := _read(stream, 1)[0]) & 0x80:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return value | byte << shift
-
-
-def _read_bytes(stream: io.BytesIO) -> bytes:
-    return _read(stream, _read_number(stream))
-
-
-def _read(stream: io.BytesIO, length: int) -> bytes:
-    data = stream.read(length)
-    if len(data) != length:
-        raise ValueError("it is truncated")
-    return data
-
-
-def _read_number(stream: io.BytesIO) -> int:
-    first = int.from_bytes(_read(stream, 1), "big", signed=True)
-    if first >= _ONE_BYTE_MIN:
-        return first
-    if first < _POSITIVE_MIN:
-        raise ValueError("a length is negative")
-    return int.from_bytes(_read(stream, _ONE_BYTE_MIN - first), "big")
-
-
-def _number(value: int) -> bytes:
-    """Return the bytes that `_read_number` reads."""
-    if value <= _ONE_BYTE_MAX:
-        return bytes([value])
-    size = (value.bit_length() + 7) // 8
-    return bytes([(_ONE_BYTE_MIN - size) & 0xFF]) + value.to_bytes(size, "big")

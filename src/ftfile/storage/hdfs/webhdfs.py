@@ -26,7 +26,7 @@ from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, Ra
 from ftfile.storage.hdfs.base import HadoopFileSystem
 from ftfile.storage.hdfs.configuration import current_user, is_kerberos, read_configuration
 from ftfile.storage.hdfs.settings import HadoopSettings
-from ftfile.storage.hdfs.tokens import find_token, has_tokens, lack_of_tokens
+from ftfile.storage.hdfs.tokens import has_tokens, lack_of_tokens, web_token
 from ftfile.storage.hdfs.webhdfs_client import connect, web_errors
 from ftfile.storage.hdfs.webhdfs_files import checksum_for, digest_of
 from ftfile.storage.hdfs.webhdfs_nodes import find_nodes, web_nodes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.context import Context
-    from ftfile.storage.hdfs.tokens import DelegationToken
+    from ftfile.storage.hdfs.token_file import DelegationToken
     from ftfile.storage.hdfs.webhdfs_client import WebClient
     from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum, Upload
     from ftfile.storage.paths import Location
@@ -197,10 +197,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
 
     def _find_token(self) -> DelegationToken | None:
-        addresses = [url.partition("//")[2] for url in self._nodes]
-        rpc_addresses = [*filter(None, self._nodes.values())]
-        # Many tokens name the RPC server, and the address of a single NameNode's web server does not reveal it.
-        return find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
+        return web_token(self._service, self._nodes)
 
     def _connect_with(self, token: DelegationToken) -> None:
         self._client.use_token(token.text())

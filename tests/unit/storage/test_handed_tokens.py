@@ -1,0 +1,197 @@
+"""Delegation tokens that Spark's driver sends to executors: which of them, when, and where they never appear."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import stat
+from pathlib import Path
+
+import pytest
+
+from ftfile.core.errors import ConfigError
+from ftfile.storage.hdfs import tokens as process_tokens
+from ftfile.storage.hdfs.handover import FROM_DRIVER
+from ftfile.storage.hdfs.token_file import DelegationToken, read_tokens, token_file
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token, origin_of
+from ftfile.storage.registry import settings_for_others
+from ftfile.testing.context import open_filesystem
+from tests.hdfs.servers import write_site
+
+URL = "webhdfs://ns/out"
+SERVICE = "ha-hdfs:ns"
+RPC = "HDFS_DELEGATION_TOKEN"
+
+
+def field(data: bytes) -> bytes:
+    return bytes([len(data)]) + data
+
+
+def token(issued_ms: int, service: str = SERVICE, kind: str = RPC) -> DelegationToken:
+    """Return a token with one day between its issue and its end."""
+    dates = b"".join(b"\x8a" + date.to_bytes(6, "big") for date in (issued_ms, issued_ms + 86_400_000))
+    identifier = b"\0" + field(b"etl") + field(b"yarn") + field(b"") + dates
+    password = f"S3CRET {issued_ms}".encode()
+    content = b"".join(map(field, (identifier, password, kind.encode(), service.encode())))
+    return DelegationToken(content, kind, service)
+
+
+OLD, NEW = token(1_700_000_000_000), token(1_700_000_100_000)
+
+
+class Process:
+    """The tokens of one process of Spark; `enter` makes this process look like it."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        directory.mkdir()
+        self.file = directory / "tokens"
+        self._directory, self._patch = directory, monkeypatch
+        self._state = process_tokens._ReceivedTokens()  # noqa: SLF001
+        self._environment: str | None = None
+
+    def write(self, *tokens: DelegationToken) -> None:
+        self.file.write_bytes(token_file(tokens))
+        self._environment = str(self.file)
+
+    def enter(self) -> None:
+        self._patch.setattr(process_tokens, "_received", self._state)
+        self._patch.chdir(self._directory)
+        if self._environment is None:
+            self._patch.delenv(FILE_VARIABLE, raising=False)
+        else:
+            self._patch.setenv(FILE_VARIABLE, self._environment)
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Process:
+    """A driver with a token of the service, and with tokens that are not for it."""
+    write_site(
+        tmp_path / "hdfs-site.xml",
+        {"dfs.ha.namenodes.ns": "n", "dfs.namenode.http-address.ns.n": "namenode.invalid:9870"},
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    process = Process(tmp_path / "driver", monkeypatch)
+    process.write(OLD, token(1, "ha-hdfs:other"), token(2, "10.0.0.1:8030", "YARN_AM_RM_TOKEN"))
+    process.enter()
+    return process
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Process:
+    return Process(tmp_path / "executor", monkeypatch)
+
+
+def token_here() -> DelegationToken | None:
+    return find_token("ns", [])
+
+
+def tokens_of_libraries() -> list[DelegationToken]:
+    """Return the tokens that other clients of Hadoop read in this process."""
+    return read_tokens(Path(os.environ[FILE_VARIABLE]).read_bytes())
+
+
+@pytest.mark.parametrize("url", [URL, "hdfs://ns/out"])
+def test_a_batch_brings_the_token_of_its_service_and_no_other(driver: Process, executor: Process, url: str) -> None:
+    del driver
+    sent = pickle.dumps(settings_for_others(url, {}))
+    assert sent.count(b"S3CRET") == 1
+    executor.enter()
+    pickle.loads(sent)
+    assert token_here() == OLD
+    assert tokens_of_libraries() == [OLD]
+    assert stat.S_IMODE(Path(os.environ[FILE_VARIABLE]).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("own", "handed", "expected"), [(OLD, NEW, NEW), (NEW, OLD, NEW), (NEW, NEW, NEW)])
+def test_the_token_that_was_issued_later_is_used(
+    driver: Process, executor: Process, own: DelegationToken, handed: DelegationToken, expected: DelegationToken
+) -> None:
+    driver.write(handed)
+    driver.enter()
+    sent = pickle.dumps(settings_for_others(URL, {}))
+    hive = token(3, "metastore:9083", "HIVE_DELEGATION_TOKEN")
+    executor.write(own, hive)
+    executor.enter()
+    pickle.loads(sent)
+    assert token_here() == expected
+    assert sorted(tokens_of_libraries(), key=lambda each: each.kind) == [expected, hive]
+    assert (os.environ[FILE_VARIABLE] == str(executor.file)) == (own == NEW)
+
+
+def test_a_token_file_that_is_replaced_by_a_newer_one_counts_again(driver: Process, executor: Process) -> None:
+    driver.write(NEW)
+    driver.enter()
+    sent = pickle.dumps(settings_for_others(URL, {}))
+    executor.write(OLD)
+    executor.enter()
+    pickle.loads(sent)
+    assert token_here() == NEW
+    newest = token(1_700_000_200_000)
+    executor.file.write_bytes(token_file([newest]))
+    assert token_here() == newest
+    assert os.environ[FILE_VARIABLE] == str(executor.file)
+    executor.file.unlink()
+    assert token_here() == NEW
+
+
+def test_each_batch_brings_the_token_that_the_driver_has_then(driver: Process, executor: Process) -> None:
+    """A reader lives as long as its query, and is pickled for each batch."""
+    settings = settings_for_others(URL, {})
+    first = pickle.dumps(settings)
+    driver.write(NEW)
+    second = pickle.dumps(settings)
+    executor.enter()
+    for sent, expected in ((first, OLD), (second, NEW), (first, NEW)):
+        pickle.loads(sent)
+        assert token_here() == expected
+
+
+def test_a_process_between_driver_and_executor_passes_the_token_on(
+    driver: Process, executor: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del driver
+    sent = pickle.dumps(settings_for_others(URL, {}))
+    Process(tmp_path / "between", monkeypatch).enter()
+    sent_again = pickle.dumps(pickle.loads(sent))
+    executor.enter()
+    pickle.loads(sent_again)
+    assert token_here() == OLD
+
+
+def test_the_settings_are_the_same_for_each_token_and_show_none(driver: Process, executor: Process) -> None:
+    """They are keys of caches, and parts of messages."""
+    settings = settings_for_others(URL, {})
+    sent = pickle.dumps(settings)
+    driver.write(NEW)
+    assert settings_for_others(URL, {}) == settings
+    executor.enter()
+    arrived = pickle.loads(sent)
+    assert arrived == settings
+    assert hash(arrived[FROM_DRIVER]) == hash(settings[FROM_DRIVER])
+    assert "S3CRET" not in f"{settings!r} {arrived!r} {json.dumps(arrived)} {vars(process_tokens)}"
+    used = token_here()
+    assert used is not None
+    assert "The token for ha-hdfs:ns came from Spark's driver with the batch" in origin_of(used)
+    assert "S3CRET" not in origin_of(used)
+
+
+def test_tokens_stay_with_the_driver_if_the_user_wants_so(driver: Process, executor: Process) -> None:
+    del driver
+    sent = pickle.dumps(settings_for_others(URL, {"handtokens": "False"}))
+    assert b"S3CRET" not in sent
+    executor.enter()
+    with pytest.raises(ConfigError, match=r"the driver has a delegation token .* omit storage\.handTokens=false, or"):
+        open_filesystem(URL, settings=pickle.loads(sent))
+    with pytest.raises(ConfigError, match=r"storage\.handTokens='no': it must be true or false"):
+        open_filesystem(URL, settings={"handTokens": "no"})
+
+
+def test_without_tokens_nothing_changes(executor: Process, driver: Process) -> None:
+    driver.file.write_bytes(token_file([]))
+    sent = pickle.dumps(settings_for_others(URL, {}))
+    executor.enter()
+    settings = pickle.loads(sent)
+    assert token_here() is None
+    assert FILE_VARIABLE not in os.environ
+    open_filesystem(URL, settings=settings)
