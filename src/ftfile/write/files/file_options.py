@@ -1,9 +1,9 @@
-"""The settings of a sink for files, which the driver checks once and sends to the tasks as frozen data."""
+"""The options of a sink for files, which the driver checks once, and the settings that it sends to the tasks."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -21,13 +21,12 @@ from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.write.files.directory_settings import DirectorySettings
 from ftfile.write.files.naming import PathCheck, check_extension
 from ftfile.write.files.publishing import Publishing
-from ftfile.write.files.replacement import Replacement, replacement_from_options
+from ftfile.write.files.replacement import Replacement
 from ftfile.write.files.rolling_rules import RollingSettings, load_policy, rolling_settings
 from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping
 
     from ftfile.core.options import Settings
     from ftfile.storage.api import Capabilities
@@ -88,14 +87,15 @@ class SinkConfig(WriteConfig):
         """
         parsed = parse_options(options, SinkOptions)
         parsed.required_path(_NO_PATH)
-        return _checked(
-            parsed,
-            schema_json,
+        checked = CheckedOptions(
+            options=parsed,
+            schema_json=schema_json,
             overwrite=overwrite,
             stream=stream,
             encryption=Encryption.from_options(parsed),
-            clients=client_settings(parsed),
+            client_settings=client_settings(parsed),
         )
+        return _settings(checked)
 
     def for_store(self, store: Capabilities) -> SinkConfig:
         """Return the settings for this store.
@@ -145,133 +145,201 @@ class SinkConfig(WriteConfig):
         return Chain((*self.chain.filters, encryption.around_others))
 
 
-def forget_configs() -> None:
-    """Drop the cached settings, to simulate a new process."""
-    _checked.cache_clear()
+@dataclass(frozen=True)
+class CheckedOptions:
+    """The options and the schema of a write. Each part of the settings is checked and built at its first use.
 
+    Equal objects have equal settings. A part raises a ConfigError or a SchemaError if it cannot be built.
+    """
 
-@functools.lru_cache(CONFIGS_KEPT)
-def _checked(
-    parsed: SinkOptions,
-    schema_json: str,
-    overwrite: bool,  # noqa: FBT001 - a key of the cache
-    stream: bool,  # noqa: FBT001 - likewise
-    encryption: Encryption | None,
-    clients: Settings,
-) -> SinkConfig:
-    """Return the checked settings. A pure function: keys and client settings, which can change, are arguments."""
-    zone = parsed.time_zone
-    asked_zone = zone if parsed.is_given("timeZone") else None
-    file_format = _format(parsed, encryption, zone)
-    schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
-    extension = file_format.extension + chain.extension
-    check_extension(extension, chain)
-    publishing = Publishing.from_options(parsed, extension, encryption, zone)
-    directories = DirectorySettings.from_options(
-        parsed, schema, publishing.naming.stem_bytes_max(extension), asked_zone
-    )
-    mode, replacement = replacement_from_options(parsed, schema, directories, overwrite=overwrite)
-    rolling, nullable_json = _rolling(parsed, schema, directories), as_nullable(schema_json)
-    final = None if rolling is None else rolling.finalize_column
-    in_paths_or_final, nullable = {*directories.leaving, final}, arrow_schema(nullable_json)
-    if (publishing.direct or overwrite) and rolling is not None:
-        raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
-    # The schema before columns became nullable: columns without null fit formats without null.
-    file_format.check_schema(_without(schema, in_paths_or_final))
-    file_schema = _without(nullable, in_paths_or_final)
-    encoding = _encoding(file_format, chain, directories, file_schema)
-    return SinkConfig(
-        path=directory_url(parsed.required_path(_NO_PATH)),
-        schema_json=nullable_json,
-        overwrite=overwrite,
-        common=CommonSettings.from_options(parsed, encryption, clients, stream=stream),
-        format=file_format,
-        chain=chain,
-        directories=directories,
-        publishing=publishing,
-        max_bytes_per_file=parsed.max_bytes_per_file,
-        max_records_per_file=parsed.max_records_per_file,
-        on_format_change=parsed.on_format_change,
-        rolling=rolling,
-        overwrite_mode=mode,
-        replacement=replacement,
-        extension=extension,
-        file_schema=file_schema,
-        recorded_schema_json=nullable_json if final is None else spark_schema_json(_without(nullable, {final})),
-        encoding=encoding,
-        encoding_key=definition_key(encoding),
-    )
+    options: SinkOptions
+    schema_json: str  # of the rows, as Spark's `StructType.json()`
+    overwrite: bool
+    stream: bool
+    encryption: Encryption | None
+    client_settings: Settings  # see `client_settings`
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows. Its columns are only nullable if the rows can have nulls."""
+        return arrow_schema(self.schema_json)
 
-def _format(parsed: SinkOptions, encryption: Encryption | None, time_zone: str) -> Format:
-    file_format = format_from_options(parsed.file_format, {"timeZone": time_zone, **parsed.format_options()})
-    TimeFormats.from_options({"timeZone": time_zone})
-    if encryption is None:
-        return file_format
-    return encryption.format_of(file_format)
+    @cached_property
+    def nullable_json(self) -> str:
+        """Return the schema of the rows with all columns nullable."""
+        return as_nullable(self.schema_json)
 
+    @cached_property
+    def common(self) -> CommonSettings:
+        """Return the settings that stores also have."""
+        return CommonSettings.from_options(self.options, self.encryption, self.client_settings, stream=self.stream)
 
-def _encoding(
-    file_format: Format, chain: Chain, directories: DirectorySettings, file_schema: pa.Schema
-) -> dict[str, Any]:
-    return {
-        "format": {"name": file_format.name, **file_format.definition(file_schema)},
-        "filters": chain.definition(),
-        **directories.definition(),
-        # The schema is a part of the encoding, because segments do not contain it and only equal schemas are merged.
-        "schema": spark_schema_json(file_schema),
-    }
+    @cached_property
+    def format(self) -> Format:
+        """Return the format of parts."""
+        zone = {"timeZone": self.options.time_zone}
+        file_format = format_from_options(self.options.file_format, zone | self.options.format_options())
+        TimeFormats.from_options(zone)
+        if self.encryption is None:
+            return file_format
+        return self.encryption.format_of(file_format)
 
+    @cached_property
+    def chain(self) -> Chain:
+        """Return the filters of parts. For a format with built-in compression, the compression options are not used."""
+        options = self.options
+        envelope = None
+        if self.encryption is not None:
+            envelope = self.encryption.around_parts
+            if envelope is None and options.filters:
+                raise ConfigError(
+                    "encryption=parquet with filters: the filters would be applied to encrypted files, and other "
+                    "readers of Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
+                )
+        if not isinstance(self.format, LineFormat):
+            return chain_from_options(None, None, options.filters, envelope)
+        return chain_from_options(options.compression, options.compression_level, options.filters, envelope)
 
-def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:
-    return pa.schema([field for field in schema if field.name not in names])
+    @cached_property
+    def extension(self) -> str:
+        """Return the end of part names."""
+        extension = self.format.extension + self.chain.extension
+        check_extension(extension, self.chain)
+        return extension
 
+    @cached_property
+    def publishing(self) -> Publishing:
+        """Return the names of parts, and the steps when they become visible."""
+        return Publishing.from_options(self.options, self.extension, self.encryption, self.options.time_zone)
 
-def _chain(parsed: SinkOptions, file_format: Format, encryption: Encryption | None) -> Chain:
-    """Return the filters. For a format with built-in compression, the compression options are not used."""
-    envelope = None
-    if encryption is not None:
-        envelope = encryption.around_parts
-    if encryption is not None and envelope is None and parsed.filters:
-        raise ConfigError(
-            "encryption=parquet with filters: the filters would be applied to encrypted files, and other readers of "
-            "Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
+    @cached_property
+    def directories(self) -> DirectorySettings:
+        """Return the assignment of rows to directories."""
+        asked_zone = None
+        if self.options.is_given("timeZone"):
+            asked_zone = self.options.time_zone
+        stem_bytes_max = self.publishing.naming.stem_bytes_max(self.extension)
+        return DirectorySettings.from_options(self.options, self.schema, stem_bytes_max, asked_zone)
+
+    @cached_property
+    def replacement(self) -> Replacement | None:
+        """Return the partitions that an overwrite replaces, or None for all rows."""
+        return Replacement.checked(
+            self.options.partition_overwrite_mode,
+            self.options.replace_where,
+            schema=self.schema,
+            directories=self.directories,
+            overwrite=self.overwrite,
         )
-    if not isinstance(file_format, LineFormat):
-        return chain_from_options(None, None, parsed.filters, envelope)
-    return chain_from_options(parsed.compression, parsed.compression_level, parsed.filters, envelope)
 
-
-def _rolling(parsed: SinkOptions, schema: pa.Schema, directories: DirectorySettings) -> RollingSettings | None:
-    settings, leaving = rolling_settings(parsed, directories.time_zone), directories.leaving
-    if settings is None:
-        return None
-    files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
-    elsewhere = ""
-    if leaving:
-        elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files"
-    if final is not None:
-        final = resolve_column(
-            "finalizeColumn",
-            final,
-            schema=files,
-            is_right=pa.types.is_boolean,
-            needed="a boolean column",
-            advice=elsewhere,
+    @cached_property
+    def rolling(self) -> RollingSettings | None:
+        """Return the rules that end files, with the spelling of the schema; None if all parts end with their batch."""
+        settings = rolling_settings(self.options, self.directories.time_zone)
+        if settings is None:
+            return None
+        final = self._rolled_column(
+            "finalizeColumn", settings.finalize_column, is_right=pa.types.is_boolean, needed="a boolean column"
         )
-        if len(files) == 1:
+        if final is not None and len(self._columns_outside_paths) == 1:
             raise SchemaError(
                 f"finalizeColumn={final!r} leaves no column for the files: at least one column must remain"
             )
-    if event is not None:
-        event = resolve_column(
-            "eventTimeInterval",
-            event,
-            schema=files,
-            is_right=pa.types.is_timestamp,
-            needed="a timestamp",
-            advice=elsewhere,
+        event = self._rolled_column(
+            "eventTimeInterval", settings.event_column, is_right=pa.types.is_timestamp, needed="a timestamp"
         )
-    if settings.policy is not None:
-        load_policy(settings.policy)
-    return structs.replace(settings, finalize_column=final, event_column=event)
+        if settings.policy is not None:
+            load_policy(settings.policy)
+        if self.publishing.direct:
+            raise ConfigError(_NOTHING_IS_ROLLED)
+        if self.overwrite:
+            raise ConfigError(_NOTHING_STAYS_OPEN)
+        return structs.replace(settings, finalize_column=final, event_column=event)
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """Return the schema of the file content, with all columns nullable."""
+        outside = {*self.directories.leaving, *self._final_columns}
+        # The schema before columns became nullable: columns without null fit formats without null.
+        self.format.check_schema(_without(self.schema, outside))
+        return _without(arrow_schema(self.nullable_json), outside)
+
+    @cached_property
+    def recorded_schema_json(self) -> str:
+        """Return the schema for readers: the columns of the files and of the path."""
+        if not self._final_columns:
+            return self.nullable_json
+        return spark_schema_json(_without(arrow_schema(self.nullable_json), self._final_columns))
+
+    @cached_property
+    def encoding(self) -> dict[str, Any]:
+        """Return the description of the files for readers, in the log."""
+        return {
+            "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
+            "filters": self.chain.definition(),
+            **self.directories.definition(),
+            # A part of the encoding, because segments do not contain the schema and only equal schemas are merged.
+            "schema": spark_schema_json(self.file_schema),
+        }
+
+    @property
+    def _columns_outside_paths(self) -> pa.Schema:
+        return _without(self.schema, self.directories.leaving)
+
+    @property
+    def _final_columns(self) -> tuple[str, ...]:
+        """Return the column that ends files, which only the written rows have."""
+        if self.rolling is None or self.rolling.finalize_column is None:
+            return ()
+        return (self.rolling.finalize_column,)
+
+    def _rolled_column(
+        self, option: str, name: str | None, is_right: Callable[[pa.DataType], bool], needed: str
+    ) -> str | None:
+        """Return the column that a rule reads, with the schema's spelling."""
+        if name is None:
+            return None
+        advice = ""
+        if self.directories.leaving:
+            advice = f"; {', '.join(self.directories.leaving)} is in the paths, not in the files"
+        return resolve_column(
+            option, name, schema=self._columns_outside_paths, is_right=is_right, needed=needed, advice=advice
+        )
+
+
+def forget_configs() -> None:
+    """Drop the cached settings, to simulate a new process."""
+    _settings.cache_clear()
+
+
+@lru_cache(CONFIGS_KEPT)
+def _settings(checked: CheckedOptions) -> SinkConfig:
+    """Return the settings. A pure function: keys and client settings, which can change, are in `checked`."""
+    options = checked.options
+    # Of several mistakes, the first of this order is raised.
+    return SinkConfig(
+        format=checked.format,
+        chain=checked.chain,
+        directories=checked.directories,
+        publishing=checked.publishing,
+        max_bytes_per_file=options.max_bytes_per_file,
+        max_records_per_file=options.max_records_per_file,
+        on_format_change=options.on_format_change,
+        replacement=checked.replacement,
+        overwrite_mode=options.partition_overwrite_mode,
+        rolling=checked.rolling,
+        extension=checked.extension,
+        file_schema=checked.file_schema,
+        recorded_schema_json=checked.recorded_schema_json,
+        encoding=checked.encoding,
+        encoding_key=definition_key(checked.encoding),
+        path=directory_url(options.required_path()),
+        schema_json=checked.nullable_json,
+        overwrite=checked.overwrite,
+        common=checked.common,
+    )
+
+
+def _without(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    dropped = frozenset(names)
+    return pa.schema([field for field in schema if field.name not in dropped])

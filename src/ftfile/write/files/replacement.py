@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.core.options import SinkOptions
     from ftfile.log.format.model import Add
     from ftfile.write.files.directory_settings import DirectorySettings
 
@@ -31,6 +30,40 @@ class Replacement:
     schema: pa.Schema  # of the partition columns
     time_zone: str  # of the written directories
     where: str | None  # a condition on partition columns; None for the partitions of the written rows
+
+    @classmethod
+    def checked(
+        cls,
+        mode: Literal["static", "dynamic"] | None,
+        where: str | None,
+        *,
+        schema: pa.Schema,
+        directories: DirectorySettings,
+        overwrite: bool,
+    ) -> Replacement | None:
+        """Return the partitions for the values of `partitionOverwriteMode` and `replaceWhere`; None for all rows.
+
+        Raises:
+            ConfigError: the options contradict each other or the kind of write.
+        """
+        if where is not None:
+            asked = _OPTION
+        elif mode == "dynamic":
+            asked = "partitionOverwriteMode=dynamic"
+        else:
+            return None
+        if not overwrite:
+            raise ConfigError(f"{asked} is only for overwrites: write with mode('overwrite'), or leave it out")
+        if where is not None and mode == "dynamic":
+            raise ConfigError(
+                f"{asked} with partitionOverwriteMode=dynamic: each chooses which rows are replaced; leave out one"
+            )
+        if not (columns := directories.partition_by):
+            raise ConfigError(
+                f"{asked} replaces partitions, but this write has none: name the partition columns with the option "
+                "partitionBy, because Spark's own .partitionBy() never reaches a Python sink"
+            )
+        return cls(partition_schema(schema, columns), directories.time_zone, where)
 
     @property
     def recorded(self) -> str:
@@ -77,34 +110,3 @@ class Replacement:
                 f"{foreign[0]!r}. Nothing was committed or replaced: leave out these rows, or widen the condition"
             )
         return [add for add, place in zip(live, places, strict=True) if place in matching]
-
-
-def replacement_from_options(
-    parsed: SinkOptions, schema: pa.Schema, directories: DirectorySettings, *, overwrite: bool
-) -> tuple[Literal["static", "dynamic"] | None, Replacement | None]:
-    """Return the requested overwrite mode and the replaced partitions; None for all rows.
-
-    Raises:
-        ConfigError: the options contradict each other or the kind of write.
-    """
-    mode, where = parsed.partition_overwrite_mode, parsed.replace_where
-    if where is not None:
-        asked = _OPTION
-    elif mode == "dynamic":
-        asked = "partitionOverwriteMode=dynamic"
-    else:
-        asked = None
-    if asked is None:
-        return mode, None
-    if not overwrite:
-        raise ConfigError(f"{asked} is only for overwrites: write with mode('overwrite'), or leave it out")
-    if where is not None and mode == "dynamic":
-        raise ConfigError(
-            f"{asked} with partitionOverwriteMode=dynamic: each chooses which rows are replaced; leave out one"
-        )
-    if not (columns := directories.partition_by):
-        raise ConfigError(
-            f"{asked} replaces partitions, but this write has none: name the partition columns with the option "
-            "partitionBy, because Spark's own .partitionBy() never reaches a Python sink"
-        )
-    return mode, Replacement(partition_schema(schema, columns), directories.time_zone, where)
