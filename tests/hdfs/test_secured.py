@@ -20,8 +20,8 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
 from ftfile.storage.hdfs.configuration import read_configuration
-from ftfile.storage.hdfs.token_file import read_tokens
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.token_file import read_tokens
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
@@ -260,7 +260,7 @@ def test_a_new_token_is_used_when_the_old_one_is_refused(url: str, tokens: Path)
     good = tokens.read_bytes()
     damage(tokens)
     fs = opened(url)
-    with pytest.raises(PermissionDenied, match="A new token in this file is used by the next call"):
+    with pytest.raises(PermissionDenied, match="A new token in the token file is used by the next call"):
         fs.make_directories("")
     tokens.write_bytes(good)
     fs.make_directories("")

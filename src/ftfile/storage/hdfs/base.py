@@ -19,17 +19,17 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
+from ftfile.storage.hdfs.credentials.tokens import origin_of
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
-from ftfile.storage.hdfs.tokens import origin_of
 from ftfile.storage.paths import join, room_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.context import Context
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.hdfs.settings import HadoopSettings
-    from ftfile.storage.hdfs.token_file import DelegationToken
 
 
 # The NameNode counts characters; a path has at most as many characters as bytes.

@@ -17,7 +17,7 @@ from ftfile.core.errors import (
     WrongConnection,
 )
 from ftfile.storage.api import READING
-from ftfile.storage.hdfs.tokens import lack_of_tokens
+from ftfile.storage.hdfs.credentials.tokens import lack_of_tokens
 
 
 class NotEmpty(StorageError):

@@ -27,8 +27,9 @@ from ftfile.storage.hdfs.configuration import (
     find_service,
     read_configuration,
 )
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.tokens import rpc_token
 from ftfile.storage.hdfs.java_errors import IPC_PORT
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE, rpc_token
 from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     import hdfs_native
 
     from ftfile.core.options import Settings
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.hdfs.settings import HadoopSettings
-    from ftfile.storage.hdfs.token_file import DelegationToken
 
     _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]
 
