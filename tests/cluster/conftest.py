@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 ROOT = Path(__file__).parents[2]
+# Modules without a test that uses the cluster.
+ALONE = ("tests/cluster/test_connect.py", "tests/cluster/test_kubernetes.py")
 
 
 class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Assigns all tests of the cluster to one worker, and other tests by their class or module to any worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith("tests/cluster/test_connect.py")
+        needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith(ALONE)
         return super()._split_scope(nodeid) if needs_none else "cluster"
 
 
