@@ -13,16 +13,18 @@ import pytest
 import ftfile
 from ftfile.testing.context import open_filesystem
 from tests.cluster import yarn_job
-from tests.cluster.yarn import Yarn
+from tests.cluster.cluster import command_of, kill
+from tests.cluster.yarn import MASTER, Yarn
+from tests.cluster.yarn_job import FILES_PER_BATCH
 from tests.demos.files.hdfs_path import HdfsPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.hdfs.minicluster import MiniCluster
 
-FILES = 3
+FILES = 6
 ROWS_PER_FILE = 10
 EACH_ROW_ONCE = Counter(range(FILES * ROWS_PER_FILE))
 
@@ -42,7 +44,7 @@ class Application:
     Args:
         yarn: runs it.
         hdfs: the file system.
-        home: an empty directory.
+        home: an empty directory, whose name is the name of the application.
         variables: the environment of `spark-submit`, without PYSPARK_PYTHON.
     """
 
@@ -61,13 +63,23 @@ class Application:
             lines = "".join(f'{{"id": {row}}}\n' for row in ids)
             files.create_exclusive(f"{name}/in/{number}.json", lines.encode())
 
-    def run(self, python: str, *options: str, registers: bool = False) -> None:
-        """Run `spark-submit` with these options to its end."""
-        name = self.home.name
+    def start(self, python: str, *options: str, more: Sequence[str] = ()) -> None:
+        """Run `spark-submit` with these options, and more arguments of the application."""
         variables = self._variables | {"PYSPARK_PYTHON": python}
-        arguments = [*options, "application.py", *self._urls, *["register"] * registers]
-        self._yarn.submit(name, self.home, variables, arguments)
-        self._yarn.wait_for_end(name)
+        arguments = [*options, "application.py", *self._urls, *more]
+        self._yarn.submit(self.home.name, self.home, variables, arguments)
+
+    def run(self, python: str, *options: str, more: Sequence[str] = ()) -> None:
+        """Run `spark-submit` to its end."""
+        self.start(python, *options, more=more)
+        self._yarn.wait_for_end(self.home.name)
+
+    def batches(self) -> int:
+        """Return the number of committed batches."""
+        log = self._output / "_ftfile/log"
+        if not log.exists():
+            return 0
+        return sum(file.name.endswith(".record") for file in log.iterdir())
 
     def check(self) -> None:
         """Check that each row is there once, for a plain reader and for ftfile."""
@@ -89,11 +101,11 @@ def test_no_process_of_a_container_outlives_its_servers(hdfs: MiniCluster) -> No
     with Yarn(hdfs, nodes=2) as servers:
         assert len(servers.running_nodes()) == 2
         servers.run_command("sleep 100000")
-        servers.wait_for("start a container", lambda: servers.container_processes("sleep"))
+        servers.wait_for("start a container", servers.container_processes)
         # A NodeManager that is killed leaves its containers.
         servers.kill("node0")
         servers.kill("node1")
-        assert servers.container_processes("sleep")
+        assert servers.container_processes()
     assert not servers.container_processes()
     assert not servers.processes
 
@@ -116,11 +128,72 @@ def test_an_environment_in_client_mode(application: Application, launched: Path)
 
 def test_a_registered_wheel_in_client_mode(application: Application, wheel: Path, python: Path) -> None:
     shutil.copy(wheel, application.home)
-    application.run(str(python), "--py-files", "ftfile.zip", registers=True)
+    application.run(str(python), "--py-files", "ftfile.zip", more=["--register"])
     application.check()
 
 
 def test_a_wheel_in_cluster_mode_needs_no_registration(application: Application, wheel: Path, python: Path) -> None:
     shutil.copy(wheel, application.home)
     application.run(str(python), "--deploy-mode", "cluster", "--py-files", "ftfile.zip")
+    application.check()
+
+
+class Hold:
+    """A hold for the tasks of an application.
+
+    Attributes:
+        directory: for the application.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        (directory / "now").touch()
+
+    def are_tasks_held(self) -> bool:
+        """Return True if all tasks of a batch are held by living processes."""
+        processes = [int(path.name.partition("-")[2]) for path in self.directory.glob("held-*")]
+        return sum(bool(command_of(process)) for process in processes) >= FILES_PER_BATCH
+
+    def release(self) -> None:
+        """Let the held tasks continue."""
+        for path in self.directory.glob("held-*"):
+            path.unlink()
+
+    def end(self) -> None:
+        """Let all tasks continue, now and later."""
+        (self.directory / "now").unlink()
+
+
+def all_of_them(processes: list[int]) -> list[int]:
+    return processes
+
+
+def only_the_jvm(processes: list[int]) -> list[int]:
+    """Return the JVM of Spark's application master; its Python processes must end without a signal."""
+    return [process for process in processes if command_of(process).split(" ")[0].endswith("/java")]
+
+
+def test_each_row_is_there_once_if_the_application_master_is_killed(
+    yarn: Yarn, application: Application, wheel: Path, python: Path
+) -> None:
+    shutil.copy(wheel, application.home)
+    hold = Hold(application.home / "hold")
+    name = application.home.name
+    options = ("--deploy-mode", "cluster", "--py-files", "ftfile.zip")
+    application.start(str(python), *options, more=["--hold", str(hold.directory)])
+    selections: tuple[Callable[[list[int]], list[int]], ...] = (all_of_them, only_the_jvm)
+    for selection in selections:
+        yarn.wait_for("hold the tasks of a batch", hold.are_tasks_held)
+        before = application.batches()
+        kill(*selection(yarn.container_processes(MASTER)))
+
+        def is_committed(before: int = before) -> bool:
+            hold.release()
+            return application.batches() > before
+
+        yarn.wait_for("commit a batch after the kill", is_committed)
+    hold.end()
+    yarn.wait_for_end(name)
+    assert len(yarn.attempts(name)) == 1 + len(selections)
     application.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import urllib.request
 from pathlib import Path
@@ -27,8 +28,8 @@ __all__ = ("MASTER", "Yarn")
 SPARK_HOME = Path(pyspark.__file__).parent
 SERVER = "org.apache.hadoop.yarn.server"
 HOST = "127.0.0.1"
-# In the command line of the process that runs the driver in cluster mode.
-MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+# The end of the id of the container in which an attempt of an application starts: of Spark's application master.
+MASTER = "_000001"
 
 RM_ADDRESSES = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
 NODE_ADDRESSES = ("address", "localizer.address", "webapp.address")
@@ -155,17 +156,25 @@ class Yarn(Guarded):
         self.report("apps", {**description, "resource": {"memory": 128, "vCores": 1}})
         return application
 
-    def container_processes(self, text: str = "") -> list[int]:
-        """Return the processes of all containers, or the processes with a text in their command line."""
-        mark = f"LOCAL_DIRS={self.directory}/".encode()
+    def container_processes(self, ending: str = "") -> list[int]:
+        """Return the processes of all containers whose id has this ending."""
+        place = re.compile(f"^LOCAL_DIRS={re.escape(str(self.directory))}/".encode(), re.MULTILINE)
+        container = re.compile(f"^CONTAINER_ID=.*{ending}$".encode(), re.MULTILINE)
         processes = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (entry / "environ").read_bytes() and text.encode() in (entry / "cmdline").read_bytes():
-                    processes.append(int(entry.name))
+                variables = (entry / "environ").read_bytes().replace(b"\0", b"\n")
             except OSError:  # the process has ended
                 continue
+            if place.search(variables) and container.search(variables):
+                processes.append(int(entry.name))
         return sorted(processes)
+
+    def attempts(self, name: str) -> list[dict[str, Any]]:
+        """Return the attempts of a submitted application."""
+        [application] = [app["id"] for app in self.report("apps")["apps"]["app"] if app["name"] == name]
+        attempts: list[dict[str, Any]] = self.report(f"apps/{application}/appattempts")["appAttempts"]["appAttempt"]
+        return attempts
 
     def submit(self, name: str, home: Path, variables: Mapping[str, str], arguments: Sequence[str]) -> None:
         """Start `spark-submit` in a directory, as the server `name`; the arguments follow the settings."""
@@ -177,7 +186,7 @@ class Yarn(Guarded):
             "SPARK_LOCAL_IP": HOST,
             "JAVA_TOOL_OPTIONS": spark_options(),
         }
-        command = [str(SPARK_HOME / "bin/spark-submit"), "--master", "yarn", *settings, *arguments]
+        command = [str(SPARK_HOME / "bin/spark-submit"), "--master", "yarn", "--name", name, *settings, *arguments]
         self._launch(name, command, directory=home, environment=environment)
 
     def wait_for_end(self, name: str) -> None:
