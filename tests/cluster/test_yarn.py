@@ -13,7 +13,7 @@ import pytest
 import ftfile
 from ftfile.testing.context import open_filesystem
 from tests.cluster import yarn_job
-from tests.cluster.cluster import command_of, kill
+from tests.cluster.cluster import command_of, executor_of, kill
 from tests.cluster.yarn import MASTER, Yarn
 from tests.cluster.yarn_job import FILES_PER_BATCH
 from tests.demos.files.hdfs_path import HdfsPath
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from tests.hdfs.minicluster import MiniCluster
 
-FILES = 6
+FILES = 4
+# Up to two batches are committed for each of four kills.
+FILES_FOR_KILLS = 20
 ROWS_PER_FILE = 10
-EACH_ROW_ONCE = Counter(range(FILES * ROWS_PER_FILE))
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +56,18 @@ class Application:
         name = home.name
         self._urls = [f"{hdfs.url}/{name}/{kind}" for kind in ("in", "out", "checkpoint")]
         self._output = HdfsPath(hdfs.pages, hdfs.url, f"/{name}/out")
+        self._rows = range(0)
         shutil.copy(yarn_job.__file__, home / "application.py")
-        files = open_filesystem(f"{hdfs.url}/")
-        files.make_directories(f"{name}/in")
-        for number in range(FILES):
+        open_filesystem(f"{hdfs.url}/").make_directories(f"{name}/in")
+        self.extend_input(FILES)
+
+    def extend_input(self, files: int) -> None:
+        """Write more files, until the input has this number."""
+        for number in range(len(self._rows) // ROWS_PER_FILE, files):
             ids = range(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
             lines = "".join(f'{{"id": {row}}}\n' for row in ids)
-            files.create_exclusive(f"{name}/in/{number}.json", lines.encode())
+            open_filesystem(f"{self._urls[0]}/").create_exclusive(f"{number}.json", lines.encode())
+        self._rows = range(files * ROWS_PER_FILE)
 
     def start(self, python: str, *options: str, more: Sequence[str] = ()) -> None:
         """Run `spark-submit` with these options, and more arguments of the application."""
@@ -87,8 +93,8 @@ class Application:
         for file in self._output.iterdir():
             if not file.name.startswith(("_", ".")):
                 rows.update(json.loads(line)["id"] for line in file.read_text("utf-8").splitlines())
-        assert rows == EACH_ROW_ONCE
-        assert Counter(ftfile.open(str(self._output)).to_arrow().column("id").to_pylist()) == EACH_ROW_ONCE
+        assert rows == Counter(self._rows)
+        assert Counter(ftfile.open(str(self._output)).to_arrow().column("id").to_pylist()) == Counter(self._rows)
 
 
 @pytest.fixture
@@ -138,62 +144,85 @@ def test_a_wheel_in_cluster_mode_needs_no_registration(application: Application,
     application.check()
 
 
-class Hold:
-    """A hold for the tasks of an application.
+class HeldStream:
+    """A stream in cluster mode whose tasks are held, and kills of its processes.
 
-    Attributes:
-        directory: for the application.
+    Args:
+        yarn: runs it.
+        application: the stream.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        directory.mkdir()
-        (directory / "now").touch()
+    def __init__(self, yarn: Yarn, application: Application) -> None:
+        self._yarn = yarn
+        self._application = application
+        self.directory = application.home / "hold"
+        self.directory.mkdir()
+        (self.directory / "now").touch()
 
-    def are_tasks_held(self) -> bool:
-        """Return True if all tasks of a batch are held by living processes."""
-        processes = [int(path.name.partition("-")[2]) for path in self.directory.glob("held-*")]
-        return sum(bool(command_of(process)) for process in processes) >= FILES_PER_BATCH
+    def interrupt(self, kill_processes: Callable[[], None]) -> None:
+        """Kill processes while all tasks of a batch are held, and let the batch be committed.
 
-    def release(self) -> None:
-        """Let the held tasks continue."""
-        for path in self.directory.glob("held-*"):
-            path.unlink()
+        At most one more batch is committed.
+        """
+        self._yarn.wait_for("hold the tasks of a batch", self._is_batch_held)
+        batches = self._application.batches()
+        kill_processes()
 
-    def end(self) -> None:
+        def is_committed() -> bool:
+            self._release()
+            return self._application.batches() > batches
+
+        self._yarn.wait_for("commit a batch after the kill", is_committed)
+
+    def kill_executor(self) -> None:
+        """Kill the executor of a held task."""
+        kill(executor_of(self._held()[0]))
+
+    def kill_resource_manager(self) -> None:
+        self._yarn.kill("resourcemanager")
+
+    def kill_master(self) -> None:
+        """Kill all processes of the application master's container."""
+        kill(*self._yarn.container_processes(MASTER))
+
+    def kill_master_jvm(self) -> None:
+        """Kill the JVM of the application master. Its Python processes must end without a signal."""
+        processes = self._yarn.container_processes(MASTER)
+        kill(*(process for process in processes if command_of(process).split(" ")[0].endswith("/java")))
+
+    def end_hold(self) -> None:
         """Let all tasks continue, now and later."""
         (self.directory / "now").unlink()
 
+    def _held(self) -> list[int]:
+        """Return the living processes that are held."""
+        processes = [int(path.name.partition("-")[2]) for path in self.directory.glob("held-*")]
+        return [process for process in processes if command_of(process)]
 
-def all_of_them(processes: list[int]) -> list[int]:
-    return processes
+    def _is_batch_held(self) -> bool:
+        return len(self._held()) >= FILES_PER_BATCH
+
+    def _release(self) -> None:
+        for path in self.directory.glob("held-*"):
+            path.unlink()
 
 
-def only_the_jvm(processes: list[int]) -> list[int]:
-    """Return the JVM of Spark's application master; its Python processes must end without a signal."""
-    return [process for process in processes if command_of(process).split(" ")[0].endswith("/java")]
-
-
-def test_each_row_is_there_once_if_the_application_master_is_killed(
+def test_each_row_is_there_once_if_processes_are_killed(
     yarn: Yarn, application: Application, wheel: Path, python: Path
 ) -> None:
     shutil.copy(wheel, application.home)
-    hold = Hold(application.home / "hold")
-    name = application.home.name
+    application.extend_input(FILES_FOR_KILLS)
+    stream = HeldStream(yarn, application)
     options = ("--deploy-mode", "cluster", "--py-files", "ftfile.zip")
-    application.start(str(python), *options, more=["--hold", str(hold.directory)])
-    selections: tuple[Callable[[list[int]], list[int]], ...] = (all_of_them, only_the_jvm)
-    for selection in selections:
-        yarn.wait_for("hold the tasks of a batch", hold.are_tasks_held)
-        before = application.batches()
-        kill(*selection(yarn.container_processes(MASTER)))
-
-        def is_committed(before: int = before) -> bool:
-            hold.release()
-            return application.batches() > before
-
-        yarn.wait_for("commit a batch after the kill", is_committed)
-    hold.end()
-    yarn.wait_for_end(name)
-    assert len(yarn.attempts(name)) == 1 + len(selections)
+    application.start(str(python), *options, more=["--hold", str(stream.directory)])
+    stream.interrupt(stream.kill_executor)
+    # Batches are also committed while it is away.
+    stream.interrupt(stream.kill_resource_manager)
+    yarn.start_resource_manager()
+    yarn.wait_for_nodes()
+    stream.interrupt(stream.kill_master)
+    stream.interrupt(stream.kill_master_jvm)
+    stream.end_hold()
+    yarn.wait_for_end(application.home.name)
+    assert len(yarn.attempts(application.home.name)) == 3
     application.check()

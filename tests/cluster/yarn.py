@@ -109,7 +109,7 @@ class Yarn(Guarded):
             self.start_resource_manager()
             for number in range(nodes):
                 self.start_node(number)
-            self.wait_for("register the nodes", lambda: len(self.running_nodes()) == nodes)
+            self.wait_for_nodes()
         except BaseException:
             self.stop()
             raise
@@ -129,6 +129,14 @@ class Yarn(Guarded):
     def start_node(self, number: int) -> None:
         """Start a NodeManager."""
         self._start(f"node{number}", "nodemanager.NodeManager", self.directory / f"conf{number}")
+
+    def wait_for_nodes(self) -> None:
+        """Wait until all nodes are registered.
+
+        Raises:
+            CannotStart: a server ended, or it took too long.
+        """
+        self.wait_for("register the nodes", lambda: len(self.running_nodes()) == self._nodes)
 
     def running_nodes(self) -> list[str]:
         """Return the addresses of the registered nodes that run, from `/ws/v1/cluster/nodes`."""
