@@ -245,8 +245,11 @@ class HadoopFileSystem(FileSystem):
         return True
 
     def _explained(self, error: CredentialsRefused) -> PermissionDenied:
-        """Return the error for users. It says where the refused token came from."""
+        """Return the error for users. It names the login that failed, or the source of the refused token."""
         detail = error.detail
+        login = self._settings.login
+        if login is not None and error.reason:
+            detail = f"{login} failed: {error.reason}. Check the keytab (klist -kt) and that the KDC can be reached"
         if self._token is not None:
             detail = f"{detail}. {origin_of(self._token)}"
         return PermissionDenied(error.operation, error.path, detail)

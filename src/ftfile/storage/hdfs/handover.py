@@ -108,7 +108,7 @@ def _token_for(url: str) -> DelegationToken | None:
     return web_token(*find_nodes(location.scheme, location.authority, configuration))
 
 
-def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
+def settings_from_driver(text: str | None, *, needs_token: bool = True) -> tuple[dict[str, str], str | None]:
     """Return properties and user of a text of `settings_for_executors`."""
     if text is None:
         return {}, None
@@ -117,7 +117,7 @@ def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
         handed = dict(handed)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"ftfile sets storage.{FROM_DRIVER} itself: omit it") from error
-    if has_token and not os.environ.get(FILE_VARIABLE) and not has_token_sources():
+    if has_token and needs_token and not os.environ.get(FILE_VARIABLE) and not has_token_sources():
         raise ConfigError(
             f"the driver has a delegation token ({FILE_VARIABLE}), and an executor on the host "
             f"{socket.gethostname()!r} has none: omit storage.{HAND_TOKENS}=false, or ship the file with the "

@@ -194,9 +194,12 @@ class WebHdfsFileSystem(HadoopFileSystem):
         user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
         nodes = web_nodes.of(tuple(self._nodes.items()))
-        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
+        login = self._settings.login
+        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos, login=login)
 
     def _find_token(self) -> DelegationToken | None:
+        if self._settings.login is not None:
+            return None
         return web_token(self._service, self._nodes)
 
     def _connect_with(self, token: DelegationToken) -> None:
