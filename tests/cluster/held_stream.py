@@ -23,7 +23,7 @@ __all__ = ("HeldStream",)
 FILES = 14
 ROWS_PER_FILE = 40
 OPTIONS = {"fileFormat": "json", "partitionBy": "k", "maxRecordsPerFile": "70", "maxBatchesPerFile": "4"}
-SECRET = "what nobody may read"
+SECRET = "secret text"
 
 
 class HeldStream:

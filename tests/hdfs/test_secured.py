@@ -339,7 +339,7 @@ def test_a_keytab_is_enough_and_is_preferred_to_a_token_that_has_ended(
     assert not re.search(r"(Negotiate |delegation=)[A-Za-z0-9+/_-]{8}", caplog.text)
 
 
-@pytest.mark.parametrize("principal", ["nobody", f"{OWNER}@ELSEWHERE.INVALID"])
+@pytest.mark.parametrize("principal", ["unknown", f"{OWNER}@ELSEWHERE.INVALID"])
 def test_a_login_that_fails_is_named(url: str, keytab: Path, principal: str) -> None:
     settings = {"keytab": str(keytab), "principal": principal, **PATIENT}
     began_s = time.monotonic()
