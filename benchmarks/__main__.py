@@ -23,6 +23,7 @@ BENCHMARKS = {
     "modules": "modules",
     "rows": "row_work",
     "commit": "commit",
+    "committer": "committer",
     "assembly": "assembly",
     "growth": "growth",
     "kvamplification": "kv_amplification",
@@ -92,7 +93,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000")
     parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default; of command: 100,000")
-    parser.add_argument("--files", type=int, help="of plans and of export: 100,000 by default; of compaction: 400")
+    parser.add_argument(
+        "--files",
+        type=int,
+        help="of plans and of export: 100,000 by default; of compaction: 400; of committer: the most",
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))

@@ -21,7 +21,7 @@ class Settings:
         sinks: labels of the sinks to run; all when empty.
         rows: of `kvstore` and of `load`; None for their defaults.
         batches: of `kvstream` and of `command`; None for their defaults.
-        files: of `plans`, of `export` and of `compaction`; None for their defaults.
+        files: of `plans`, of `export` and of `compaction`, and the most of `committer`; None for their defaults.
     """
 
     directory: Path

@@ -176,6 +176,12 @@ def test_assembly(tables: Tables) -> None:
     assert all(row["assembly ms"] > 0 for row in rows)
 
 
+def test_committer(tables: Tables) -> None:
+    (rows,) = tables["committer"]
+    assert [(row["files"], row["files are"]) for row in rows] == [(6, "staged"), (6, "in place")]
+    assert all(row["processor s"] > 0 and row["record MB"] > 0 for row in rows)
+
+
 def test_growth(tables: Tables) -> None:
     (rows,) = tables["growth"]
     assert [row["files"] for row in rows] == [40, 80, 200]
