@@ -60,7 +60,6 @@ def documented_settings() -> list[str]:
 def check_pod(api: ApiServer, pod: Json) -> None:
     """Check that a pod of a driver or an executor has the documented image, variables and mounts."""
     variables = api.variables_of(pod)
-    assert file_at(pod, variables["HADOOP_TOKEN_FILE_LOCATION"]) == ("secrets", "etl", "tokens")
     assert file_at(pod, "/data/in") == ("persistentvolumeclaims", "words", "in")
     assert variables["FTFILE_KEYS"] == RING
     assert container_of(pod)["image"] == "spark-ftfile"
@@ -116,6 +115,10 @@ def test_cluster_mode_as_documented(
     submit(api, tmp_path, plain_environment, *documented_settings(), f"local://{tmp_path}/job.py", *arguments)
     (driver,) = api.wait_for_pods("driver", 1)
     executors = api.wait_for_pods("executor", 2)
+    # Executors get tokens with each batch.
+    token_file = api.variables_of(driver)["HADOOP_TOKEN_FILE_LOCATION"]
+    assert file_at(driver, token_file) == ("secrets", "etl", "tokens")
+    assert all("HADOOP_TOKEN_FILE_LOCATION" not in api.variables_of(pod) for pod in executors)
     (configuration,) = [value for value in api.objects("configmaps") if "core-site.xml" in value["data"]]
     assert configuration["data"]["core-site.xml"] == CORE_SITE
     for pod in (driver, *executors):
