@@ -117,7 +117,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     "thorough-hostile": (f"{MEMORY} FTFILE_THOROUGH=1 FTFILE_MUTATIONS=20000 -n 2 {DRAWN_HOSTILE}",),
     "without-hints": (f"--without=hints -n 2 {LOG_TESTS} tests/crash",),
     "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
-    "thorough-hdfs": ("FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",),
+    "thorough-hdfs": (
+        "FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",
+        "FTFILE_THOROUGH=1 tests/cluster/test_secured_yarn.py",
+    ),
     "thorough-object-stores": ("FTFILE_THOROUGH=1 -n 2 --dist loadscope tests/object_stores",),
     "thorough-spark": (f"FTFILE_THOROUGH=1 {LONG_SPARK}",),
 }

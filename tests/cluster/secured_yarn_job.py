@@ -1,0 +1,49 @@
+"""The application on a secured YARN, a stream of JSON files to ftfile in batches of one file.
+
+Its arguments are the URLs of input, output and checkpoint, and the local file that ends it. With `--attach`, it calls
+`ftfile.spark.attach`, and starts a failed query again, because Spark ends a query whose Python processes are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import ftfile.spark
+
+__all__ = ()
+
+POLL_S = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("input", "output", "checkpoint", "end"):
+        parser.add_argument(name)
+    parser.add_argument("--attach", action="store_true")
+    arguments = parser.parse_args()
+    spark = SparkSession.builder.getOrCreate()
+    if arguments.attach:
+        ftfile.spark.attach(spark)
+    while True:
+        rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(arguments.input)
+        writer = rows.writeStream.format("ftfile").option("fileFormat", "json")
+        query = writer.option("checkpointLocation", arguments.checkpoint).start(arguments.output)
+        try:
+            while not query.awaitTermination(POLL_S):
+                if Path(arguments.end).exists():
+                    query.processAllAvailable()
+                    query.stop()
+                    spark.stop()
+                    return
+        except StreamingQueryException as error:
+            if not arguments.attach:
+                raise
+            print(f"the query starts again after: {error}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
