@@ -17,7 +17,7 @@ from ftfile.storage.hdfs.credentials import jvm_tokens, private_files
 from ftfile.storage.hdfs.credentials import tokens as tokens_of_process
 from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE, ProcessTokens
 from ftfile.storage.hdfs.credentials.token_file import DelegationToken, read_tokens, token_file
-from ftfile.storage.hdfs.credentials.tokens import find_token, origin_of
+from ftfile.storage.hdfs.credentials.tokens import find_token, origin_of, refuse_token
 from ftfile.storage.hdfs.handover import FROM_DRIVER
 from ftfile.storage.registry import settings_for_others
 from ftfile.testing.context import open_filesystem
@@ -125,6 +125,21 @@ def test_the_token_that_was_issued_later_is_used(
     assert token_here() == expected
     assert sorted(tokens_of_libraries(), key=lambda each: each.kind) == [expected, hive]
     assert (os.environ[FILE_VARIABLE] == str(executor.file)) == (own == NEW)
+
+
+def test_a_refused_token_is_replaced_by_an_older_one(driver: Process, executor: Process) -> None:
+    """YARN renews the token of the submission, which the driver has, and not the newer one of an executor."""
+    del driver
+    sent = pickle.dumps(settings_for_others(URL, {}))
+    executor.write(NEW)
+    executor.enter()
+    pickle.loads(sent)
+    assert token_here() == NEW
+    refuse_token(NEW)
+    assert token_here() == OLD
+    assert tokens_of_libraries() == [OLD]
+    refuse_token(OLD)
+    assert token_here() is not None, "the error of the server explains more than a missing token"
 
 
 def test_a_token_file_that_is_replaced_by_a_newer_one_counts_again(driver: Process, executor: Process) -> None:

@@ -19,7 +19,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
-from ftfile.storage.hdfs.credentials.tokens import origin_of
+from ftfile.storage.hdfs.credentials.tokens import origin_of, refuse_token
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
 from ftfile.storage.paths import join, room_below
@@ -236,6 +236,8 @@ class HadoopFileSystem(FileSystem):
 
     def _use_other_credentials(self) -> bool:
         """Connect with the current token of this process. Return False if it is the same token as before, or none."""
+        if self._token is not None:
+            refuse_token(self._token)
         token = self._find_token()
         if token is None or token == self._token:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ class ProcessTokens:
 
     def __init__(self) -> None:
         self._received: dict[tuple[str, str], DelegationToken] = {}
+        self._refused: set[DelegationToken] = set()
         # The file that the environment named at first, and the file that it names instead.
         self._original: str | None = None
         self._named: str | None = None
@@ -45,6 +47,11 @@ class ProcessTokens:
         """Add tokens that Spark's driver sent."""
         with self._lock:
             _add_newer(self._received, tokens)
+
+    def refuse(self, token: DelegationToken) -> None:
+        """Prefer other tokens for the same service, also older ones, because HDFS has refused this one."""
+        with self._lock:
+            self._refused.add(token)
 
     def origin(self, token: DelegationToken) -> str | None:
         """Return the path of the file with this token; None if Spark's driver sent it."""
@@ -71,11 +78,12 @@ class ProcessTokens:
         """
         with self._lock:
             files = self._read_files()
-            tokens: dict[tuple[str, str], DelegationToken] = {}
-            for tokens_of_file in files.values():
-                _add_newer(tokens, tokens_of_file)
-            _add_newer(tokens, self._received.values())
-            newest = sorted(tokens.values(), key=lambda token: -token.issued_ms)
+            candidates = [*itertools.chain.from_iterable(files.values()), *self._received.values()]
+            refused: dict[tuple[str, str], DelegationToken] = {}
+            accepted: dict[tuple[str, str], DelegationToken] = {}
+            for token in candidates:
+                _add_newer(refused if token in self._refused else accepted, [token])
+            newest = sorted((refused | accepted).values(), key=lambda token: -token.issued_ms)
             self._name(self._path_with(newest, files))
             return newest
 

@@ -42,6 +42,11 @@ def receive_tokens(tokens: Iterable[DelegationToken]) -> None:
     _process.merge()
 
 
+def refuse_token(token: DelegationToken) -> None:
+    """Prefer other tokens for the same service, because HDFS has refused this one."""
+    _process.refuse(token)
+
+
 def origin_of(token: DelegationToken) -> str:
     """Return sentences for an error: where a token came from, when it was issued and ends, and how to replace it."""
     path = _process.origin(token)
