@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 # Modules without a test that uses the cluster.
-WITHOUT_CLUSTER = tuple(f"tests/cluster/test_{name}.py" for name in ("connect", "kubernetes", "yarn"))
+WITHOUT_CLUSTER = tuple(f"tests/cluster/test_{name}.py" for name in ("connect", "kubernetes", "yarn", "yarn_kills"))
 
 
 class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
