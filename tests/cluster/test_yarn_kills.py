@@ -11,7 +11,7 @@ import pytest
 from tests.cluster import held_commit
 from tests.cluster.yarn import Yarn
 from tests.cluster.yarn_application import Application
-from tests.cluster.yarn_stream import HeldStream
+from tests.cluster.yarn_stream import SHUFFLED, HeldStream
 from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
@@ -22,12 +22,33 @@ if TYPE_CHECKING:
 
 # A few batches are committed for each kill.
 FILES = 24
+FILES_WITH_SHUFFLES = 12
+MASTER_LOG_BYTES = 1_000_000
 # A silent node is lost after ten seconds. A container on it is then not waited for.
 SETTINGS = {
     "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
     "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
     "yarn.client.nodemanager-connect.max-wait-ms": "2000",
     "yarn.client.nodemanager-connect.retry-interval-ms": "500",
+}
+# A held task is slow, so that it gets another attempt as soon as one task has ended.
+DYNAMIC = {
+    "spark.decommission.enabled": "true",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.executorIdleTimeout": "2s",
+    "spark.dynamicAllocation.maxExecutors": str(SHUFFLED),
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "20s",
+    "spark.dynamicAllocation.sustainedSchedulerBacklogTimeout": "1s",
+    "spark.executor.instances": "1",
+    # Too much for three executors on one node: a speculative attempt of a task only starts on another host.
+    "spark.executor.memory": "1200m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
 }
 ARCHIVES = ("ftfile.zip", "held_commit.zip")
 OPTIONS = ("--deploy-mode", "cluster", "--py-files", ",".join(ARCHIVES))
@@ -75,3 +96,20 @@ def test_each_row_and_word_is_there_once_if_processes_are_killed(yarn: Yarn, str
     assert not [call for call in later if call.startswith(("create_exclusive", "delete"))]
     application.check()
     application.check_words()
+
+
+def test_each_row_is_there_once_if_attempts_race_and_executors_come_and_go(
+    yarn: Yarn, stream: HeldStream, python: Path
+) -> None:
+    application = stream.application
+    application.extend_input(FILES_WITH_SHUFFLES)
+    settings = [word for item in DYNAMIC.items() for word in ("--conf", "=".join(item))]
+    more = ["--hold", str(stream.directory), "--shuffle", str(SHUFFLED)]
+    application.start(str(python), *OPTIONS, *settings, more=more)
+    stream.race_attempts()
+    stream.decommission_executor()
+    stream.end_hold()
+    yarn.wait_for_end(application.name)
+    # A signal without its handler would only kill the executor.
+    assert re.search(r"Received executor \d+ decommissioned message", yarn.container_output(MASTER_LOG_BYTES))
+    application.check()

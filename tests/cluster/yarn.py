@@ -247,14 +247,16 @@ class Yarn(Guarded):
             settings[f"yarn.resourcemanager.{address}"] = f"{HOST}:{port}"
         self._write_conf(self.conf, settings)
         for number in range(self._nodes):
+            # Spark starts a speculative attempt of a task only on another host.
+            host = f"127.0.0.{number + 1}"
             node = {
                 **settings,
-                "yarn.nodemanager.hostname": HOST,
+                "yarn.nodemanager.hostname": host,
                 "yarn.nodemanager.local-dirs": str(self.directory / f"local{number}"),
                 "yarn.nodemanager.log-dirs": str(self.directory / f"logs{number}"),
             }
             for address in NODE_ADDRESSES:
-                node[f"yarn.nodemanager.{address}"] = f"{HOST}:{ports.pop()}"
+                node[f"yarn.nodemanager.{address}"] = f"{host}:{ports.pop()}"
             self._write_conf(self.directory / f"conf{number}", node)
 
     def _write_conf(self, directory: Path, yarn: Mapping[str, str]) -> None:

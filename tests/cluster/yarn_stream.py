@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tests.cluster.yarn import Yarn
     from tests.cluster.yarn_application import Application
 
-__all__ = ("HeldStream",)
+__all__ = ("SHUFFLED", "HeldStream")
+
+# Number of tasks of a batch after a shuffle.
+SHUFFLED = 3
 
 
 class HeldStream:
@@ -107,6 +110,22 @@ class HeldStream:
         self._yarn.thaw(f"node{node}")
         self._yarn.wait_for("end the old containers", lambda: not any(map(command_of, frozen)))
 
+    def race_attempts(self) -> None:
+        """Let a speculative attempt of a held task win against the first attempt."""
+        self._yarn.wait_for("hold tasks", lambda: len(self.held()) >= SHUFFLED)
+        self._release(self.held()[0])
+        self._yarn.wait_for("start a speculative attempt", self._speculative)
+        batches = self.application.batches()
+        self._release(self._speculative()[0])
+        self._wait_for_batches(batches + 1)
+
+    def decommission_executor(self) -> None:
+        """Decommission the executor of a held task, which ends after its tasks."""
+        self._wait_for_held_batch()
+        executor = executor_of(self.held()[0])
+        send(signal.SIGPWR, [executor])
+        self._release_until("end the executor", lambda: not command_of(executor))
+
     def end_hold(self) -> None:
         """Let all tasks continue, now and later."""
         (self.directory / "now").unlink()
@@ -120,6 +139,19 @@ class HeldStream:
         """Let the held tasks continue."""
         for path in self.directory.glob("held-*"):
             path.unlink(missing_ok=True)
+
+    def _release(self, process: int) -> None:
+        """Let the held task of a process continue."""
+        (self.directory / f"held-{process}").unlink()
+
+    def _speculative(self) -> list[int]:
+        """Return the processes of held tasks that are not the first attempt."""
+        processes = []
+        for process in self.held():
+            _, _, attempt = (self.directory / f"held-{process}").read_text().partition(" ")
+            if attempt not in {"", "0"}:
+                processes.append(process)
+        return processes
 
     def _attempts(self) -> int:
         return len(self._yarn.attempts(self.application.name))
