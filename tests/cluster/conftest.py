@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 # Modules without a test that uses the cluster.
-WITHOUT_CLUSTER = tuple(f"tests/cluster/test_{name}.py" for name in ("connect", "kubernetes", "secured_yarn", "yarn"))
+_MODULES = ("connect", "kubernetes", "secured_yarn", "yarn", "yarn_kills")
+WITHOUT_CLUSTER = tuple(f"tests/cluster/test_{name}.py" for name in _MODULES)
 
 
 class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -1,7 +1,8 @@
 """The application on a secured YARN, a stream of JSON files to ftfile in batches of one file.
 
 Its arguments are the URLs of input, output and checkpoint, and the local file that ends it. With `--attach`, it calls
-`ftfile.spark.attach`, and starts a failed query again, because Spark ends a query whose Python processes are killed.
+`ftfile.spark.attach`. It starts a query again after other errors than ftfile's, because Spark ends a query whose Python
+processes are killed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
                     spark.stop()
                     return
         except StreamingQueryException as error:
-            if not arguments.attach:
+            if "ftfile.core.errors" in str(error):
                 raise
             print(f"the query starts again after: {error}", flush=True)
 

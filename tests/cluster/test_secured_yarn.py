@@ -162,11 +162,11 @@ class Application:
         tokens = [token for file in files for token in read_tokens(file.read_bytes())]
         return max(token.issued_ms for token in tokens if token.kind == "HDFS_DELEGATION_TOKEN") / 1000
 
-    def token_files(self) -> list[Path]:
-        """Return the token files of the containers, and the files of the driver's program."""
+    def token_files(self, ending: str = "") -> list[Path]:
+        """Return the token files of the containers with this ending, and the files of the driver's program."""
         variable = re.compile(f"^{FILE_VARIABLE}=(.*)$".encode(), re.MULTILINE)
         files = {*self.home.glob("scratch/ftfile-*/tokens-*[0-9]")}
-        for process in self.processes():
+        for process in self.processes(ending):
             with contextlib.suppress(OSError):  # the process has ended
                 for name in variable.findall(Path(f"/proc/{process}/environ").read_bytes().replace(b"\0", b"\n")):
                     files.add(Path(name.decode()))
@@ -260,6 +260,12 @@ def proxied(create: Callable[[str], Application], kdc: Kdc) -> Application:
     return application
 
 
+def cancel_token_of_driver(application: Application, kdc: Kdc, secured: SecuredCluster, directory: Path) -> None:
+    """End the token of the submission, which only its renewer can do."""
+    kdc.ticket(directory / "renewer", "rm/localhost")
+    secured.cancel_token(application.token_files(MASTER)[0], directory / "renewer")
+
+
 @pytest.mark.usefixtures("not_attached", "proxied")
 def test_a_stream_continues_after_the_end_of_each_token(
     create: Callable[[str], Application], yarn: SecuredYarn
@@ -281,11 +287,17 @@ def test_a_stream_continues_after_the_end_of_each_token(
     application.check_secrets(*application.records())
 
 
-def test_without_attach_the_error_names_the_ended_token(not_attached: Application) -> None:
-    """No batch ran before, so no process has an open connection."""
+def test_without_attach_batches_are_committed_until_the_end_of_the_driver_s_token(
+    not_attached: Application, kdc: Kdc, secured: SecuredCluster, tmp_path: Path
+) -> None:
+    """The ResourceManager renews this token up to its maximum lifetime, so the test cancels it as the renewer."""
     wait_for(not_attached.has_executor, "an executor")
+    # No batch ran before, so no process has an open connection.
     end_s = not_attached.newest_token_s() + RENEW_INTERVAL_S
     wait_for(lambda: time.time() > end_s, "the end of the executor's token")
+    not_attached.run_batch()
+    cancel_token_of_driver(not_attached, kdc, secured, tmp_path)
+    not_attached.kill_workers()
     not_attached.write_input()
     output = not_attached.wait_for_failure()
     assert re.search(ERROR, output), output[-5000:]
@@ -295,11 +307,9 @@ def test_without_attach_the_error_names_the_ended_token(not_attached: Applicatio
 def test_the_error_of_a_proxy_user_names_the_ended_token(
     proxied: Application, kdc: Kdc, secured: SecuredCluster, tmp_path: Path
 ) -> None:
-    """The ResourceManager renews the token up to its maximum lifetime, so the test cancels it as the renewer."""
     wait_for(proxied.has_executor, "an executor")
     proxied.newest_token_s()
-    kdc.ticket(tmp_path / "renewer", "rm/localhost")
-    secured.cancel_token(proxied.token_files()[0], tmp_path / "renewer")
+    cancel_token_of_driver(proxied, kdc, secured, tmp_path)
     proxied.write_input()
     output = proxied.wait_for_failure()
     assert re.search(ERROR, output), output[-5000:]

@@ -92,9 +92,10 @@ class Yarn(Guarded):
     Args:
         hdfs: the default file system, also of the applications' files.
         nodes: number of NodeManagers.
+        settings: more settings of yarn-site.xml.
     """
 
-    def __init__(self, hdfs: MiniCluster, nodes: int = 2) -> None:
+    def __init__(self, hdfs: MiniCluster, nodes: int = 2, settings: Mapping[str, str] | None = None) -> None:
         self._java = java()
         self._class_path = os.pathsep.join(map(str, [*class_path(), *yarn_jars()]))
         self._jvm = ["-Xmx300m", *JVM, *archive_options(os.pathsep.join(map(str, class_path())))]
@@ -102,6 +103,7 @@ class Yarn(Guarded):
         self.conf = self.directory / "conf"
         self._hdfs = hdfs
         self._nodes = nodes
+        self._more = settings or {}
         ports = free_ports(len(RM_ADDRESSES) + nodes * len(NODE_ADDRESSES))
         self._ports = ports[: len(RM_ADDRESSES)]
         self._configure(ports[len(RM_ADDRESSES) :])
@@ -129,6 +131,13 @@ class Yarn(Guarded):
     def start_node(self, number: int) -> None:
         """Start a NodeManager."""
         self._start(f"node{number}", "nodemanager.NodeManager", self.directory / f"conf{number}")
+
+    def start_missing_nodes(self) -> None:
+        """Start the NodeManagers that were killed, and wait until all are registered."""
+        for number in range(self._nodes):
+            if not self.is_up(f"node{number}"):
+                self.start_node(number)
+        self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
         """Wait until all nodes are registered.
@@ -164,9 +173,16 @@ class Yarn(Guarded):
         self.report("apps", {**description, "resource": {"memory": 128, "vCores": 1}})
         return application
 
-    def container_processes(self, ending: str = "") -> list[int]:
-        """Return the processes of all containers whose id has this ending."""
-        place = re.compile(f"^LOCAL_DIRS={re.escape(str(self.directory))}/".encode(), re.MULTILINE)
+    def node_of(self, process: int) -> int:
+        """Return the number of the NodeManager that started the container of a process."""
+        variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+        [directories] = [text.decode() for text in variables if text.startswith(b"LOCAL_DIRS=")]
+        return int(directories.removeprefix(f"LOCAL_DIRS={self.directory}/local").partition("/")[0])
+
+    def container_processes(self, ending: str = "", node: int | None = None) -> list[int]:
+        """Return the processes of all containers whose id has this ending, of one NodeManager or of all."""
+        local = self.directory if node is None else self.directory / f"local{node}"
+        place = re.compile(f"^LOCAL_DIRS={re.escape(str(local))}/".encode(), re.MULTILINE)
         container = re.compile(f"^CONTAINER_ID=.*{ending}$".encode(), re.MULTILINE)
         processes = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -223,6 +239,7 @@ class Yarn(Guarded):
     def _configure(self, ports: list[int]) -> None:
         settings = {
             **COMMON,
+            **self._more,
             "yarn.resourcemanager.fs.state-store.uri": (self.directory / "state").as_uri(),
             "hadoop.http.staticuser.user": os.environ.get("USER", "root"),
         }
@@ -230,14 +247,16 @@ class Yarn(Guarded):
             settings[f"yarn.resourcemanager.{address}"] = f"{HOST}:{port}"
         self._write_conf(self.conf, settings)
         for number in range(self._nodes):
+            # Spark starts a speculative attempt of a task only on another host.
+            host = f"127.0.0.{number + 1}"
             node = {
                 **settings,
-                "yarn.nodemanager.hostname": HOST,
+                "yarn.nodemanager.hostname": host,
                 "yarn.nodemanager.local-dirs": str(self.directory / f"local{number}"),
                 "yarn.nodemanager.log-dirs": str(self.directory / f"logs{number}"),
             }
             for address in NODE_ADDRESSES:
-                node[f"yarn.nodemanager.{address}"] = f"{HOST}:{ports.pop()}"
+                node[f"yarn.nodemanager.{address}"] = f"{host}:{ports.pop()}"
             self._write_conf(self.directory / f"conf{number}", node)
 
     def _write_conf(self, directory: Path, yarn: Mapping[str, str]) -> None:
