@@ -348,6 +348,30 @@ def test_a_login_that_fails_is_named(url: str, keytab: Path, principal: str) -> 
     assert time.monotonic() - began_s < AT_ONCE_S
 
 
+def test_tokens_are_used_if_the_login_with_the_keytab_of_spark_fails(
+    url: str,
+    tokens: Path,
+    keytab: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In the container of a driver on YARN."""
+    del tokens
+    properties = tmp_path / "__spark_conf__/__spark_conf__.properties"
+    properties.parent.mkdir()
+    properties.write_text(f"spark.kerberos.keytab={keytab}\nspark.kerberos.principal=unknown\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ftfile.storage.hdfs.credentials.keytab._failed", set())
+    monkeypatch.setenv("CONTAINER_ID", "container_e01_1700000000000_0001_01_000001")
+    opened(url).make_directories("")
+    opened(url).create_exclusive("file", b"data")
+    assert caplog.text.count("the login of 'unknown' with the keytab") == 1
+    properties.write_text(f"spark.kerberos.keytab={keytab}\nspark.kerberos.principal={OWNER}\n")
+    monkeypatch.delenv(FILE_VARIABLE)
+    assert opened(url).read("file") == b"data"
+
+
 def test_a_keytab_that_cannot_be_used_is_a_setting(url: str, keytab: Path, tmp_path: Path) -> None:
     for settings, message in (
         ({"keytab": str(keytab)}, r"storage\.keytab and storage\.principal belong together"),

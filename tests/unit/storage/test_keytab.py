@@ -58,7 +58,7 @@ def test_the_keytab_of_the_submission_is_in_the_container_of_the_driver(
     path.touch()
     assert login_from({}, is_executor=False) is None, "outside a container, the directory has another meaning"
     monkeypatch.setenv("CONTAINER_ID", "container_e01_1700000000000_0001_01_000001")
-    assert login_from({}, is_executor=False) == Login("etl@EXAMPLE.COM", str(path))
+    assert login_from({}, is_executor=False) == Login("etl@EXAMPLE.COM", str(path), is_optional=True)
     path.unlink()
     assert login_from({}, is_executor=False) is None, "as in the containers of executors"
 

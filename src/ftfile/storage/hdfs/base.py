@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
 
@@ -19,6 +20,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
+from ftfile.storage.hdfs.credentials.keytab import give_up
 from ftfile.storage.hdfs.credentials.tokens import origin_of, refuse_token
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
@@ -227,15 +229,21 @@ class HadoopFileSystem(FileSystem):
         try:
             return repeated_call()
         except CredentialsRefused as error:
-            if not self._use_other_credentials():
+            if not self._use_other_credentials(error):
                 raise self._explained(error) from error
         try:
             return repeated_call()
         except CredentialsRefused as error:
             raise self._explained(error) from error
 
-    def _use_other_credentials(self) -> bool:
+    def _use_other_credentials(self, error: CredentialsRefused) -> bool:
         """Connect with the current token of this process. Return False if it is the same token as before, or none."""
+        login = self._settings.login
+        if login is not None and login.is_optional and error.reason:
+            give_up(login)
+            self._settings = replace(self._settings, login=None)
+            self._reconnect()
+            return True
         if self._token is not None:
             refuse_token(self._token)
         token = self._find_token()
@@ -255,6 +263,10 @@ class HadoopFileSystem(FileSystem):
         if self._token is not None:
             detail = f"{detail}. {origin_of(self._token)}"
         return PermissionDenied(error.operation, error.path, detail)
+
+    @abstractmethod
+    def _reconnect(self) -> None:
+        """Connect with changed settings, and find the token of this process again."""
 
     @abstractmethod
     def _find_token(self) -> DelegationToken | None:

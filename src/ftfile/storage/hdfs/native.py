@@ -77,8 +77,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         super().__init__(f"{url}{root}", root, settings, context)
         self._url = url
         self._replicated: set[str] = set()
-        self._nodes = name_nodes(url, settings)
-        self._token = self._find_token()
+        self._reconnect()
         # Hints that are being closed, by process and path: a fork does not have the threads of its parent.
         self._hints: dict[tuple[int, str], tuple[hdfs_native.Client, Future[None]]] = {}
 
@@ -148,6 +147,10 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
             is_short = operation not in _LONG
             return self._nodes.run(limit, call, client or self._nodes.client(), is_short=is_short)
+
+    def _reconnect(self) -> None:
+        self._nodes = name_nodes(self._url, self._settings)
+        self._token = self._find_token()
 
     def _find_token(self) -> DelegationToken | None:
         return self._nodes.find_token()

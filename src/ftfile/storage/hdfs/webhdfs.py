@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import getpass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import (
@@ -25,6 +26,7 @@ from ftfile.core.logs import get_logger
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.hdfs.base import HadoopFileSystem
 from ftfile.storage.hdfs.configuration import current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.credentials.keytab import give_up
 from ftfile.storage.hdfs.credentials.tokens import has_tokens, lack_of_tokens, web_token
 from ftfile.storage.hdfs.settings import HadoopSettings
 from ftfile.storage.hdfs.webhdfs_client import connect, web_errors
@@ -64,7 +66,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         self._scheme, self._authority = scheme, authority
         self._service, self._nodes = find_nodes(scheme, authority, read_configuration(settings.handed))
         super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, context)
-        self._client = self._connect()
+        self._reconnect()
         self._tells_checksums = True
 
     def __repr__(self) -> str:
@@ -186,6 +188,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
             parameters["blocksize"] = str(self._settings.block_size)
         return self._client.upload(full, parameters, self._settings.timeout_s, first_word_s)
 
+    def _reconnect(self) -> None:
+        self._client = self._connect()
+
     def _connect(self) -> WebClient:
         kerberos = is_kerberos(read_configuration(self._settings.handed))
         token = self._token = self._find_token()
@@ -195,7 +200,15 @@ class WebHdfsFileSystem(HadoopFileSystem):
         text = None if token is None else token.text()
         nodes = web_nodes.of(tuple(self._nodes.items()))
         login = self._settings.login
-        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos, login=login)
+        try:
+            return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos, login=login)
+        except ConfigError:
+            if login is None or not login.is_optional:
+                raise
+        # The package for Kerberos is missing, and tokens do not need it.
+        give_up(login)
+        self._settings = replace(self._settings, login=None)
+        return self._connect()
 
     def _find_token(self) -> DelegationToken | None:
         if self._settings.login is not None:

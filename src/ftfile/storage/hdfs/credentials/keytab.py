@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,15 +20,22 @@ _SPARK_PROPERTIES = "__spark_conf__/__spark_conf__.properties"
 _SPARK_KEYTAB, _SPARK_PRINCIPAL = "spark.kerberos.keytab", "spark.kerberos.principal"
 
 
+_log = get_logger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """A principal, with the absolute path of a keytab that has its key."""
 
     principal: str
     keytab: str
+    is_optional: bool = False  # found, not set by the user: if it fails, tokens are used
 
     def __str__(self) -> str:
         return f"the login of {self.principal!r} with the keytab {self.keytab!r}"
+
+
+_failed: set[Login] = set()
 
 
 def login_from(settings: Mapping[str, str], *, is_executor: bool) -> Login | None:
@@ -67,9 +75,18 @@ def _login_of_spark() -> Login | None:
     except OSError:
         return None
     keytab, principal = properties.get(_SPARK_KEYTAB), properties.get(_SPARK_PRINCIPAL)
-    if keytab and principal and os.access(keytab, os.R_OK):
-        return Login(principal, os.path.abspath(keytab))
-    return None
+    if not keytab or not principal or not os.access(keytab, os.R_OK):
+        return None
+    login = Login(principal, os.path.abspath(keytab), is_optional=True)
+    if login in _failed:
+        return None
+    return login
+
+
+def give_up(login: Login) -> None:
+    """Do not use an optional login in this process again, because it failed."""
+    _log.warning("%s failed, so tokens are used. Python processes need a krb5.conf with the KDC of the realm", login)
+    _failed.add(login)
 
 
 def _property(line: str) -> tuple[str, str]:
