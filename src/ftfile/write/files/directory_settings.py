@@ -273,8 +273,8 @@ class DirectorySettings:
         return _show_instants(schema, self.partition_by)
 
     @property
-    def leaving(self) -> tuple[str, ...]:
-        """Return the columns that the files do not contain, because directory names contain their values."""
+    def path_columns(self) -> tuple[str, ...]:
+        """Return the columns whose values are in the paths of files instead of their content."""
         if self.file_name:
             return (*self.partition_by, self.file_name)
         return self.partition_by
@@ -307,7 +307,7 @@ class DirectorySettings:
 
     def only_directory(self, planned_ms: int) -> str:
         """Return the directory of all rows of a batch with this planning time; empty if rows choose directories."""
-        if self.pattern is None or self.leaving or self.user_class is not None:
+        if self.pattern is None or self.path_columns or self.user_class is not None:
             return ""
         only = self.pattern.at(planned_ms).only
         if only is None:
