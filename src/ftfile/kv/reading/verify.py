@@ -70,7 +70,7 @@ class StoreReport:
         runs: number of verified runs.
         rows: number of their rows, from the log.
         damaged: the damaged runs; empty if all runs are intact.
-        not_asked: users' merge classes of the store, which `verify` does not import.
+        not_asked: the merge classes of users in the definition of the store. `verify` does not import them.
     """
 
     version: int
