@@ -21,7 +21,7 @@ from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of, parts_of, total_bytes, total_rows
-from ftfile.log.format.model import AssemblyTask, Body
+from ftfile.log.format.model import Body, Job
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
@@ -137,7 +137,7 @@ def flush(  # noqa: PLR0913 - all by name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """The arguments of a flush, with the assembly tasks that they select at a head."""
+    """The arguments of a flush, with the jobs that they select at a head."""
 
     url: str
     access: Access
@@ -197,15 +197,15 @@ class Flush:
                 by_query.setdefault(segment.origin.query_id, []).append(segment)
         return by_query
 
-    def all_jobs(self, head: LogState) -> list[AssemblyTask]:
-        """Return the assembly tasks of all queries."""
-        jobs: list[AssemblyTask] = []
+    def all_jobs(self, head: LogState) -> list[Job]:
+        """Return the jobs of all queries."""
+        jobs: list[Job] = []
         for query_id, segments in self.open_segments(head).items():
             jobs += self.jobs(head, query_id, segments)
         return jobs
 
-    def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[AssemblyTask]:
-        """Yield the assembly tasks for the segments of a query; with `due_only`, only the due tasks."""
+    def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[Job]:
+        """Yield the jobs for the segments of a query; with `due_only`, only the due jobs."""
         rolling = _settings_of(head, query_id, _rolling_settings, ALL_END)
         if not self.due_only:
             for group in by_group(segments).values():
@@ -356,7 +356,7 @@ class _FlushRun:
     def _rewrites(
         self,
         work: Assembling,
-        jobs: Sequence[AssemblyTask],
+        jobs: Sequence[Job],
         log: CommitLog,
         written: Mapping[str, str],
         tracker: Tracker,
@@ -430,7 +430,7 @@ def _settings_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Assembling(Work[AssemblyTask, Assembled]):
+class Assembling(Work[Job, Assembled]):
     """Assembles segments that were live at a version. A job ends when it has written `files_max` files."""
 
     definitions: Mapping[str, Any]  # of the encodings of the segments, by key
@@ -438,11 +438,11 @@ class Assembling(Work[AssemblyTask, Assembled]):
     durability: Durability
     files_max: int
 
-    def size_of(self, piece: AssemblyTask) -> int:
+    def size_of(self, piece: Job) -> int:
         """Return the bytes of the segments."""
         return total_bytes(piece.inputs)
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Assembled]:
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Job]) -> Iterator[Assembled]:
         """Yield the result of each job; raise a StorageError if the store is unavailable."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:

@@ -288,14 +288,14 @@ def record_changes(
                 new_adds.append(new)
         ended = ids_of(live)
         jobs = []
-        for job in head.assembly_tasks:
+        for job in head.jobs:
             if ended.isdisjoint(ids_of(job.inputs)):
                 jobs.append(job)
         body = Body(
             adds=tuple(new_adds),
             removes=tuple(map(_removal, live)),
             rows_removed=total_rows(lost),
-            assembly_tasks=tuple(jobs),
+            jobs=tuple(jobs),
         )
         if not live or log.create(record_of(log, head, body=body, author=author, nonce=nonce)) is not None:
             return

@@ -191,12 +191,12 @@ class CompactionRounds:
             return None
         live = live_after(state, accepted.removes, accepted.adds)
         tasks = 1
-        for job in state.assembly_tasks:
+        for job in state.jobs:
             tasks = max(tasks, job.payload["taskCount"])
         return Body(
             adds=seal_metadata(log.fs, accepted.adds),
             removes=accepted.removes,
-            assembly_tasks=due_after(state, live, how.plan, tasks=tasks),
+            jobs=due_after(state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -336,7 +336,7 @@ class DueCompactions:
     def choose(self, head: LogState, how: HowWritten, failed: Iterable[Backoff]) -> list[Piece]:
         """Return the due compactions at a head, given backoffs in addition to its recorded backoffs."""
         backoffs: dict[str, Backoff] = {}
-        for backoff in backoffs_of(head.assembly_tasks):
+        for backoff in backoffs_of(head.jobs):
             backoffs[backoff.run] = backoff if self.skip_held else backoff._replace(not_before=0)
         for backoff in failed:
             backoffs[backoff.run] = backoff

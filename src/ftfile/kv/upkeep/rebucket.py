@@ -156,7 +156,7 @@ class _NewBuckets:
         return Body(
             adds=seal_metadata(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),
-            assembly_tasks=(),
+            jobs=(),
             encoding=key,
             definitions={key: encoding},
             metrics={"durability": durability_of(how.storage.durability, self.log.fs.capabilities)},

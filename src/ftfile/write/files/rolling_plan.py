@@ -15,7 +15,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
 from ftfile.formats.api import Limits
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX, Add, AssemblyTask, Author, Body, StreamAuthor
+from ftfile.log.format.model import NUMBER_MAX, Add, Author, Body, Job, StreamAuthor
 from ftfile.write.files.rolling_groups import (
     AT_ONCE,
     Candidate,
@@ -49,7 +49,7 @@ LIMITS = frozenset(rule.reason for rule in RULES if rule.is_limit)
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 
-def limits_of(job: AssemblyTask) -> Limits:
+def limits_of(job: Job) -> Limits:
     """Return the limits of each part of a job."""
     with Decoding(layout.LOG, "the limits of due files"):
         names = ("maxBytesPerFile", "maxRecordsPerFile")
@@ -59,7 +59,7 @@ def limits_of(job: AssemblyTask) -> Limits:
         return Limits(limits[0], limits[1], bool(job.payload["strictFileSize"]))
 
 
-def files_of(job: AssemblyTask) -> int:
+def files_of(job: Job) -> int:
     """Return the estimated number of files that a job creates."""
     limits = limits_of(job)
     of_bytes = 1
@@ -71,14 +71,14 @@ def files_of(job: AssemblyTask) -> int:
     return max(of_bytes, of_rows, 1)
 
 
-def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
+def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> Job:
     """Return a job with only this segment, which prevented others from becoming a part."""
     return structs.replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
 def jobs_of(
     segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
-) -> Iterator[AssemblyTask]:
+) -> Iterator[Job]:
     """Yield the jobs that assemble a due group. After a reason in `LIMITS`, the remaining segments stay open.
 
     Rows are in order within a job. If there are several jobs, each assembles full parts, and its remaining rows follow
@@ -157,14 +157,14 @@ def _is_final(segment: Add) -> bool:
     return stats_of(segment).ends_part
 
 
-def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyTask:
+def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> Job:
     payload = {
         "maxBytesPerFile": settings.max_bytes,
         "maxRecordsPerFile": settings.max_rows,
         "strictFileSize": settings.strict,
         "keepTail": keep_tail,
     }
-    return AssemblyTask(ids.unique(), reason, tuple(chunk), payload=payload)
+    return Job(ids.unique(), reason, tuple(chunk), payload=payload)
 
 
 # Number of versions for which records repeat the jobs of other queries.
@@ -200,18 +200,18 @@ class RollingPlanner:
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
-    ) -> tuple[AssemblyTask, ...]:
+    ) -> tuple[Job, ...]:
         """Return the jobs that are due if the record follows the head. The record contains no jobs yet.
 
         `failed` contains the ids of failed jobs, and of segments that a task left out of parts.
         """
-        if not (head.segments or head.assembly_tasks or any(add.kind == "segment" for add in record.adds)):
+        if not (head.segments or head.jobs or any(add.kind == "segment" for add in record.adds)):
             self.in_progress = 0  # no file was open before, and none is open now
             return ()
-        jobs_left = head.jobs_left(record.removes)
+        remaining_jobs = head.remaining_jobs(record.removes)
         ended = {remove.id for remove in record.removes}
-        foreign_jobs = [job for job in jobs_left if not self._is_own(job) and _is_awaited(job, head)]
-        jobs = self._again([job for job in jobs_left if self._is_own(job)], head, failed, ended)
+        foreign_jobs = [job for job in remaining_jobs if not self._is_own(job) and _is_awaited(job, head)]
+        jobs = self._again([job for job in remaining_jobs if self._is_own(job)], head, failed, ended)
         batch = -1
         if isinstance(author, StreamAuthor):
             batch = author.batch_id
@@ -221,7 +221,7 @@ class RollingPlanner:
                 opened.append(add)
         inputs = chain.from_iterable(job.inputs for job in jobs)
         busy = ended | {add.id for add in inputs}
-        own_inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks if self._is_own(job))
+        own_inputs = chain.from_iterable(job.inputs for job in head.jobs if self._is_own(job))
         freed = (add for add in own_inputs if add.id not in busy)
         changes = _GroupChanges(
             by_group(add for add in opened if add.origin.last_batch == batch),
@@ -243,23 +243,23 @@ class RollingPlanner:
         dealt = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
         return (*foreign_jobs, *sorted(dealt, key=attrgetter("attempts")))
 
-    def due_at(self, head: LogState, now_ms: int) -> list[AssemblyTask]:
+    def due_at(self, head: LogState, now_ms: int) -> list[Job]:
         """Return the jobs that a batch without rows would run and plan at this head."""
         self._index.follow(head)
-        jobs = [job for job in head.assembly_tasks if self._is_own(job)]
-        waiting_segments = sum(len(job.inputs) for job in head.assembly_tasks)
+        jobs = [job for job in head.jobs if self._is_own(job)]
+        waiting_segments = sum(len(job.inputs) for job in head.jobs)
         moment = Moment(now_ms, head.version + 1)
         return [*jobs, *self._due(_GroupChanges({}, {}, set()), moment, len(head.segments) - waiting_segments, tasks=1)]
 
-    def _is_own(self, job: AssemblyTask) -> bool:
+    def _is_own(self, job: Job) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
 
     def _again(
-        self, jobs_left: Iterable[AssemblyTask], head: LogState, failed: Collection[str], ended: set[str]
-    ) -> list[AssemblyTask]:
+        self, remaining_jobs: Iterable[Job], head: LogState, failed: Collection[str], ended: set[str]
+    ) -> list[Job]:
         """Return the jobs that are still due, without failed segments, which become separate jobs."""
-        jobs: list[AssemblyTask] = []
-        for job in jobs_left:
+        jobs: list[Job] = []
+        for job in remaining_jobs:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
                 jobs.append(structs.replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
@@ -280,7 +280,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _GroupChanges, moment: Moment, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
+    def _due(self, changes: _GroupChanges, moment: Moment, open_segments: int, tasks: int) -> Iterator[Job]:
         """Yield the jobs of due groups for this number of tasks, the groups that waited longest first.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -316,9 +316,7 @@ class RollingPlanner:
                     open_segments -= len(job.inputs)
                     yield job
 
-    def _ending(
-        self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True
-    ) -> Iterator[AssemblyTask]:
+    def _ending(self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True) -> Iterator[Job]:
         """Yield the jobs of a due group, or of its segments whose file had ended before later segments arrived."""
         reason = None
         if candidate.totals.segments:
@@ -341,12 +339,12 @@ class RollingPlanner:
             return AT_ONCE
         return deadline_of(self._settings, candidate.totals)
 
-    def _count_open(self, changes: _GroupChanges, jobs: Iterable[AssemblyTask]) -> int:
+    def _count_open(self, changes: _GroupChanges, jobs: Iterable[Job]) -> int:
         new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
         return len(self._index.groups) + len(new_keys - self._index.groups.keys())
 
 
-def _is_awaited(job: AssemblyTask, head: LogState) -> bool:
+def _is_awaited(job: Job, head: LogState) -> bool:
     """Return True if the job's query still writes. A query that resumes after a long time plans its due jobs again."""
     query = head.queries.get(job.inputs[0].origin.query_id)
     return query is not None and head.version - query.version < FOREIGN_TASK_RECORDS

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.log.format.model import Job
     from ftfile.write.files.rolling_groups import GroupTotals
     from ftfile.write.files.rolling_plan import RollingPlanner
 
@@ -72,9 +72,9 @@ def committed(out: str) -> list[str]:
     return sorted(ftfile.open(out).to_arrow()["word"].to_pylist())
 
 
-def due_of(out: str, query_id: str) -> list[AssemblyTask]:
+def due_of(out: str, query_id: str) -> list[Job]:
     head = CommitLog(open_filesystem(out)).refresh()
-    return [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == query_id]
+    return [job for job in head.jobs if job.inputs[0].origin.query_id == query_id]
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
@@ -292,7 +292,7 @@ class TestFlush:
         calls: list[Any] = []
         assemble = Assembler.assemble
 
-        def assemble_and_call(self: Assembler, job: AssemblyTask, *goes_on: Any) -> Rewrite:
+        def assemble_and_call(self: Assembler, job: Job, *goes_on: Any) -> Rewrite:
             done = assemble(self, job, *goes_on)
             if calls:
                 calls.pop()()
