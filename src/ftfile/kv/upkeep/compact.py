@@ -12,8 +12,9 @@ from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.kv.compactor import Compactor
-from ftfile.kv.definition import SET, code_of
+from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.picker import (
     Backoff,
     Compaction,

@@ -15,11 +15,12 @@ from ftfile.core.arguments import Access
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import FoldedRows, Inputs, Outputs
-from ftfile.kv.definition import check_buckets, code_of, ops_in
+from ftfile.kv.definition import check_buckets, ops_in
 from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.plan import terms_of
 from ftfile.kv.planning.runs import open_metadata, position_of, run_ids, run_of, runs_by_bucket, seal_metadata
 from ftfile.kv.run_files import OpenFiles
