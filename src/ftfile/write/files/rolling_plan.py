@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 # Segments that the jobs of a record may name, except for failed jobs. A segment takes 300 bytes. One job may have more.
 DUE_SEGMENTS_MAX = 10_000
-# Maximum parts and bytes of one job, which are assembled in order. Larger groups have several jobs.
+# Maximum parts and bytes of a job, which assembles its parts one after the other. Larger groups have several jobs.
 IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
 # If one of these reasons ends a group, a tail below the limit stays open, because it is not needed yet.
 LIMITS = frozenset(rule.reason for rule in RULES if rule.is_limit)
@@ -72,7 +72,7 @@ def files_of(job: Job) -> int:
 
 
 def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> Job:
-    """Return a job with only this segment, which prevented others from becoming a part."""
+    """Return a job with only this segment, whose damage prevented the assembly of a part with other segments."""
     return structs.replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
@@ -128,7 +128,7 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
     all_bytes = sum(map(size_of, segments))
     parts = full_parts(all_bytes, sum(segment.rows for segment in segments))
     in_order = min(IN_ORDER_PARTS, IN_ORDER_BYTES * parts // max(all_bytes, 1))
-    parts_each = max(1, in_order, math.ceil(parts / max(tasks, 1)))
+    parts_per_chunk = max(1, in_order, math.ceil(parts / max(tasks, 1)))
     chunks: list[_Chunk] = []
     chunk: list[Add] = []
     size_bytes = rows = 0
@@ -137,7 +137,7 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
         size_bytes += size_of(segment)
         rows += segment.rows
         full = full_parts(size_bytes, rows)
-        if full >= parts_each or len(chunk) >= settings.max_segments or (full and place == len(segments)):
+        if full >= parts_per_chunk or len(chunk) >= settings.max_segments or (full and place == len(segments)):
             chunks.append(_Chunk(chunk, full > 0))
             chunk, size_bytes, rows = [], 0, 0
     return chunks, chunk
@@ -168,7 +168,7 @@ def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource
 
 
 # Number of versions for which records repeat the jobs of other queries.
-FOREIGN_TASK_RECORDS = 1_000
+FOREIGN_JOB_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN = "encoding", "openSegments"
 
 _log = get_logger(__name__)
@@ -184,7 +184,7 @@ class _GroupChanges:
 
 
 class RollingPlanner:
-    """Maintains the index of a query's groups over batches, and plans due jobs. Groups with another encoding end.
+    """Maintains the index of a query's groups over batches, and plans due jobs. Groups with another encoding are due.
 
     `in_progress` is the number of the query's open parts after the last planned record.
     """
@@ -211,7 +211,7 @@ class RollingPlanner:
         remaining_jobs = head.remaining_jobs(record.removes)
         ended = {remove.id for remove in record.removes}
         foreign_jobs = [job for job in remaining_jobs if not self._is_own(job) and _is_awaited(job, head)]
-        jobs = self._again([job for job in remaining_jobs if self._is_own(job)], head, failed, ended)
+        jobs = self._still_due([job for job in remaining_jobs if self._is_own(job)], head, failed, ended)
         batch = -1
         if isinstance(author, StreamAuthor):
             batch = author.batch_id
@@ -238,10 +238,10 @@ class RollingPlanner:
             room -= len(job.inputs)
             jobs.append(job)
         self.in_progress = self._count_open(changes, jobs)
-        # Failed jobs are last, because other jobs need not wait for them. The number of tasks is recorded, because
-        # another query with other tasks may write the next record.
-        dealt = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
-        return (*foreign_jobs, *sorted(dealt, key=attrgetter("attempts")))
+        # Failed jobs are last, so that other jobs do not wait for them. The number of tasks is recorded, because the
+        # next record may be written by a query with another number of tasks.
+        planned_jobs = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
+        return (*foreign_jobs, *sorted(planned_jobs, key=attrgetter("attempts")))
 
     def due_at(self, head: LogState, now_ms: int) -> list[Job]:
         """Return the jobs that a batch without rows would run and plan at this head."""
@@ -254,7 +254,7 @@ class RollingPlanner:
     def _is_own(self, job: Job) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
 
-    def _again(
+    def _still_due(
         self, remaining_jobs: Iterable[Job], head: LogState, failed: Collection[str], ended: set[str]
     ) -> list[Job]:
         """Return the jobs that are still due, without failed segments, which become separate jobs."""
@@ -268,9 +268,9 @@ class RollingPlanner:
         for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
             if segment.id not in input_ids | ended:
                 _log.error(
-                    "bytes %d to %d of %s cannot be assembled into a file: its %d records for %r wait until the "
-                    "bytes can be read as they were written; a task's warning has the reason. Restore the file from "
-                    "a copy",
+                    "bytes %d to %d of %s cannot be assembled into a file: their %d records for %r stay open until the "
+                    "bytes can be read as they were written. A warning of a task contains the reason. Restore the file "
+                    "from a copy",
                     segment.offset,
                     segment.offset + segment.length,
                     segment.path,
@@ -347,4 +347,4 @@ class RollingPlanner:
 def _is_awaited(job: Job, head: LogState) -> bool:
     """Return True if the job's query still writes. A query that resumes after a long time plans its due jobs again."""
     query = head.queries.get(job.inputs[0].origin.query_id)
-    return query is not None and head.version - query.version < FOREIGN_TASK_RECORDS
+    return query is not None and head.version - query.version < FOREIGN_JOB_RECORDS

@@ -95,7 +95,7 @@ def test_a_group_of_more_segments_than_a_record_names(max_segments: int, found: 
 
 def test_jobs_of_a_query_that_is_gone() -> None:
     job = Job("job", "age", (segment(0),))
-    for version, is_awaited in ((plan.FOREIGN_TASK_RECORDS - 1, True), (plan.FOREIGN_TASK_RECORDS, False)):
+    for version, is_awaited in ((plan.FOREIGN_JOB_RECORDS - 1, True), (plan.FOREIGN_JOB_RECORDS, False)):
         head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, 0, None)}))
         assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001
 
@@ -109,7 +109,7 @@ def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(sto
         clock.advance(3600)
         one.run(1, [[{"word": "b"}]])
         log = CommitLog(store)
-        for _ in range(plan.FOREIGN_TASK_RECORDS):
+        for _ in range(plan.FOREIGN_JOB_RECORDS):
             commit(log, MaintenanceAuthor("test", "x"), lambda *_: Body())
         assert [job.reason for job in log.refresh().jobs] == ["inactivity"]
         two.run(0, [[{"word": "z"}]])

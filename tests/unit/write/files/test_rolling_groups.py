@@ -134,7 +134,7 @@ class TestQueries:
     def test_records_do_not_repeat_for_ever_what_a_query_that_is_gone_left_due(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(plan, "FOREIGN_TASK_RECORDS", 3)
+        monkeypatch.setattr(plan, "FOREIGN_JOB_RECORDS", 3)
         one, two = self.pair(out)
         one.run(0, [rows_of("x0")])
         found = []
@@ -149,7 +149,7 @@ class TestQueries:
         assert [*visible(out).values()] == [["x0"]]
 
     def test_records_go_on_repeating_it_in_a_log_that_is_long(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "FOREIGN_TASK_RECORDS", 3)
+        monkeypatch.setattr(plan, "FOREIGN_JOB_RECORDS", 3)
         one, two = self.pair(out)
         for number in range(4):
             two.run(number, [[]])
