@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Workers
 
 
-# Parts after which a record is created. After a crash, recorded parts are visible and need not be assembled again.
+# The number of parts in a record. After a crash, recorded parts are visible and need not be assembled again.
 PARTS_PER_RECORD = 64
 # File numbers of a flush follow the numbers of a batch, so files sort in row order. Each version has its own range.
 FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
@@ -224,7 +224,7 @@ class Flush:
 
 @dataclass(slots=True)
 class _FlushRun:
-    """The state of a running flush, which creates records with files of one query each until no work remains."""
+    """The state of a running flush. Each record of a flush contains files of one query."""
 
     flush: Flush
     last_batches: Mapping[str, int]  # of each query, when the flush began
@@ -235,7 +235,7 @@ class _FlushRun:
     rows: int = 0
 
     def run(self, head: LogState) -> FlushReport:
-        """Finish the files that are open at the head, call the functions of their queries, and raise the errors."""
+        """Finish the files that are open at the head, call `onPublish` of their queries, and raise the errors."""
         flush, log = self.flush, self.flush.log
         inputs: list[Add] = []
         for job in flush.all_jobs(head):
@@ -295,7 +295,7 @@ class _FlushRun:
     def _commit(
         self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
     ) -> None:
-        """Create a record of the rewrites that can be published; the segments of the others stay open."""
+        """Create a record of the rewrites that can be published; the segments of refused rewrites stay open."""
         accepted = Accepted()
 
         def prepare(head: LogState, _: object) -> Body | None:
@@ -305,14 +305,14 @@ class _FlushRun:
             if not accepted.rewrites:
                 return None
             if publishing.on_publish is None:
-                untold = {}
+                unreported = {}
             else:
-                untold = mark_unreported(head.version + 1, query_id)
+                unreported = mark_unreported(head.version + 1, query_id)
             return Body(
                 adds=accepted.adds,
                 removes=accepted.removes,
                 metrics={"durability": durability, **accepted.metrics()},
-                tables=named.tables | untold,
+                tables=named.tables | unreported,
             )
 
         done = commit(log, self.flush.author, prepare)
@@ -324,7 +324,7 @@ class _FlushRun:
         for rewrite in rewrites:
             if rewrite.inputs[0].id not in refused_ids:
                 accepted_rewrites.append(rewrite)
-        self._look_for_stale(log.refresh(), done.record, accepted_rewrites)
+        self._leave_stale_open(log.refresh(), done.record, accepted_rewrites)
         if done.record is not None:
             parts = parts_of(done.record.adds)
             rows = total_rows(parts)
@@ -332,7 +332,7 @@ class _FlushRun:
             self.rows += rows
             _log.info("finished %d files of %d records", len(parts), rows)
 
-    def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
+    def _leave_stale_open(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Leave segments open if their file was refused twice while they were live: a vacuum could delete it."""
         if record is not None:
             ended = ids_of(record.removes)
