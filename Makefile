@@ -101,7 +101,7 @@ without: environment ## the tests of the log and of the sink, hints or ranges de
 trials: environment ## every known mistake in the protocol can be made, and what tries them works
 	$(python) $(suite) trials
 
-server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## HDFS, and a cluster, at once, since servers are often waited for
+server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## HDFS, a cluster and YARN, at once, since servers are often waited for
 	$(python) $(suite) servers
 
 object-store-tests: s3-server gcs-server azure-server environment ## the tests on servers of S3, and on emulators of Azure and Google
@@ -136,7 +136,7 @@ unit-%: FORCE
 hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(python) $(suite) hdfs
 
-cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## a standalone cluster whose processes are killed, Kafka, ftfile sent to it, Spark Connect
+cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## a standalone cluster and a YARN whose processes are killed, Kafka, ftfile sent to it, Spark Connect
 	$(python) $(suite) cluster
 
 long kills: SEED :=

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tests.demos.files.process import list_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 __all__ = ("JVM", "CannotStart", "Guarded", "free_ports", "java")
@@ -37,9 +37,12 @@ RESERVING: list[socket.socket] = []
 # C1 alone: the servers live for seconds, and share the machine with what is tested.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 
-# Each line it reads is the list of servers that run now; at the end of its input they have lost their owner.
+# Each line it reads is the list of servers that run now; at the end of its input they have lost their owner. Processes
+# of YARN's containers outlive their NodeManager: this variable of their environment names its directory.
 GUARD = (
-    'trap "" INT TERM HUP; while read -r line; do pids=$line; done; kill -9 $pids 2>/dev/null; rm -rf "$0"; '
+    'trap "" INT TERM HUP; while read -r line; do pids=$line; done; kill -9 $pids 2>/dev/null; '
+    'while pids=$(grep -lasF "LOCAL_DIRS=$0/" /proc/[0-9]*/environ | cut -d/ -f3) && [ -n "$pids" ]; '
+    'do kill -9 $pids 2>/dev/null; done; rm -rf "$0"; '
     '[ -z "$1" ] || ip netns delete "$1" 2>/dev/null'
 )
 
@@ -131,7 +134,15 @@ class Guarded:
         self._guard.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _launch(self, name: str, command: Sequence[str], *, is_fed: bool = False) -> subprocess.Popen[bytes]:
+    def _launch(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        is_fed: bool = False,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
         """Start a server; what it prints is appended to its log. If it is fed, its standard input is a pipe."""
         with (self.directory / f"{name}.log").open("ab") as log:
             self._servers[name] = subprocess.Popen(
@@ -139,7 +150,8 @@ class Guarded:
                 stdin=subprocess.PIPE if is_fed else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=self.directory,
+                cwd=directory or self.directory,
+                env=environment,
                 start_new_session=True,
             )
         self._tell_guard()

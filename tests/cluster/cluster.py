@@ -174,6 +174,21 @@ def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def processes_below(process: int) -> list[int]:
+    """Return the processes that descend from a process."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            children.setdefault(parent_of(int(path.name)), []).append(int(path.name))
+    below: list[int] = []
+    waiting = [process]
+    while waiting:
+        forked = children.get(waiting.pop(), [])
+        below += forked
+        waiting += forked
+    return below
+
+
 def executor_of(process: int) -> int:
     """Return the executor that a Python worker belongs to."""
     while EXECUTOR not in command_of(process):

@@ -1,9 +1,14 @@
-"""One cluster for all tests of this folder, with a master and two workers of one core each, and one HDFS."""
+"""One cluster for all tests of this folder, with a master and two workers of one core each, one HDFS, and packages."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
+import sysconfig
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +19,7 @@ from tests import quick_spark
 from tests.archives import spark_options
 from tests.cluster.cluster import Cluster
 from tests.hdfs.minicluster import MiniCluster
+from tests.unit.filters import filters_of_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,13 +27,15 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 ROOT = Path(__file__).parents[2]
+# Modules without a test that uses the cluster.
+WITHOUT_CLUSTER = tuple(f"tests/cluster/test_{name}.py" for name in ("connect", "kubernetes", "yarn"))
 
 
 class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Assigns all tests of the cluster to one worker, and other tests by their class or module to any worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith("tests/cluster/test_connect.py")
+        needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith(WITHOUT_CLUSTER)
         return super()._split_scope(nodeid) if needs_none else "cluster"
 
 
@@ -82,3 +90,59 @@ def cluster(
 def hdfs() -> Iterator[MiniCluster]:
     with MiniCluster() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel under a name that Spark adds to the path: Spark accepts .zip but not .whl."""
+    home = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home], cwd=ROOT, check=True)
+    (built,) = home.glob("*.whl")
+    return Path(shutil.move(built, home / "ftfile.zip"))
+
+
+@pytest.fixture(scope="session")
+def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's package with a filter as its entry point, in the form of a wheel."""
+    found = tmp_path_factory.mktemp("filters") / "filters.zip"
+    with zipfile.ZipFile(found, "w") as package:
+        package.write(filters_of_users.__file__, "filters_of_users.py")
+        metadata = "Metadata-Version: 2.1\nName: filters_of_users\nVersion: 1.0\n"
+        package.writestr("filters_of_users-1.0.dist-info/METADATA", metadata)
+        entry = "[ftfile.filters]\ncounter = filters_of_users:ByteCounter\n"
+        package.writestr("filters_of_users-1.0.dist-info/entry_points.txt", entry)
+    return found
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str]) -> Path:
+    """A Python with the packages of this one, without editable installs, so without ftfile."""
+    found = tmp_path_factory.mktemp("python") / "python"
+    packages = sysconfig.get_path("purelib")
+    path = f"${{PYTHONPATH:+$PYTHONPATH:}}{packages}"
+    found.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec {sys.executable} -S "$@"\n')
+    found.chmod(0o755)
+    script = "import importlib.util; print(importlib.util.find_spec('ftfile'))"
+    assert subprocess.check_output([found, "-c", script], env=plain_environment, text=True) == "None\n"
+    return found
+
+
+@pytest.fixture(scope="session")
+def launched(tmp_path_factory: pytest.TempPathFactory, wheel: Path, filters: Path) -> Path:
+    """A virtual environment, packed like by `venv-pack`, with ftfile and its launcher installed from the wheel."""
+    home = tmp_path_factory.mktemp("launched")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "environment"], check=True)
+    (packages,) = (home / "environment").glob("lib/python3*/site-packages")
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if "ftfile" not in package.name:
+            (packages / package.name).symlink_to(package)
+    for archive in (wheel, filters):
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(packages)
+    (launcher,) = packages.glob("*.data/scripts/ftfile-python")
+    shutil.move(launcher, home / "environment/bin")
+    (home / "environment/bin/ftfile-python").chmod(0o755)
+    found = home / "environment.tar.gz"
+    with tarfile.open(found, "w:gz") as packed:
+        packed.add(home / "environment", ".")
+    return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import pytest
 
 import ftfile
 from tests.cluster import hdfs_job, renewed_tokens_job
-from tests.cluster.cluster import Cluster, kill, wait_for
+from tests.cluster.cluster import Cluster, command_of, kill, processes_below, wait_for
 from tests.cluster.conftest import ROOT
 from tests.hdfs.kdc import Kdc
 from tests.hdfs.secured import SecuredCluster, why_not_secured
@@ -57,15 +59,31 @@ class Application:
         self.outputs = [f"{native}/{directory.name}/native", f"{secured.web_url}/{directory.name}/web"]
         self.secrets: set[str] = set()
 
-    def get_token(self) -> None:
-        """Replace the driver's token, and end the old one."""
-        self._secured.fetch_token(self.tokens.with_suffix(".new"), self._cache)
-        if self.tokens.exists():
-            self.tokens.rename(self.tokens.with_suffix(".old"))
+    def fetch_token(self) -> Path:
+        """Return a file with a new token."""
+        path = self.directory / f"private/{time.monotonic_ns()}"
+        self._secured.fetch_token(path, self._cache)
+        self.secrets |= {*secrets_of(path)}
+        return path
+
+    def replace_file(self, path: Path) -> None:
+        """Replace the driver's token file."""
+        shutil.copy(path, self.tokens.with_suffix(".new"))
         self.tokens.with_suffix(".new").rename(self.tokens)
-        if self.tokens.with_suffix(".old").exists():
-            self._secured.cancel_token(self.tokens.with_suffix(".old"), self._cache)
-        self.secrets |= {*secrets_of(self.tokens)}
+
+    def cancel_token(self, path: Path) -> None:
+        """End a token."""
+        self._secured.cancel_token(path, self._cache)
+
+    def reissue(self, path: Path) -> None:
+        """Let the driver's JVM have a new token, as Spark does, and wait until the program keeps it for Python."""
+        content = self._kept()
+        shutil.copy(path, self.directory / "reissued.new")
+        (self.directory / "reissued.new").rename(self.directory / "reissued")
+        wait_for(lambda: self._kept() != content, "a kept token")
+
+    def _kept(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self.directory.glob("ftfile-*/tokens-*"))
 
     def write_input(self, number: int) -> None:
         (self.directory / f"in/{number}.new").write_text(f'{{"id": {number}}}\n')
@@ -91,7 +109,7 @@ class Application:
         job |= {name: str(path) for name, path in paths.items()}
         (self.directory / "job.json").write_text(json.dumps(job))
         own = {"HADOOP_CONF_DIR": str(self._secured.conf), "HADOOP_TOKEN_FILE_LOCATION": str(self.tokens)}
-        own["PYTHONPATH"] = str(ROOT)
+        own |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.directory)}
         with (self.directory / "log").open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, self._program, str(self.directory / "job.json")],
@@ -128,13 +146,18 @@ class Application:
             assert not any(secret in text for secret in self.secrets)
 
 
+def python_processes_below(process: int) -> list[int]:
+    """Return the Python processes that Spark started in the driver."""
+    return [each for each in processes_below(process) if "python" in command_of(each).split(" ")[0]]
+
+
 def test_executors_write_and_read_by_the_tokens_of_batches(
     cluster: Cluster, kdc: Kdc, secured: SecuredCluster, plain_environment: dict[str, str], tmp_path: Path
 ) -> None:
     application = Application(hdfs_job.__file__, kdc, secured, tmp_path)
     for number in range(3):
         application.write_input(number)
-    application.get_token()
+    application.replace_file(application.fetch_token())
     application.start(cluster, plain_environment).communicate(timeout=600)
     assert (tmp_path / "result.json").exists(), application.log()[-5000:]
     result = application.result()
@@ -152,9 +175,13 @@ def test_a_stream_goes_on_with_each_new_token_of_the_driver(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Open connections outlive their token, so all Pythons of executors are killed after the old token has ended."""
+    """The first new token is written to the driver's file, and the second one only the driver's JVM has.
+
+    Open connections outlive their token, so the Pythons of the driver and the executors are killed after its end.
+    """
     application = Application(renewed_tokens_job.__file__, kdc, secured, tmp_path)
-    application.get_token()
+    tokens = [application.fetch_token()]
+    application.replace_file(tokens[0])
     driver = application.start(cluster, plain_environment)
 
     def run_batch(number: int) -> None:
@@ -169,9 +196,14 @@ def test_a_stream_goes_on_with_each_new_token_of_the_driver(
     try:
         for number in range(6):
             run_batch(number)
-            if number % 2:
-                application.get_token()
-                kill(*cluster.python_processes())
+            if number in {1, 3}:
+                tokens.append(application.fetch_token())
+                if number == 1:
+                    application.replace_file(tokens[-1])
+                else:
+                    application.reissue(tokens[-1])
+                application.cancel_token(tokens[-2])
+                kill(*cluster.python_processes(), *python_processes_below(driver.pid))
     finally:
         driver.communicate(timeout=600)
     assert application.rows(monkeypatch) == [Counter(range(6))] * 2

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import sys
-import sysconfig
 import tarfile
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +13,6 @@ import pytest
 
 from tests.cluster import wheel_job
 from tests.cluster.cluster import SPARK_HOME
-from tests.unit.filters import filters_of_users
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
@@ -26,43 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel under a name that Spark adds to the path: Spark accepts .zip but not .whl."""
-    home = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home], cwd=ROOT, check=True)
-    (built,) = home.glob("*.whl")
-    return Path(shutil.move(built, home / "ftfile.zip"))
-
-
-@pytest.fixture(scope="module")
-def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's package with a filter as its entry point, in the form of a wheel."""
-    found = tmp_path_factory.mktemp("filters") / "filters.zip"
-    with zipfile.ZipFile(found, "w") as package:
-        package.write(filters_of_users.__file__, "filters_of_users.py")
-        metadata = "Metadata-Version: 2.1\nName: filters_of_users\nVersion: 1.0\n"
-        package.writestr("filters_of_users-1.0.dist-info/METADATA", metadata)
-        entry = "[ftfile.filters]\ncounter = filters_of_users:ByteCounter\n"
-        package.writestr("filters_of_users-1.0.dist-info/entry_points.txt", entry)
-    return found
-
-
-@pytest.fixture(scope="module")
 def packages(wheel: Path, filters: Path) -> tuple[Path, Path]:
     return wheel, filters
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str]) -> Path:
-    """A Python with the packages of this one, without editable installs, so without ftfile."""
-    found = tmp_path_factory.mktemp("python") / "python"
-    packages = sysconfig.get_path("purelib")
-    path = f"${{PYTHONPATH:+$PYTHONPATH:}}{packages}"
-    found.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec {sys.executable} -S "$@"\n')
-    found.chmod(0o755)
-    script = "import importlib.util; print(importlib.util.find_spec('ftfile'))"
-    assert subprocess.check_output([found, "-c", script], env=plain_environment, text=True) == "None\n"
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -74,27 +34,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
     script.chmod(0o755)
     with tarfile.open(found, "w:gz") as archive:
         archive.add(script, "bin/python")
-    return found
-
-
-@pytest.fixture(scope="module")
-def launched(tmp_path_factory: pytest.TempPathFactory, wheel: Path, filters: Path) -> Path:
-    """A virtual environment, packed like by `venv-pack`, with ftfile and its launcher installed from the wheel."""
-    home = tmp_path_factory.mktemp("launched")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / "environment"], check=True)
-    (packages,) = (home / "environment").glob("lib/python3*/site-packages")
-    for package in Path(sysconfig.get_path("purelib")).iterdir():
-        if "ftfile" not in package.name:
-            (packages / package.name).symlink_to(package)
-    for archive in (wheel, filters):
-        with zipfile.ZipFile(archive) as content:
-            content.extractall(packages)
-    (launcher,) = packages.glob("*.data/scripts/ftfile-python")
-    shutil.move(launcher, home / "environment/bin")
-    (home / "environment/bin/ftfile-python").chmod(0o755)
-    found = home / "environment.tar.gz"
-    with tarfile.open(found, "w:gz") as packed:
-        packed.add(home / "environment", ".")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.guarded import CannotStart
 
-__all__ = ("class_path",)
+__all__ = ("class_path", "yarn_jars")
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ROOT / ".jars"
@@ -16,6 +16,9 @@ SERVERS = ROOT / ".jars"
 CLIENT = re.compile(
     r"(?:hadoop-client-(?:api|runtime)|slf4j-api|jcl-over-slf4j|log4j-(?:api|core|slf4j2-impl|1\.2-api))-"
 )
+# Jars that the servers of YARN need as well, of Maven and of PySpark.
+YARN = re.compile(r"(?:commons-logging|bc(?:pkix|prov|util)-jdk18on)-")
+YARN_CLIENT = re.compile(r"jakarta\.|javax\.servlet-api-")
 VERSION = re.compile(r"-(\d[\w.]*)\.jar")
 
 
@@ -31,10 +34,7 @@ def class_path() -> list[Path]:
             f"the servers of HDFS are not in {SERVERS}: run .ci/jars hdfs, as `make hdfs` and `make test` do. It needs "
             "Maven the first time: install it (apt-get install maven, brew install maven), and put mvn on the PATH"
         )
-    pyspark = importlib.util.find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise CannotStart("the servers of HDFS use the Hadoop client of PySpark: install pyspark")
-    client = [jar for jar in sorted((Path(pyspark.origin).parent / "jars").glob("*.jar")) if CLIENT.match(jar.name)]
+    client = _matching(_pyspark_jars(), CLIENT)
     hadoop = [jar.name for jar in [*servers, *client] if jar.name.startswith("hadoop-client")]
     versions = {found[1] for name in hadoop if (found := VERSION.search(name))}
     if len(versions) != 1:
@@ -43,3 +43,26 @@ def class_path() -> list[Path]:
             "set the one of tests/hdfs/pom.xml to that of PySpark"
         )
     return [*servers, *client]
+
+
+def yarn_jars() -> list[Path]:
+    """Return the jars that only ResourceManager and NodeManager need.
+
+    Raises:
+        CannotStart: jars are missing.
+    """
+    servers = _matching(SERVERS, YARN)
+    if len(servers) != 4:
+        raise CannotStart(f"jars of YARN are not in {SERVERS}: run .ci/jars hdfs, as `make cluster-tests` does")
+    return [*servers, *_matching(_pyspark_jars(), YARN_CLIENT)]
+
+
+def _pyspark_jars() -> Path:
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise CannotStart("the servers of HDFS use the Hadoop client of PySpark: install pyspark")
+    return Path(pyspark.origin).parent / "jars"
+
+
+def _matching(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
+    return [jar for jar in sorted(directory.glob("*.jar")) if pattern.match(jar.name)]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
 from ftfile.storage.hdfs.handover import FROM_DRIVER
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
 from ftfile.storage.hdfs.configuration import read_configuration
-from ftfile.storage.hdfs.token_file import read_tokens
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.token_file import read_tokens
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
@@ -260,7 +260,7 @@ def test_a_new_token_is_used_when_the_old_one_is_refused(url: str, tokens: Path)
     good = tokens.read_bytes()
     damage(tokens)
     fs = opened(url)
-    with pytest.raises(PermissionDenied, match="A new token in this file is used by the next call"):
+    with pytest.raises(PermissionDenied, match="A new token in the token file is used by the next call"):
         fs.make_directories("")
     tokens.write_bytes(good)
     fs.make_directories("")
@@ -317,6 +317,44 @@ def test_a_port_of_the_other_kind_is_named(
     with pytest.raises(ConfigError, match=f"{secure}: the server speaks TLS.*swebhdfs://"):
         call(open_filesystem(f"webhdfs://{secure}/out", settings=PATIENT))
     assert time.monotonic() - began_s < AT_ONCE_S
+
+
+@pytest.fixture(scope="module")
+def keytab(kdc: Kdc) -> Path:
+    """A keytab with the key of the owner."""
+    return kdc.add(OWNER)
+
+
+def test_a_keytab_is_enough_and_is_preferred_to_a_token_that_has_ended(
+    url: str, tokens: Path, keytab: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    damage(tokens)
+    settings = {"storage.keytab": str(keytab), "storage.principal": OWNER}
+    MicroBatch(url, COLUMNS, TEXT | settings).run(0, [rows("a"), rows("b")])
+    monkeypatch.setenv("FTFILE_KEYTAB", str(keytab))
+    monkeypatch.setenv("FTFILE_PRINCIPAL", OWNER)
+    MicroBatch(url, COLUMNS, TEXT).run(1, [rows("c")])
+    checked(url, "a", "b", "c")
+    assert not re.search(r"(Negotiate |delegation=)[A-Za-z0-9+/_-]{8}", caplog.text)
+
+
+@pytest.mark.parametrize("principal", ["unknown", f"{OWNER}@ELSEWHERE.INVALID"])
+def test_a_login_that_fails_is_named(url: str, keytab: Path, principal: str) -> None:
+    settings = {"keytab": str(keytab), "principal": principal, **PATIENT}
+    began_s = time.monotonic()
+    with pytest.raises(PermissionDenied, match=rf"the login of '{principal}' with the keytab '{keytab}' failed"):
+        open_filesystem(url, settings=settings).make_directories("")
+    assert time.monotonic() - began_s < AT_ONCE_S
+
+
+def test_a_keytab_that_cannot_be_used_is_a_setting(url: str, keytab: Path, tmp_path: Path) -> None:
+    for settings, message in (
+        ({"keytab": str(keytab)}, r"storage\.keytab and storage\.principal belong together"),
+        ({"keytab": str(tmp_path / "none"), "principal": OWNER}, r"storage\.keytab=.* cannot read the file"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            open_filesystem(url, settings=settings)
 
 
 @pytest.fixture

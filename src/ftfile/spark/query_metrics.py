@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.spark.listener import execution_of, place_of
+from ftfile.spark.session.listener import execution_of, place_of
 from ftfile.tools.monitor.monitor import Monitor, MonitoredDirectory
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from ftfile.write.files.file_options import SinkConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftfile.storage.hdfs.credentials.keytab import Login
     from ftfile.storage.hdfs.webhdfs_nodes import WebNodes
 
 URL = "webhdfs://ns/out"
@@ -74,8 +75,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """How each client of WebHDFS was made."""
     found: list[dict[str, Any]] = []
 
-    def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> None:
-        del timeout_s
+    def connect(
+        nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool, login: Login | None
+    ) -> None:
+        del timeout_s, login
         found.append({"urls": nodes.in_order(), "user": user, "token": token, "kerberos": kerberos})
 
     monkeypatch.setattr(webhdfs, "connect", connect)

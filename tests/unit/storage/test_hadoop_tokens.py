@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.storage.hdfs import token_file as hadoop_tokens
-from ftfile.storage.hdfs.tokens import find_token, lack_of_tokens
+from ftfile.storage.hdfs.credentials import token_file as hadoop_tokens
+from ftfile.storage.hdfs.credentials.tokens import find_token, lack_of_tokens
 from ftfile.testing.context import open_filesystem
 from tests.hdfs.servers import write_site
 

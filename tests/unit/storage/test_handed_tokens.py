@@ -6,15 +6,19 @@ import json
 import os
 import pickle
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.storage.hdfs import tokens as process_tokens
+from ftfile.storage.hdfs.credentials import jvm_tokens, private_files
+from ftfile.storage.hdfs.credentials import tokens as tokens_of_process
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE, ProcessTokens
+from ftfile.storage.hdfs.credentials.token_file import DelegationToken, read_tokens, token_file
+from ftfile.storage.hdfs.credentials.tokens import find_token, origin_of
 from ftfile.storage.hdfs.handover import FROM_DRIVER
-from ftfile.storage.hdfs.token_file import DelegationToken, read_tokens, token_file
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token, origin_of
 from ftfile.storage.registry import settings_for_others
 from ftfile.testing.context import open_filesystem
 from tests.hdfs.servers import write_site
@@ -37,6 +41,7 @@ def token(issued_ms: int, service: str = SERVICE, kind: str = RPC) -> Delegation
     return DelegationToken(content, kind, service)
 
 
+OTHERS = (token(1, "ha-hdfs:other"), token(2, "10.0.0.1:8030", "YARN_AM_RM_TOKEN"))
 OLD, NEW = token(1_700_000_000_000), token(1_700_000_100_000)
 
 
@@ -47,15 +52,18 @@ class Process:
         directory.mkdir()
         self.file = directory / "tokens"
         self._directory, self._patch = directory, monkeypatch
-        self._state = process_tokens._ReceivedTokens()  # noqa: SLF001
+        self._state = ProcessTokens()
         self._environment: str | None = None
 
     def write(self, *tokens: DelegationToken) -> None:
         self.file.write_bytes(token_file(tokens))
         self._environment = str(self.file)
 
+    def remove(self) -> None:
+        self._environment = None
+
     def enter(self) -> None:
-        self._patch.setattr(process_tokens, "_received", self._state)
+        self._patch.setattr(tokens_of_process, "_process", self._state)
         self._patch.chdir(self._directory)
         if self._environment is None:
             self._patch.delenv(FILE_VARIABLE, raising=False)
@@ -72,7 +80,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Process:
     )
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     process = Process(tmp_path / "driver", monkeypatch)
-    process.write(OLD, token(1, "ha-hdfs:other"), token(2, "10.0.0.1:8030", "YARN_AM_RM_TOKEN"))
+    process.write(OLD, *OTHERS)
     process.enter()
     return process
 
@@ -169,7 +177,7 @@ def test_the_settings_are_the_same_for_each_token_and_show_none(driver: Process,
     arrived = pickle.loads(sent)
     assert arrived == settings
     assert hash(arrived[FROM_DRIVER]) == hash(settings[FROM_DRIVER])
-    assert "S3CRET" not in f"{settings!r} {arrived!r} {json.dumps(arrived)} {vars(process_tokens)}"
+    assert "S3CRET" not in f"{settings!r} {arrived!r} {json.dumps(arrived)} {vars(tokens_of_process)}"
     used = token_here()
     assert used is not None
     assert "The token for ha-hdfs:ns came from Spark's driver with the batch" in origin_of(used)
@@ -195,3 +203,93 @@ def test_without_tokens_nothing_changes(executor: Process, driver: Process) -> N
     assert token_here() is None
     assert FILE_VARIABLE not in os.environ
     open_filesystem(URL, settings=settings)
+
+
+def kept(jvm: int, *tokens: DelegationToken) -> str:
+    """Keep the tokens of a JVM, as the driver's program does; return the file."""
+    jvm_tokens.keep_tokens(jvm, token_file(tokens))
+    return str(Path(private_files.user_directory(), f"tokens-{jvm}"))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory for temporary files."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(directory))
+    monkeypatch.setattr(jvm_tokens, "_kept", set())
+    return directory
+
+
+@pytest.mark.usefixtures("temporary")
+@pytest.mark.parametrize("has_file", [True, False])
+def test_processes_below_a_jvm_use_the_tokens_that_the_program_keeps(
+    driver: Process, executor: Process, monkeypatch: pytest.MonkeyPatch, has_file: bool
+) -> None:
+    """Other processes do not, also on the same host."""
+    if not has_file:
+        driver.remove()
+        driver.enter()
+    jvm = os.getppid()
+    settings = settings_for_others(URL, {})
+    path = kept(jvm, NEW, *OTHERS)
+    assert token_here() == NEW, "in the program itself"
+    monkeypatch.setattr(jvm_tokens, "_kept", set())
+    assert token_here() == NEW, "in a process that descends from the JVM"
+    assert os.environ[FILE_VARIABLE] == path
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
+    used = token_here()
+    assert used is not None
+    assert "is from the driver's JVM, by ftfile.spark.attach" in origin_of(used)
+    sent = pickle.dumps(settings)
+    jvm_tokens.forget_tokens(jvm)
+    assert token_here() == (OLD if has_file else None)
+    assert os.environ.get(FILE_VARIABLE) == (str(driver.file) if has_file else None)
+    executor.enter()
+    pickle.loads(sent)
+    assert token_here() == NEW
+    kept(2**22 + 1, token(1_700_000_200_000))
+    monkeypatch.setattr(jvm_tokens, "_kept", set())
+    assert token_here() == NEW
+
+
+def test_a_directory_that_others_can_use_is_not_used(
+    driver: Process, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del driver
+    path = Path(kept(os.getppid(), NEW))
+    path.parent.chmod(0o755)
+    assert token_here() == OLD
+    with pytest.raises(ConfigError, match=r"must be a directory that only the user .*mode 0700"):
+        kept(os.getppid(), NEW)
+    path.parent.rename(temporary / "elsewhere")
+    path.parent.symlink_to(temporary / "elsewhere")
+    assert token_here() == OLD
+    monkeypatch.setenv("TMPDIR", str(temporary / "elsewhere"))
+    kept(os.getppid(), NEW)
+    assert token_here() == NEW
+
+
+def test_files_of_ended_jvms_are_removed(driver: Process, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del driver
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    kept(ended.pid, NEW)
+    kept(os.getppid(), NEW)
+    assert [path.name for path in temporary.glob("*/*")] == [f"tokens-{os.getppid()}"]
+    monkeypatch.setattr(jvm_tokens, "_kept", set())
+    kept(os.getpid(), NEW)
+    assert len([*temporary.glob("*/*")]) == 2
+
+
+def test_a_warning_comes_before_the_end_of_the_token(driver: Process, caplog: pytest.LogCaptureFixture) -> None:
+    day_ms = 86_400_000
+    now_ms = SYSTEM.clock.now_ms()
+    settings = settings_for_others(URL, {})
+    for age_ms, warnings in ((day_ms // 2, 0), (day_ms - 3_600_000, 1)):
+        driver.write(token(now_ms - age_ms))
+        for _ in range(2):
+            pickle.dumps(settings)
+        assert caplog.text.count("no batch can use HDFS after the end of its token. The token for") == warnings
+    assert "S3CRET" not in caplog.text

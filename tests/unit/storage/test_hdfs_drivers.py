@@ -34,8 +34,8 @@ from ftfile.storage.hdfs import base as hadoop
 from ftfile.storage.hdfs import native as native_driver
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs import webhdfs as web_driver
+from ftfile.storage.hdfs.credentials.token_file import DelegationToken
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, remote_error
-from ftfile.storage.hdfs.token_file import DelegationToken
 from ftfile.storage.hdfs.webhdfs import CHUNK_BYTES
 from ftfile.storage.hdfs.webhdfs_files import Upload, refusal
 from ftfile.testing.context import ManualClock, open_filesystem

@@ -19,17 +19,17 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
+from ftfile.storage.hdfs.credentials.tokens import origin_of
 from ftfile.storage.hdfs.java_errors import CredentialsRefused, NotEmpty
 from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
-from ftfile.storage.hdfs.tokens import origin_of
 from ftfile.storage.paths import join, room_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.context import Context
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.hdfs.settings import HadoopSettings
-    from ftfile.storage.hdfs.token_file import DelegationToken
 
 
 # The NameNode counts characters; a path has at most as many characters as bytes.
@@ -245,8 +245,11 @@ class HadoopFileSystem(FileSystem):
         return True
 
     def _explained(self, error: CredentialsRefused) -> PermissionDenied:
-        """Return the error for users. It says where the refused token came from."""
+        """Return the error for users. It names the login that failed, or the source of the refused token."""
         detail = error.detail
+        login = self._settings.login
+        if login is not None and error.reason:
+            detail = f"{login} failed: {error.reason}. Check the keytab (klist -kt) and that the KDC can be reached"
         if self._token is not None:
             detail = f"{detail}. {origin_of(self._token)}"
         return PermissionDenied(error.operation, error.path, detail)

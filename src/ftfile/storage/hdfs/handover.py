@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
 from ftfile.storage.hdfs.configuration import DEFAULT_FS, current_user, find_service, is_kerberos, read_configuration
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE, receive_tokens, rpc_token, web_token
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.tokens import (
+    has_token_sources,
+    receive_tokens,
+    rpc_token,
+    warn_before_end,
+    web_token,
+)
 from ftfile.storage.hdfs.webhdfs_nodes import find_nodes
 from ftfile.storage.paths import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ftfile.storage.hdfs.token_file import DelegationToken
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
 
 
 # The setting that contains the environment of Spark's driver.
@@ -46,7 +53,10 @@ class DriverEnvironment(str):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         token = _token_for(self._url)
-        tokens = [] if token is None else [token]
+        tokens = []
+        if token is not None:
+            warn_before_end(token)
+            tokens.append(token)
         return _received, (str(self), self._url, tokens)
 
 
@@ -89,7 +99,7 @@ def _is_handed_over(name: str) -> bool:
 
 def _token_for(url: str) -> DelegationToken | None:
     """Return the token of this process that the drivers use for a URL, or None."""
-    if not os.environ.get(FILE_VARIABLE):
+    if not has_token_sources():
         return None
     location, configuration = parse(url), read_configuration({})
     if location.scheme == "hdfs":
@@ -98,7 +108,7 @@ def _token_for(url: str) -> DelegationToken | None:
     return web_token(*find_nodes(location.scheme, location.authority, configuration))
 
 
-def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
+def settings_from_driver(text: str | None, *, needs_token: bool = True) -> tuple[dict[str, str], str | None]:
     """Return properties and user of a text of `settings_for_executors`."""
     if text is None:
         return {}, None
@@ -107,7 +117,7 @@ def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
         handed = dict(handed)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"ftfile sets storage.{FROM_DRIVER} itself: omit it") from error
-    if has_token and not os.environ.get(FILE_VARIABLE):
+    if has_token and needs_token and not os.environ.get(FILE_VARIABLE) and not has_token_sources():
         raise ConfigError(
             f"the driver has a delegation token ({FILE_VARIABLE}), and an executor on the host "
             f"{socket.gethostname()!r} has none: omit storage.{HAND_TOKENS}=false, or ship the file with the "

@@ -17,7 +17,7 @@ from ftfile.core.errors import (
     WrongConnection,
 )
 from ftfile.storage.api import READING
-from ftfile.storage.hdfs.tokens import lack_of_tokens
+from ftfile.storage.hdfs.credentials.tokens import lack_of_tokens
 
 
 class NotEmpty(StorageError):
@@ -25,7 +25,14 @@ class NotEmpty(StorageError):
 
 
 class CredentialsRefused(PermissionDenied):
-    """HDFS does not accept the token or the ticket of this process, and has executed nothing; only drivers raise it."""
+    """HDFS does not accept the token or the ticket of this process, and has executed nothing; only drivers raise it.
+
+    `reason` is the message of the Kerberos library; empty if the server refused a token.
+    """
+
+    def __init__(self, operation: str, path: str, detail: str, *, reason: str = "") -> None:
+        super().__init__(operation, path, detail)
+        self.reason = reason
 
 
 _IN_THE_WAY = "a file is where a directory is needed; move it"
@@ -96,20 +103,22 @@ def _meanings_by_class() -> dict[str, tuple[type[StorageError], str]]:
     return meanings
 
 
-def expired(where: str, text: str) -> str:
-    """Return the error text for an expired Kerberos ticket; `text` is the message of the library."""
-    return (
+def expired(operation: str, path: str, where: str, reason: str) -> CredentialsRefused:
+    """Return the error for an expired Kerberos ticket; `reason` is the message of the library."""
+    detail = (
         f"the Kerberos ticket of this process has expired, and {where} requires one: renew it (kinit -R) or get a new "
-        f"one: {text}"
+        f"one: {reason}"
     )
+    return CredentialsRefused(operation, path, detail, reason=reason)
 
 
-def no_ticket(where: str, text: str) -> str:
-    """Return the error text for a process without ticket and token; `text` is the message of the library."""
-    return (
+def no_ticket(operation: str, path: str, where: str, reason: str) -> CredentialsRefused:
+    """Return the error for a process without ticket and token; `reason` is the message of the library."""
+    detail = (
         f"{where} requires Kerberos, and this process has neither a ticket nor a token: {lack_of_tokens()}. The "
-        f"driver needs a ticket (kinit) or a token, and executors need tokens: {text}"
+        f"driver needs a ticket (kinit), a keytab (storage.keytab) or a token, and executors need tokens: {reason}"
     )
+    return CredentialsRefused(operation, path, detail, reason=reason)
 
 
 def remote_error(operation: str, path: str, java_class: str, message: str) -> StorageError:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hdfs_native._internal import RawFileWriter
 
     from ftfile.core.context import Context
-    from ftfile.storage.hdfs.token_file import DelegationToken
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.paths import Location
 
 

@@ -17,7 +17,7 @@ from ftfile.core.errors import (
 )
 from ftfile.storage.api import READING
 from ftfile.storage.calls import NoThreadError
-from ftfile.storage.hdfs.java_errors import CredentialsRefused, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import expired, no_ticket, remote_error
 from ftfile.storage.hdfs.native_nodes import NoConfigurationError, NoNameNodeError, WebPortError
 
 if TYPE_CHECKING:
@@ -71,18 +71,17 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
     remote = _REMOTE.search(text)
     if remote is not None:
         return remote_error(operation, path, java_class=remote[1], message=remote[2])
-    kind, detail = _library_error(operation, where, line)
-    return kind(operation, path, detail)
+    return _library_error(operation, path, where, text=line)
 
 
-def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageError], str]:
-    """Return class and detail of the interface's error for an error of the library."""
+def _library_error(operation: str, path: str, where: str, text: str) -> StorageError:
+    """Return the interface's error for an error of the library with this text."""
     if _EXPIRED.search(text):
-        return CredentialsRefused, expired(where, text)
+        return expired(operation, path, where, reason=text)
     if _NO_TICKET.search(text):
-        return CredentialsRefused, no_ticket(where, text)
+        return no_ticket(operation, path, where, reason=text)
     if _NO_SYNC in text:
-        return Unsupported, CODED
+        return Unsupported(operation, path, CODED)
     if operation in READING or _NEVER_SENT.search(text):
-        return Unavailable, f"{where} does not respond: {text}; check that NameNode and DataNodes run"
-    return OutcomeUnknown, f"the reply of {where} was lost: {text}"
+        return Unavailable(operation, path, f"{where} does not respond: {text}; check that NameNode and DataNodes run")
+    return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {text}")

@@ -27,8 +27,9 @@ from ftfile.storage.hdfs.configuration import (
     find_service,
     read_configuration,
 )
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.tokens import rpc_token
 from ftfile.storage.hdfs.java_errors import IPC_PORT
-from ftfile.storage.hdfs.tokens import FILE_VARIABLE, rpc_token
 from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     import hdfs_native
 
     from ftfile.core.options import Settings
+    from ftfile.storage.hdfs.configuration import NameService
+    from ftfile.storage.hdfs.credentials.keytab import Login
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.hdfs.settings import HadoopSettings
-    from ftfile.storage.hdfs.token_file import DelegationToken
 
-    _Key: TypeAlias = tuple[str, Settings, tuple[str | None, ...]]
+    _Key: TypeAlias = tuple[str, Settings, Login | None, tuple[str | None, ...]]
 
 
 # In seconds.
@@ -346,14 +349,14 @@ def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
     if settings.handed_user is not None and settings.handed_user != current_user():
         os.environ[USER] = settings.handed_user  # the library has no other way to name a user
     environment = (configuration_directory(), *(os.environ.get(name) for name in _VARIABLES))
-    return _nodes.of((url, tuple(sorted(settings.handed.items())), environment))
+    return _nodes.of((url, tuple(sorted(settings.handed.items())), settings.login, environment))
 
 
 def _open_nodes(key: _Key) -> NameNodes:
-    url, handed, (directory, *_) = key
+    url, handed, login, (directory, *_) = key
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
-    find = functools.partial(rpc_token, service, addresses)
+    find = functools.partial(_token_without, login, service, addresses)
     # The library compares services as texts: it uses a token only for the address in the token.
     token = None if service.members else find()
     if token is None or token.service.count(":") > 1:
@@ -366,13 +369,20 @@ def _open_nodes(key: _Key) -> NameNodes:
             order = {service.members_property: ",".join(names)}
         else:
             order = {}
-        return _connect(address, {**dict(handed), **order, **_CONFIGURATION}, directory)
+        return _connect(address, {**dict(handed), **order, **_CONFIGURATION}, directory, login)
 
     connect([*addresses])  # raises errors of the configuration
     return NameNodes(addresses, connect, find_token=find, is_configured=bool(directory or handed))
 
 
-def _connect(url: str, configuration: dict[str, str], directory: str | None) -> hdfs_native.Client:
+def _token_without(login: Login | None, service: NameService, addresses: Mapping[str, str]) -> DelegationToken | None:
+    """Return the token that the library uses, which prefers a login."""
+    if login is not None:
+        return None
+    return rpc_token(service, addresses)
+
+
+def _connect(url: str, configuration: dict[str, str], directory: str | None, login: Login | None) -> hdfs_native.Client:
     try:
         import hdfs_native  # noqa: PLC0415 - optional
     except ImportError as error:
@@ -381,7 +391,15 @@ def _connect(url: str, configuration: dict[str, str], directory: str | None) -> 
             "which needs no package"
         ) from error
     try:
-        return hdfs_native.Client(url or None, configuration, directory)
+        if login is None:
+            return hdfs_native.Client(url or None, configuration, directory)
+        return hdfs_native.Client(
+            url or None,
+            configuration,
+            directory,
+            kerberos_principal=login.principal,
+            kerberos_keytab=login.keytab,
+        )
     except (RuntimeError, OSError) as error:
         raise ConfigError(
             f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or set "

@@ -7,18 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.storage.hdfs.configuration import is_kerberos, read_configuration
+from ftfile.storage.hdfs.credentials.keytab import KEYTAB, PRINCIPAL, login_from
 from ftfile.storage.hdfs.handover import FROM_DRIVER, HAND_TOKENS, hands_tokens, settings_from_driver
 from ftfile.storage.paths import check_path, read_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.storage.hdfs.credentials.keytab import Login
     from ftfile.storage.paths import Location
 
 
 _SETTINGS = (
     *("filePermission", "directoryPermission", "replication", "blockSize"),
-    *("user", "timeout", "patience", HAND_TOKENS),
+    *("user", "timeout", "patience", HAND_TOKENS, KEYTAB, PRINCIPAL),
 )
 # HDFS cannot store a name with a colon.
 FORBIDDEN = ":"
@@ -40,6 +43,7 @@ class HadoopSettings:
     directory_mode: int = _DIRECTORY_MODE
     handed: Mapping[str, str] = field(default_factory=dict)  # properties of Spark's driver, which override this host's
     handed_user: str | None = None  # the user of Spark's driver
+    login: Login | None = None  # by a keytab, which is preferred to tickets and tokens
 
     @property
     def of_files(self) -> tuple[int | None, int | None, int] | None:
@@ -54,8 +58,17 @@ class HadoopSettings:
         """Read the settings of a location, or raise `ConfigError`, also if only Spark's driver has a token."""
         hands_tokens(location.settings)  # checks the value
         settings = dict(location.settings)
-        handed, handed_user = settings_from_driver(settings.pop(FROM_DRIVER, None))
+        from_driver = settings.pop(FROM_DRIVER, None)
         values = replace(location, settings=settings).known_settings(*_SETTINGS)
+        login = login_from(values, is_executor=from_driver is not None)
+        handed, handed_user = settings_from_driver(from_driver, needs_token=login is None)
+        if not is_kerberos(read_configuration(handed)):
+            login = None
+            if KEYTAB in values:
+                raise ConfigError(
+                    f"storage.{KEYTAB} is for clusters with Kerberos, and hadoop.security.authentication is not "
+                    "kerberos: set HADOOP_CONF_DIR to the configuration of the cluster, or omit it"
+                )
         return cls(
             user=values.get("user"),
             timeout_s=read_seconds(values, "timeout", "60"),
@@ -66,6 +79,7 @@ class HadoopSettings:
             directory_mode=_mode(values, "directoryPermission", _DIRECTORY_MODE),
             handed=handed,
             handed_user=handed_user,
+            login=login,
         )
 
 

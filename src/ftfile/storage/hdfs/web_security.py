@@ -8,13 +8,17 @@ import re
 import ssl
 import threading
 import urllib.parse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import requests
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import Redacting
 from ftfile.storage.connections import speaks_tls, tls_fault
+
+if TYPE_CHECKING:
+    from ftfile.storage.hdfs.credentials.keytab import Login
+
 
 # Messages about errors that are also raised.
 _NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual")
@@ -36,10 +40,15 @@ logging.getLogger("urllib3.connectionpool").addFilter(_scrubbing)
 logging.getLogger("requests_kerberos.kerberos_").addFilter(_scrubbing)
 
 
-def kerberos_auth() -> requests.auth.AuthBase:
-    """Return the authentication by the ticket of this process, or raise `ConfigError` if its package is missing."""
+def kerberos_auth(login: Login | None) -> requests.auth.AuthBase:
+    """Return the authentication by a keytab, or by the ticket of this process.
+
+    Raises `ConfigError` if its package is missing.
+    """
     try:
         import requests_kerberos  # noqa: PLC0415 - needs another package
+        import spnego  # noqa: PLC0415 - comes with it
+        from krb5 import Krb5Error  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise ConfigError(
             f"HDFS requires Kerberos, and the Kerberos client cannot be loaded ({error}): pip install "
@@ -54,11 +63,14 @@ def kerberos_auth() -> requests.auth.AuthBase:
                 # One thread at a time: a server rejects two authenticators of the same moment as a replay.
                 with self.making:
                     return str(super().generate_request_header(response, *more, **named))
-            except requests_kerberos.exceptions.KerberosExchangeError as error:
+            except (requests_kerberos.exceptions.KerberosExchangeError, Krb5Error) as error:
                 response.close()
                 raise NoTicketError(str(error)) from None
 
-    auth: requests.auth.AuthBase = Auth(mutual_authentication=requests_kerberos.OPTIONAL)
+    credential = None
+    if login is not None:
+        credential = spnego.KerberosKeytab(login.keytab, login.principal)
+    auth: requests.auth.AuthBase = Auth(mutual_authentication=requests_kerberos.OPTIONAL, principal=credential)
     return auth
 
 

@@ -25,8 +25,8 @@ from ftfile.core.logs import get_logger
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.hdfs.base import HadoopFileSystem
 from ftfile.storage.hdfs.configuration import current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.credentials.tokens import has_tokens, lack_of_tokens, web_token
 from ftfile.storage.hdfs.settings import HadoopSettings
-from ftfile.storage.hdfs.tokens import has_tokens, lack_of_tokens, web_token
 from ftfile.storage.hdfs.webhdfs_client import connect, web_errors
 from ftfile.storage.hdfs.webhdfs_files import checksum_for, digest_of
 from ftfile.storage.hdfs.webhdfs_nodes import find_nodes, web_nodes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.core.context import Context
-    from ftfile.storage.hdfs.token_file import DelegationToken
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.hdfs.webhdfs_client import WebClient
     from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum, Upload
     from ftfile.storage.paths import Location
@@ -194,9 +194,12 @@ class WebHdfsFileSystem(HadoopFileSystem):
         user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
         nodes = web_nodes.of(tuple(self._nodes.items()))
-        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
+        login = self._settings.login
+        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos, login=login)
 
     def _find_token(self) -> DelegationToken | None:
+        if self._settings.login is not None:
+            return None
         return web_token(self._service, self._nodes)
 
     def _connect_with(self, token: DelegationToken) -> None:

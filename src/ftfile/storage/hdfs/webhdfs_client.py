@@ -21,7 +21,7 @@ from ftfile.core.logs import redacted
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
-from ftfile.storage.hdfs.java_errors import IPC_PORT, CredentialsRefused, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import IPC_PORT, expired, no_ticket, remote_error
 from ftfile.storage.hdfs.web_security import NoTicketError, check_tls, kerberos_auth
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
 from ftfile.storage.hdfs.webhdfs_nodes import UNHEARD_MAX, SilentNodeError
@@ -29,6 +29,7 @@ from ftfile.storage.hdfs.webhdfs_nodes import UNHEARD_MAX, SilentNodeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ftfile.storage.hdfs.credentials.keytab import Login
     from ftfile.storage.hdfs.webhdfs_nodes import WebNodes
 
 
@@ -322,7 +323,9 @@ class WebClient:
         return upload
 
 
-def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
+def connect(
+    nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool, login: Login | None
+) -> WebClient:
     """Return a client of NameNodes, or raise `ConfigError` if the package for Kerberos is missing."""
     session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
@@ -332,7 +335,7 @@ def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, 
     if token is not None:
         session.params = {"delegation": token}
     elif kerberos:
-        session.auth = kerberos_auth()
+        session.auth = kerberos_auth(login)
     else:
         session.params = {"user.name": user}
     return WebClient(nodes, session, timeout_s)
@@ -360,12 +363,12 @@ def web_errors(operation: str, path: str, where: str) -> Iterator[None]:
 
 def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
     if isinstance(error, NoTicketError):
-        say = no_ticket
+        refused = no_ticket
         if "expired" in str(error):
-            say = expired
-        return CredentialsRefused(operation, path, say(where, str(error)))
+            refused = expired
+        return refused(operation, path, where, reason=str(error))
     if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
-        return CredentialsRefused(operation, path, no_ticket(where, "401, Authentication required"))
+        return no_ticket(operation, path, where, reason="401, Authentication required")
     if isinstance(error, HdfsError):
         return remote_error(operation, path, java_class=error.exception or "", message=error.message)
     if isinstance(error, _ShortError) and operation in READING:

@@ -23,6 +23,7 @@ from ftfile.kv.upkeep.compact import compact, compact_idle
 from ftfile.operate.export.after_commit import export_soon
 from ftfile.operate.flush import flush
 from ftfile.spark.file_writers import EXPORT_WAIT_S
+from ftfile.spark.session.token_keeper import TokenKeeper, process_of
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.writers import CHECKPOINT
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _attached: WeakKeyDictionary[SparkSession, _Flusher] = WeakKeyDictionary()
+# By the process of the JVM.
+_keepers: dict[int, TokenKeeper] = {}
 _SINKS = ("ftfile", "ftkv")
 _CODE = ("onpublish", "partfilename", "rollingpolicy")
 _CONTINUOUS = (
@@ -54,6 +57,8 @@ def attach(spark: SparkSession) -> None:
     A stream with `trigger(continuous=…)` is stopped with a logged error, because Spark gives Python sinks no rows in
     this mode.
 
+    On a cluster with Kerberos, the Python processes of the driver use the tokens that Spark replaces in the JVM.
+
     Call it once per session, before streams are started; further calls do nothing. A stream ends when it is stopped,
     fails, or has read its whole source (`availableNow`, `once`). When the driver's Python exits, also after Ctrl-C, the
     remaining streams are stopped. A killed process, also with SIGTERM, finishes nothing; the next start resumes.
@@ -67,6 +72,7 @@ def attach(spark: SparkSession) -> None:
             "of it: call ftfile.flush(path) when a stream has ended, or start the streams on the server"
         )
     if spark not in _attached:
+        _keep_tokens(spark)
         _attached[spark] = _Flusher(spark)
         spark.streams.addListener(_attached[spark])
         atexit.register(_attached[spark].finish)
@@ -78,6 +84,18 @@ def detach(spark: SparkSession) -> None:
         flusher = _attached.pop(spark)
         spark.streams.removeListener(flusher)
         atexit.unregister(flusher.finish)
+    if not _attached:
+        while _keepers:
+            _, keeper = _keepers.popitem()
+            keeper.stop()
+
+
+def _keep_tokens(spark: SparkSession) -> None:
+    """Start to keep the tokens of a session's JVM, once for all of its sessions."""
+    process = process_of(spark)
+    if process not in _keepers:
+        _keepers[process] = TokenKeeper(spark)
+        atexit.register(_keepers[process].stop)
 
 
 class WrittenPlace(NamedTuple):

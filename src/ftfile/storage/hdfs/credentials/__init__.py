@@ -1,0 +1,1 @@
+"""Tokens and keytabs for an HDFS with Kerberos."""

@@ -1,0 +1,154 @@
+"""The tokens of this process from all sources, in one file for the libraries that it uses."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError
+from ftfile.storage.hdfs.credentials.jvm_tokens import kept_file
+from ftfile.storage.hdfs.credentials.private_files import temporary_directory, write_private
+from ftfile.storage.hdfs.credentials.token_file import read_tokens, token_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.storage.hdfs.credentials.token_file import DelegationToken
+
+
+FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+
+
+class ProcessTokens:
+    """The newest tokens of the token file, of the file that the driver's program keeps, and of Spark's driver.
+
+    `hdfs-native` reads the token file that the environment names. So `merge` makes the environment name a file with the
+    newest tokens: one of the two files, or else a third one.
+    """
+
+    def __init__(self) -> None:
+        self._received: dict[tuple[str, str], DelegationToken] = {}
+        # The file that the environment named at first, and the file that it names instead.
+        self._original: str | None = None
+        self._named: str | None = None
+        # The third file and its content, if it was ever needed.
+        self._written: tuple[str, bytes] | None = None
+        self._after_fork()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        # Another thread of the parent process can have held the lock during the fork.
+        self._lock = threading.Lock()
+
+    def receive(self, tokens: Iterable[DelegationToken]) -> None:
+        """Add tokens that Spark's driver sent."""
+        with self._lock:
+            _add_newer(self._received, tokens)
+
+    def origin(self, token: DelegationToken) -> str | None:
+        """Return the path of the file with this token; None if Spark's driver sent it."""
+        files = self._read_files()
+        for path, tokens in files.items():
+            if token in tokens:
+                return path
+        if token in self._received.values():
+            return None
+        # The file has been replaced since.
+        return next(iter(files), "")
+
+    def original(self) -> str | None:
+        """Return the path of the token file that the environment named at first."""
+        path = os.environ.get(FILE_VARIABLE)
+        if path and path == self._named:
+            return self._original
+        return path
+
+    def merge(self) -> list[DelegationToken]:
+        """Return the newest tokens, the last issued one first, and set the environment to a file that contains them.
+
+        Idempotent. Raises `ConfigError` if a token file cannot be read.
+        """
+        with self._lock:
+            files = self._read_files()
+            tokens: dict[tuple[str, str], DelegationToken] = {}
+            for tokens_of_file in files.values():
+                _add_newer(tokens, tokens_of_file)
+            _add_newer(tokens, self._received.values())
+            newest = sorted(tokens.values(), key=lambda token: -token.issued_ms)
+            self._name(self._path_with(newest, files))
+            return newest
+
+    def has_sources(self) -> bool:
+        """Return True if this process can have tokens; a token file that does not exist is not a source."""
+        return bool(self._received) or any(map(os.path.exists, self._files()))
+
+    def _files(self) -> list[str]:
+        """Return the token files of this process. The first one can be missing if there are other sources."""
+        original, jvm_file = self.original(), kept_file()
+        if original and (os.path.exists(original) or not (self._received or jvm_file)):
+            files = [original]
+        else:
+            files = []
+        if jvm_file is not None:
+            files.append(jvm_file)
+        return files
+
+    def _read_files(self) -> dict[str, list[DelegationToken]]:
+        original = self.original()
+        files = {}
+        for path in self._files():
+            try:
+                with open(path, "rb") as file:
+                    files[path] = read_tokens(file.read())
+            except (OSError, ValueError) as error:
+                if path != original and isinstance(error, FileNotFoundError):
+                    continue  # the program has stopped keeping tokens
+                raise ConfigError(
+                    f"the token file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, cannot be read: {error}"
+                ) from error
+        return files
+
+    def _path_with(
+        self, tokens: Sequence[DelegationToken], files: Mapping[str, Sequence[DelegationToken]]
+    ) -> str | None:
+        """Return the path of a file with all of these tokens; None if there is no token and no file."""
+        for path, tokens_of_file in files.items():
+            if set(tokens) <= set(tokens_of_file):
+                return path
+        if not tokens:
+            return None
+        return self._write(token_file(tokens))
+
+    def _name(self, path: str | None) -> None:
+        """Let the environment name a file, or the original one."""
+        original = self.original()
+        if path is None or path == original:
+            path, self._named = original, None
+        else:
+            self._original, self._named = original, path
+        if path is None:
+            os.environ.pop(FILE_VARIABLE, None)
+        else:
+            os.environ[FILE_VARIABLE] = path
+
+    def _write(self, content: bytes) -> str:
+        """Return the path of a file with this content, which only this user can read."""
+        if self._written is not None and self._written[1] == content and os.path.exists(self._written[0]):
+            return self._written[0]
+        # Executors run in directories that the cluster manager deletes.
+        directory = os.getcwd()
+        if not os.access(directory, os.W_OK):
+            directory = temporary_directory()
+        path = os.path.join(directory, f".ftfile-tokens-{os.getpid()}")
+        write_private(path, content)
+        self._written = path, content
+        return path
+
+
+def _add_newer(tokens: dict[tuple[str, str], DelegationToken], more_tokens: Iterable[DelegationToken]) -> None:
+    """Add tokens; of two tokens for the same service, the one that was issued later remains."""
+    for token in more_tokens:
+        key = token.kind, token.service
+        if key not in tokens or token.issued_ms > tokens[key].issued_ms:
+            tokens[key] = token
