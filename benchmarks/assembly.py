@@ -59,7 +59,7 @@ def run(settings: Settings) -> list[Table]:
 def _measure(settings: Settings, rows: pyarrow.Table, file_format: str, segment_rows: int) -> tuple[Cell, ...]:
     directory = settings.directory / f"{file_format}-{segment_rows}"
     head = _due(directory, rows, file_format, segment_rows)
-    segments = head.assembly_tasks[0].inputs
+    segments = head.jobs[0].inputs
     size = sum(segment.length for segment in segments)
     source = directory / "copied"
     source.write_bytes(os.urandom(size))
@@ -99,7 +99,7 @@ def _due(directory: Path, rows: pyarrow.Table, file_format: str, segment_rows: i
 
 
 def _assemble(assembler: Assembler, head: LogState) -> None:
-    (job,) = head.assembly_tasks
+    (job,) = head.jobs
     done = assembler.assemble(job)
     if sum(part.rows for part in done.adds) != sum(segment.rows for segment in job.inputs):
         raise RuntimeError("the assembly lost rows")

@@ -81,7 +81,7 @@ def _assemble(fs: FileSystem, head: LogState) -> tuple[float, float]:
     """Return milliseconds by the clock, and of the processor."""
     stage = Stage(fs, TaskIdentity(JobIdentity("benchmark"), 0, 0))
     began_s, began_processor_s = time.perf_counter(), time.process_time()
-    (job,) = head.assembly_tasks
+    (job,) = head.jobs
     done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
     wall_ms = (time.perf_counter() - began_s) * 1000
     processor_ms = (time.process_time() - began_processor_s) * 1000

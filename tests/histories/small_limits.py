@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # By the names of constants, which are replaced where they are defined and where they are imported.
 SMALL_LIMITS: dict[str, float] = {
-    "FOREIGN_TASK_RECORDS": 5,
+    "FOREIGN_JOB_RECORDS": 5,
     "CHECKPOINT_MIN_BYTES": 24_000,
     "BLOCK_VERSIONS": 4,
     "CHUNK_RECORDS": 5,

@@ -137,7 +137,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
 def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
     """Check L5 of the state at the log's head. `open_segments` are the ids of open segments by the records."""
     require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
-    due = [segment.id for job in state.assembly_tasks for segment in job.inputs]
+    due = [segment.id for job in state.jobs for segment in job.inputs]
     require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")
     require(state.segments.keys() >= set(due), "L5", "jobs name segments that are no longer open")
     longest = max(map(len, state.segments), default=0)

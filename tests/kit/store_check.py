@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.kv.definition import DELETE, StoreDefinition, code_of, operations, ops_in
+from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
 from ftfile.kv.feed_rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.runs import apart, open_metadata, position_of, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run

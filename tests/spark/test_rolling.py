@@ -141,7 +141,7 @@ def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, pa
     script = Script(paths["script"]).write(batches, available=0)
     options = {"partitionBy": "word", "maxBatchesPerFile": "2"}
     run(spark, paths, script, 2, **options)
-    assert len(CommitLog(open_filesystem(paths["out"])).refresh().assembly_tasks) == 3
+    assert len(CommitLog(open_filesystem(paths["out"])).refresh().jobs) == 3
     run(spark, paths, script, 4, **{**options, "maxRecordsPerFile": "6"})
     assert [file.rows for file in ftfile.open(paths["out"]).files()] == [8] * 3
     Path(paths["out"]).rename(tmp_path / "moved")

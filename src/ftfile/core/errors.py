@@ -75,11 +75,11 @@ __all__ = (
 
 
 class Retry(enum.Enum):
-    """The effect of a retry: none, safe, or safe only after the outcome was read from the store."""
+    """When a call may be repeated: never, at once, or only after the outcome of its first attempt was checked."""
 
     NEVER = "never"
     AGAIN = "again"
-    LOOK = "look"
+    AFTER_CHECK = "after check"
 
 
 class FtfileError(Exception):
@@ -233,7 +233,7 @@ class Unavailable(StorageError):
 class OutcomeUnknown(StorageError):
     """The response of the store was lost, so it is unknown if the operation took effect."""
 
-    retry = Retry.LOOK
+    retry = Retry.AFTER_CHECK
 
 
 class WrongConnection(ConfigError, StorageError):
@@ -355,7 +355,7 @@ class NotPublished(CommitError):
 class CommitOutcomeUnknown(CommitError):
     """It is unknown if the record was created; no file was deleted."""
 
-    retry = Retry.LOOK
+    retry = Retry.AFTER_CHECK
 
 
 class Fenced(CommitError):

@@ -75,7 +75,7 @@ def call_with_retries(
         except FtfileError as error:
             failures += 1
             elapsed_s = clock.monotonic_s() - began_s
-            can_help = error.retry is Retry.AGAIN or (is_repeatable and error.retry is Retry.LOOK)
+            can_help = error.retry is Retry.AGAIN or (is_repeatable and error.retry is Retry.AFTER_CHECK)
             delay_s = None
             if can_help:
                 delay_s = policy.delay_after_s(failures, elapsed_s)

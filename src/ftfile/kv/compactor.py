@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool
-    from ftfile.log.format.model import Add, AssemblyTask
+    from ftfile.log.format.model import Add, Job
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.write.stage import Stage
@@ -231,14 +231,14 @@ class CompactionResult(NamedTuple):
         return self.error is not None and is_away(self.error)
 
 
-def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
+def share_of(head: LogState, partition: int) -> tuple[Job, ...]:
     """Return a task's share of the due jobs: neighbouring jobs, about the same number for each task.
 
     The assignment rotates with each version, so a job does not wait for a task that no longer exists. `head` may be the
     state of a view.
     """
     jobs = []
-    for job in head.assembly_tasks:
+    for job in head.jobs:
         if not is_held(job, head.version + 1):
             jobs.append(job)
     tasks = 0
@@ -251,7 +251,7 @@ def share_of(head: LogState, partition: int) -> tuple[AssemblyTask, ...]:
 
 
 def planned_compactions(
-    jobs: Sequence[AssemblyTask], state: LogState, fs: FileSystem, planner: CompactionPlanner
+    jobs: Sequence[Job], state: LogState, fs: FileSystem, planner: CompactionPlanner
 ) -> list[PlannedCompaction]:
     """Return the compactions that jobs name, planned against a state, which may be newer than the jobs.
 
@@ -262,7 +262,7 @@ def planned_compactions(
         buckets.add(job.payload["bucket"])
         names.add(job.id)
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
-    due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.assembly_tasks))
+    due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.jobs))
     return [planned for planned in due if planned.compaction.name in names]
 
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import StoreSinkOptions, parse_options
+from ftfile.core.options.kinds import by_lower_case, in_lower_case
 from ftfile.filters.chain import Chain
-from ftfile.kv.definition import StoreDefinition, by_lower_case, define, in_lower_case
+from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.picker import PlanSettings
 from ftfile.kv.run_files import RunSpool

@@ -12,14 +12,22 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.kinds import columns_text
 from ftfile.kv.key_columns import is_key_type
-from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
+from ftfile.kv.merge_functions import (
+    LAST,
+    check_named_code,
+    checked_functions,
+    code_of,
+    functions_text,
+    merged_type,
+    parse_merge,
+)
 from ftfile.log.format import layout
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, leaf_types, values_of
 from ftfile.rows.spark_types import has_variant, is_wider, recorded_schema, spark_schema_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -125,7 +133,7 @@ class StoreDefinition:
 
     def require_code(self) -> None:
         """Raise a ConfigError for a merge class that the caller has not named."""
-        _require_code(self.merge, self.code)
+        check_named_code(self.merge, self.code)
 
     def with_columns(self, schema_json: str) -> StoreDefinition:
         """Return the definition with the columns of a version; unchanged if the version has other key columns."""
@@ -233,10 +241,10 @@ def define(  # noqa: PLR0913 - all by name
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
-    functions = _functions(merge, values) if isinstance(merge, str) else merge
+    functions = parse_merge(merge, values) if isinstance(merge, str) else merge
     if code is None:
         code = code_of(functions)
-    functions = _checked_functions(functions, values, code)
+    functions = checked_functions(functions, values, code)
     stored = []
     for name in keys:
         stored.append(pa.field(name, fields[name].type, nullable=False))
@@ -358,81 +366,6 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
                 f"column {name!r}: column names must be unique, not empty, and other than {', '.join(_RESERVED)}: "
                 "rename it"
             )
-
-
-def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
-    """Return the function of each value column that the text of the option names."""
-    functions: dict[str, str] = {}
-    spelled = by_lower_case(values)
-    for column, name in _items(merge):
-        prefix, colon, function = name.partition(":")
-        if column is None and colon and prefix.lower() in spelled:
-            merge_function(function)  # raises the error of an unknown function
-        if column is None:
-            if "," in merge:
-                raise ConfigError(f"merge={merge!r}: {name!r} has no column; write `column:function`")
-            functions = dict.fromkeys(values, name)
-        elif column.lower() not in spelled:
-            raise ConfigError(f"merge={merge!r}: {column!r} is not one of the value columns {list(values)}")
-        else:
-            functions[spelled[column.lower()]] = name
-    return functions
-
-
-def _items(merge: str) -> Iterator[tuple[str | None, str]]:
-    """Yield column and function of each item of the option; column None, as in `sum`, for all columns."""
-    for item in merge.split(","):
-        column, _, name = item.strip().partition(":")
-        is_function = name and (is_merge_name(name) or ":" in name)
-        yield (column, name) if is_function else (None, item.strip())
-
-
-def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:
-    """Return the classes that a caller names in the option `merge`; empty for None."""
-    if isinstance(merge, str):
-        items: Iterable[tuple[str | None, str]] = _items(merge)
-    else:
-        items = (merge or {}).items()
-    classes = set()
-    for _, name in items:
-        if not is_merge_name(name):
-            classes.add(name)
-    return frozenset(classes)
-
-
-def _require_code(functions: Mapping[str, str], code: Collection[str]) -> None:
-    if not code_of(functions) <= frozenset(code):
-        text = functions_text(dict(sorted(functions.items())))
-        raise ConfigError(
-            f"the store has merge={text!r}, and ftfile does not import code only because a directory names it. If you "
-            f"trust this code, give merge={text!r} as an argument or an option"
-        )
-
-
-def _checked_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
-    """Check that the functions and columns exist; return the functions other than `last` by value column."""
-    _require_code(functions, code)
-    for column, name in functions.items():
-        if column not in values:
-            raise ConfigError(f"merge={dict(functions)!r}: {column!r} is not one of the value columns {list(values)}")
-        if name != LAST:
-            merge_function(name)
-    return {column: name for column, name in functions.items() if name != LAST}
-
-
-def functions_text(functions: Mapping[str, str]) -> str:
-    """Return functions by column in the syntax of the option `merge`."""
-    return ",".join(f"{column}:{name}" for column, name in functions.items())
-
-
-def by_lower_case(names: Iterable[str]) -> dict[str, str]:
-    """Return names by their lower-case form."""
-    return {name.lower(): name for name in names}
-
-
-def in_lower_case(names: Iterable[str]) -> list[str]:
-    """Return the lower-case forms of names."""
-    return [name.lower() for name in names]
 
 
 def _check_sequence(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ftfile.kv.config import StoreConfig
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import AssemblyTask, MaintenanceAuthor, Transaction
+    from ftfile.log.format.model import Job, MaintenanceAuthor, Transaction
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -204,7 +204,7 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
         adds=seal_metadata(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
-        assembly_tasks=due_after(state, live, config.plan, failed=change.failed, tasks=change.tasks),
+        jobs=due_after(state, live, config.plan, failed=change.failed, tasks=change.tasks),
         tasks=change.tasks,
         schema=keys[1],
         settings=keys[2],
@@ -239,9 +239,9 @@ def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) 
 
 def due_after(
     state: LogState, live: Mapping[str, Add], rules: PlanSettings, *, failed: Collection[str] = (), tasks: int
-) -> tuple[AssemblyTask, ...]:
+) -> tuple[Job, ...]:
     """Return the due jobs for the record after a state, given the runs, by id, that are live after it."""
-    backoffs = backoffs_of(state.assembly_tasks)
+    backoffs = backoffs_of(state.jobs)
     if failed:
         tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)]
     else:

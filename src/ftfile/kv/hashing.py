@@ -41,7 +41,7 @@ _LANE_STARTS = [np.uint64(start & _WRAP) for start in (_1 + _2, _2, 0, -_1)]
 _LANE_TURNS = (1, 7, 12, 18)
 _STRIPE_BYTES = 32
 _ALL = slice(None)
-# For one value, whose stripes must be hashed sequentially.
+# Longer values are hashed separately, because the stripes of one value must be hashed sequentially.
 _LONG_BYTES = 2048
 _CHUNK_ROWS = 8_192  # so that temporaries stay in the CPU cache
 _PREFIX = "b="
@@ -222,7 +222,7 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
 
 
 class KeyHasher:
-    """Hashes keys by their stored values, one of each type."""
+    """Hashes keys, which are tuples of stored values. `kinds` are the types of the key columns."""
 
     def __init__(self, kinds: Sequence[pa.DataType]) -> None:
         # None for values that are already bytes.
@@ -273,7 +273,7 @@ def bucket_number(name: str) -> int:
 
 
 def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each non-empty bucket, in row order, by bucket; key columns contain no nulls."""
+    """Yield the name and the rows of each non-empty bucket. Rows keep their order; key columns contain no nulls."""
     if not rows.num_rows:
         return
     keys = rows.select(definition.bucket_by).combine_chunks().to_batches()[0]
@@ -289,7 +289,7 @@ def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str
 
 
 def rows_by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Return the indexes of each number, ascending, by number in ascending order."""
+    """Return the indexes at which each number occurs. Numbers and indexes ascend."""
     order = np.argsort(numbers, kind="stable")
     sorted_numbers = numbers[order]
     starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))

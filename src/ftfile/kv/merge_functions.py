@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
+from ftfile.core.options.kinds import by_lower_case
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, numbers_from, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     Combine = Callable[[pa.Array, pa.Array], pa.Array]
     Pair = Callable[[Any, Any], Any]
@@ -257,3 +258,69 @@ def combine_values(name: str, values: Sequence[Any], kind: pa.DataType) -> Any: 
 
 def _pair_by_class(name: str, kind: pa.DataType, older: Any, newer: Any) -> Any:  # noqa: ANN401
     return combine_pairs(name, pa.array([older], kind), pa.array([newer], kind))[0].as_py()
+
+
+def parse_merge(merge: str, values: Sequence[str]) -> dict[str, str]:
+    """Return the function of each value column that the text of the option names."""
+    functions: dict[str, str] = {}
+    spelled = by_lower_case(values)
+    for column, name in _items(merge):
+        prefix, colon, function = name.partition(":")
+        if column is None and colon and prefix.lower() in spelled:
+            merge_function(function)  # raises the error of an unknown function
+        if column is None:
+            if "," in merge:
+                raise ConfigError(f"merge={merge!r}: {name!r} has no column; write `column:function`")
+            functions = dict.fromkeys(values, name)
+        elif column.lower() not in spelled:
+            raise ConfigError(f"merge={merge!r}: {column!r} is not one of the value columns {list(values)}")
+        else:
+            functions[spelled[column.lower()]] = name
+    return functions
+
+
+def _items(merge: str) -> Iterator[tuple[str | None, str]]:
+    """Yield column and function of each item of the option; column None, as in `sum`, for all columns."""
+    for item in merge.split(","):
+        column, _, name = item.strip().partition(":")
+        is_function = name and (is_merge_name(name) or ":" in name)
+        yield (column, name) if is_function else (None, item.strip())
+
+
+def code_of(merge: str | Mapping[str, str] | None) -> frozenset[str]:
+    """Return the classes that a caller names in the option `merge`; empty for None."""
+    if isinstance(merge, str):
+        items: Iterable[tuple[str | None, str]] = _items(merge)
+    else:
+        items = (merge or {}).items()
+    classes = set()
+    for _, name in items:
+        if not is_merge_name(name):
+            classes.add(name)
+    return frozenset(classes)
+
+
+def check_named_code(functions: Mapping[str, str], code: Collection[str]) -> None:
+    """Raise a ConfigError for a merge class that the caller has not named."""
+    if not code_of(functions) <= frozenset(code):
+        text = functions_text(dict(sorted(functions.items())))
+        raise ConfigError(
+            f"the store has merge={text!r}, and ftfile does not import code only because a directory names it. If you "
+            f"trust this code, give merge={text!r} as an argument or an option"
+        )
+
+
+def checked_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
+    """Check that the functions and columns exist; return the functions other than `last` by value column."""
+    check_named_code(functions, code)
+    for column, name in functions.items():
+        if column not in values:
+            raise ConfigError(f"merge={dict(functions)!r}: {column!r} is not one of the value columns {list(values)}")
+        if name != LAST:
+            merge_function(name)
+    return {column: name for column, name in functions.items() if name != LAST}
+
+
+def functions_text(functions: Mapping[str, str]) -> str:
+    """Return functions by column in the syntax of the option `merge`."""
+    return ",".join(f"{column}:{name}" for column, name in functions.items())

@@ -173,8 +173,8 @@ class StoreSink(Sink[StoreConfig]):
         runs.finish()
         return runs.segments
 
-    def run_assembly_tasks(self, plan: WritePlan[StoreConfig], stage: Stage, head: LogState) -> AssemblyResults:
-        """See `Sink.run_assembly_tasks`."""
+    def run_jobs(self, plan: WritePlan[StoreConfig], stage: Stage, head: LogState) -> AssemblyResults:
+        """See `Sink.run_jobs`."""
         config = plan.config
         try:
             if not (jobs := share_of(head, stage.partition)):

@@ -54,7 +54,7 @@ class Fold:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
         self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
         self._vacuumed_to = state.vacuumed_to
-        self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_tasks
+        self._schema, self._encoding, self._jobs = state.schema, state.encoding, state.jobs
         self._definitions, self._removed_since = state.definitions, state.removed_since
         self._tables = TablesBuilder(state.tables)
         self._queries, self._transactions = state.queries.builder(), state.transactions.builder()
@@ -79,7 +79,7 @@ class Fold:
             definitions=Definitions(self._definitions),
             segments=self._segments.finish(),
             segment_changes=tuple(self._segment_changes),
-            assembly_tasks=self._assembly_jobs,
+            jobs=self._jobs,
             removed=self._removed.finish(),
             removed_since=self._removed_since,
             reserved=self._reserved.finish(),
@@ -118,7 +118,7 @@ class Fold:
             self._segments.set(add.id, add)
         self._segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self._apply_definitions(record)
-        self._assembly_jobs = record.assembly_tasks
+        self._jobs = record.jobs
         self._tables.apply(record.tables, record.time_ms)
         parts = (*parts_of(record.adds), *record.dead_letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")

@@ -15,13 +15,13 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import adds_by_id, adds_of
-from ftfile.log.format.model import AssemblyTask, Count, Value, convert
+from ftfile.log.format.model import Count, Job, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     check_definitions,
     check_entry,
     check_format,
-    check_tasks,
+    check_jobs,
     compact_json,
     decode_json,
     from_checked_text,
@@ -69,7 +69,7 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     queries: dict[str, QueryState]
     transactions: dict[str, TransactionState]
     segments: dict[str, Any]
-    assembly_tasks: tuple[AssemblyTask, ...]
+    jobs: tuple[Job, ...] = field(name="assemblyTasks")
     removed: dict[str, int] = field(name="removedParts")
     reserved: dict[str, int] = field(name="reservedPaths")
     tables: dict[str, dict[str, list[Any]]]
@@ -91,7 +91,7 @@ def _checkpoint_of(state: LogState) -> Checkpoint:
 def _state_of(checkpoint: Checkpoint) -> LogState:
     """Return the state; a ValueError for an invalid table or segment."""
     check_definitions(checkpoint.definitions)
-    check_tasks(checkpoint.assembly_tasks)
+    check_jobs(checkpoint.jobs)
     for name, table in checkpoint.tables.items():
         for key, (set_ms, value) in table.items():
             convert(set_ms, int, f"the time of {key!r:.40}")

@@ -262,7 +262,7 @@ class CommitLog(Records):
             if record is not None and record.nonce == self._state.nonce:
                 self._newest_content = content
                 if not self._state.whole:
-                    self._state = replace(self._state, assembly_tasks=record.assembly_tasks)  # a view does not have it
+                    self._state = replace(self._state, jobs=record.jobs)  # a view does not have it
                 return self._state
             self.checkpoints.useless.clear()
             self.known_compacted.clear()

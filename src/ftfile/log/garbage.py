@@ -202,7 +202,7 @@ class _WaitingGroup:
 def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:
     """Return the files at the names of removed parts: these parts, or files of other programs.
 
-    It checks all parts whose removal is in a kept record, so each is checked by a vacuum before its record is deleted.
+    All parts whose removal is in a kept record are checked, so a vacuum checks each part before it deletes the record.
     """
     live, remembered = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
     if len(live) == len(remembered):
@@ -229,8 +229,8 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
 def _log_start(log: CommitLog, head: LogState, since: int) -> int:
     """Return the oldest record to keep if compacted logs replace all records before it.
 
-    This is the newest record older than the horizon. Readers at that time need it. Both last checkpoints
-    replace the deleted records: if the newer one is lost, the older one and records replace it.
+    This is the newest record older than the horizon, because readers of that time need it. It is also not newer than
+    the last two checkpoints: if the newer checkpoint is lost, the older checkpoint and the records after it replace it.
     """
     names = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
     checkpoints = []
@@ -262,16 +262,16 @@ def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
         for info in infos:
             findings.add(info, kind)
-    # A running query would only have to create its directory again.
-    holding = set()
+    # The directories of queries stay, because the next batch would create them again.
+    kept_directories = set()
     for query_id in head.queries:
-        holding.add(f"{layout.STAGED}/{query_id}")
+        kept_directories.add(f"{layout.STAGED}/{query_id}")
     emptied = _ancestors_of(staged)
-    holding |= _ancestors_of(info.path for info in files if info.path not in staged)
+    kept_directories |= _ancestors_of(info.path for info in files if info.path not in staged)
     for info in directories:
-        # If directories have no time, an empty one can have been created just now.
+        # An empty directory without a time can have been created just now.
         is_old = 0 < info.modified_ms <= horizon_ms
-        if info.path not in holding and (is_old or info.path in emptied):
+        if info.path not in kept_directories and (is_old or info.path in emptied):
             findings.directories.append(info.path)
     findings.directories.sort(reverse=True)
 
@@ -306,7 +306,7 @@ def _older(infos: Iterable[FileInfo], horizon_ms: int) -> dict[str, FileInfo]:
 def _collect_notes(
     fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
 ) -> list[str]:
-    """Find files that were written under their final names and never committed; return the notes of younger ones."""
+    """Find files that were written under their final names and never committed; return the notes of younger files."""
     live = set(map(attrgetter("path"), within.adds.values()))
 
     def uncommitted(note: str) -> FileInfo | None:
@@ -337,7 +337,7 @@ def _collect_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
         if name.version < findings.log_start:
             findings.add(info, "record")
         elif name.nonce is not None:
-            # Its record can be about to be created if its version does not exist yet.
+            # If the version does not exist yet, a process may be about to create the record.
             record = log.read_record(name.version)
             if record is not None and record.nonce != name.nonce:
                 findings.add(info, "record", "its record was never created: another record has its version")

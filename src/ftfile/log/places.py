@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import Unpublished
     from ftfile.storage.api import FileInfo, FileSystem
 
-# The bytes of a compared file in memory.
+# The number of bytes of a file that are in memory at once while its checksum is computed.
 PIECE_BYTES = 4 << 20
 _log = get_logger(__name__)
 _Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
@@ -107,7 +107,7 @@ def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
 
 
 def read_note(fs: FileSystem, note: str) -> str | None:
-    """Return the final path in a note; None, with a warning, for a deleted or damaged one.
+    """Return the final path in a note; None if the note was deleted, and None with a warning if it is damaged.
 
     Notes are not authenticated, and files of an encrypted directory are never written under their final names. So notes
     in encrypted directories are ignored.
@@ -248,8 +248,8 @@ def _length(opened: bytes | FileInfo | InputFile) -> int:
 def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = None, *, first: bool = False) -> None:
     """Retire removed parts. Another file with the name of a part is kept, with a warning.
 
-    With `first`, no process has done it before: a file of the recorded length is the part. Otherwise the content is
-    compared, since the part can have been retired long ago, and the file can belong to another program.
+    With `first`, no process has retired the parts before, so a file of the recorded length is the part. Otherwise the
+    content is compared, because the part can have been retired long ago, and the file can belong to another program.
     """
     steps = parallel(fs, partial(_retire_one, fs, first=first), removes, tracker)
     for step, clause in (
@@ -268,9 +268,9 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
 def place(
     fs: FileSystem, adds: Sequence[Add], tracker: Tracker | None = None
 ) -> list[tuple[Add, NameCollision | None]]:
-    """Move staged parts to their final names; return the missing ones.
+    """Move staged parts to their final names; return the parts that are not at their final names after the call.
 
-    Each has an error if another file has its name; without an error, it is at neither place.
+    The error of a part is a NameCollision if another file has its name; it is None if the part is at neither place.
     """
 
     def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
@@ -312,7 +312,7 @@ def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
             if fs.remove_directory(directory) and entry.query_id is None:
                 fs.remove_directory(layout.parent(directory))  # a job has one batch, a query has more
         except StorageError as error:
-            _log.debug("left %s behind: %s", directory, error)
+            _log.debug("the directory %s was not removed: %s", directory, error)
 
 
 def is_recorded(fs: FileSystem, info: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:

@@ -112,8 +112,8 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
     fields = structs.asdict(body)
-    if body.assembly_tasks is None:
-        fields["assembly_tasks"] = head.jobs_left(body.removes)
+    if body.jobs is None:
+        fields["jobs"] = head.remaining_jobs(body.removes)
     fields["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     context = log.fs.context
     now_ms = context.clock.now_ms()

@@ -14,9 +14,9 @@ from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import (
     Add,
-    AssemblyTask,
     Count,
     Fingerprint,
+    Job,
     JobAuthor,
     Number,
     OrAbsent,
@@ -250,7 +250,7 @@ class LogState:
     segments: SharedMap[str, Add] = dataclasses.field(default_factory=SharedMap)
     # Of the last records, for indexes that follow them.
     segment_changes: tuple[SegmentChange, ...] = dataclasses.field(default=(), compare=False)
-    assembly_tasks: tuple[AssemblyTask, ...] = ()
+    jobs: tuple[Job, ...] = ()
     # Version that removed each part since `removed_since`.
     removed: SharedMap[str, int] = dataclasses.field(default_factory=SharedMap)
     removed_since: int = 0
@@ -269,10 +269,10 @@ class LogState:
         """Return True if this batch, or this transaction, is in the log; also for batches before the last one."""
         return has_author(author, self.queries, self.transactions)
 
-    def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyTask, ...]:
-        """Return the due tasks that can still run after these removes."""
+    def remaining_jobs(self, removes: Iterable[Remove]) -> tuple[Job, ...]:
+        """Return the jobs that can still run after these removes."""
         ended = ids_of(removes)
-        return tuple(job for job in self.assembly_tasks if ended.isdisjoint(ids_of(job.inputs)))
+        return tuple(job for job in self.jobs if ended.isdisjoint(ids_of(job.inputs)))
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Return True if this record is in the log up to here; None if it is too old to decide."""

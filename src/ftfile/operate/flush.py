@@ -21,7 +21,7 @@ from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of, parts_of, total_bytes, total_rows
-from ftfile.log.format.model import AssemblyTask, Body
+from ftfile.log.format.model import Body, Job
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ftfile.write.workers import Workers
 
 
-# Parts after which a record is created. After a crash, recorded parts are visible and need not be assembled again.
+# The number of parts in a record. After a crash, recorded parts are visible and need not be assembled again.
 PARTS_PER_RECORD = 64
 # File numbers of a flush follow the numbers of a batch, so files sort in row order. Each version has its own range.
 FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
@@ -137,7 +137,7 @@ def flush(  # noqa: PLR0913 - all by name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """The arguments of a flush, with the assembly tasks that they select at a head."""
+    """The arguments of a flush, with the jobs that they select at a head."""
 
     url: str
     access: Access
@@ -197,15 +197,15 @@ class Flush:
                 by_query.setdefault(segment.origin.query_id, []).append(segment)
         return by_query
 
-    def all_jobs(self, head: LogState) -> list[AssemblyTask]:
-        """Return the assembly tasks of all queries."""
-        jobs: list[AssemblyTask] = []
+    def all_jobs(self, head: LogState) -> list[Job]:
+        """Return the jobs of all queries."""
+        jobs: list[Job] = []
         for query_id, segments in self.open_segments(head).items():
             jobs += self.jobs(head, query_id, segments)
         return jobs
 
-    def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[AssemblyTask]:
-        """Yield the assembly tasks for the segments of a query; with `due_only`, only the due tasks."""
+    def jobs(self, head: LogState, query_id: str, segments: Sequence[Add]) -> Iterator[Job]:
+        """Yield the jobs for the segments of a query; with `due_only`, only the due jobs."""
         rolling = _settings_of(head, query_id, _rolling_settings, ALL_END)
         if not self.due_only:
             for group in by_group(segments).values():
@@ -224,7 +224,7 @@ class Flush:
 
 @dataclass(slots=True)
 class _FlushRun:
-    """The state of a running flush, which creates records with files of one query each until no work remains."""
+    """The state of a running flush. Each record of a flush contains files of one query."""
 
     flush: Flush
     last_batches: Mapping[str, int]  # of each query, when the flush began
@@ -235,7 +235,7 @@ class _FlushRun:
     rows: int = 0
 
     def run(self, head: LogState) -> FlushReport:
-        """Finish the files that are open at the head, call the functions of their queries, and raise the errors."""
+        """Finish the files that are open at the head, call `onPublish` of their queries, and raise the errors."""
         flush, log = self.flush, self.flush.log
         inputs: list[Add] = []
         for job in flush.all_jobs(head):
@@ -295,7 +295,7 @@ class _FlushRun:
     def _commit(
         self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
     ) -> None:
-        """Create a record of the rewrites that can be published; the segments of the others stay open."""
+        """Create a record of the rewrites that can be published; the segments of refused rewrites stay open."""
         accepted = Accepted()
 
         def prepare(head: LogState, _: object) -> Body | None:
@@ -305,14 +305,14 @@ class _FlushRun:
             if not accepted.rewrites:
                 return None
             if publishing.on_publish is None:
-                untold = {}
+                unreported = {}
             else:
-                untold = mark_unreported(head.version + 1, query_id)
+                unreported = mark_unreported(head.version + 1, query_id)
             return Body(
                 adds=accepted.adds,
                 removes=accepted.removes,
                 metrics={"durability": durability, **accepted.metrics()},
-                tables=named.tables | untold,
+                tables=named.tables | unreported,
             )
 
         done = commit(log, self.flush.author, prepare)
@@ -324,7 +324,7 @@ class _FlushRun:
         for rewrite in rewrites:
             if rewrite.inputs[0].id not in refused_ids:
                 accepted_rewrites.append(rewrite)
-        self._look_for_stale(log.refresh(), done.record, accepted_rewrites)
+        self._leave_stale_open(log.refresh(), done.record, accepted_rewrites)
         if done.record is not None:
             parts = parts_of(done.record.adds)
             rows = total_rows(parts)
@@ -332,7 +332,7 @@ class _FlushRun:
             self.rows += rows
             _log.info("finished %d files of %d records", len(parts), rows)
 
-    def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
+    def _leave_stale_open(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Leave segments open if their file was refused twice while they were live: a vacuum could delete it."""
         if record is not None:
             ended = ids_of(record.removes)
@@ -356,7 +356,7 @@ class _FlushRun:
     def _rewrites(
         self,
         work: Assembling,
-        jobs: Sequence[AssemblyTask],
+        jobs: Sequence[Job],
         log: CommitLog,
         written: Mapping[str, str],
         tracker: Tracker,
@@ -430,7 +430,7 @@ def _settings_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Assembling(Work[AssemblyTask, Assembled]):
+class Assembling(Work[Job, Assembled]):
     """Assembles segments that were live at a version. A job ends when it has written `files_max` files."""
 
     definitions: Mapping[str, Any]  # of the encodings of the segments, by key
@@ -438,11 +438,11 @@ class Assembling(Work[AssemblyTask, Assembled]):
     durability: Durability
     files_max: int
 
-    def size_of(self, piece: AssemblyTask) -> int:
+    def size_of(self, piece: Job) -> int:
         """Return the bytes of the segments."""
         return total_bytes(piece.inputs)
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Assembled]:
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Job]) -> Iterator[Assembled]:
         """Yield the result of each job; raise a StorageError if the store is unavailable."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:

@@ -32,7 +32,7 @@ __all__ = ("OpenedDirectory", "open_directory", "status", "verify")
 
 
 class OpenedDirectory(Directory):
-    """A directory to read, to verify, and to get the status of. Needs no Spark."""
+    """A directory with its rows, its status and its verification. Spark is not needed."""
 
     @checked
     def status(
@@ -46,9 +46,9 @@ class OpenedDirectory(Directory):
         """Return queries, open files, and unpublished files with the reasons, typically within a second.
 
         Writes nothing. The call reads only the newest log checkpoint and the records after it, independent of the size
-        of the directory. It also reads the checkpoints of queries, and the backlog of their sources if ftfile can read
-        these: at most 5 s for all of them. If a checkpoint or source cannot be read or does not respond in time, the
-        result contains the reason.
+        of the directory. It also reads the checkpoints of queries, and the backlog of the sources that ftfile can read,
+        within 5 s in total. If a checkpoint or source cannot be read or does not respond in time, the result contains
+        the reason.
 
         Args:
             staged: also count unneeded staged files. This lists the stage and takes longer.
@@ -63,8 +63,11 @@ class OpenedDirectory(Directory):
             CorruptData: the log is damaged; `verify` reports the damage.
             StorageError: the store failed, or a given checkpoint or source does not respond.
         """
-        look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._access.settings)
-        return directory_status(self._log, self.path, staged=staged, lag=look if lag else None)
+        backlog = None
+        if lag:
+            checkpoint_paths, source_paths = [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)]
+            backlog = Lag(self.path, checkpoint_paths, source_paths, self._access.settings)
+        return directory_status(self._log, self.path, staged=staged, lag=backlog)
 
     @checked
     def version_details(self, version: int) -> VersionDetails:
@@ -128,9 +131,8 @@ class OpenedDirectory(Directory):
         """Return the differences between storage and the log, worst first. Writes nothing; safe while queries run.
 
         The call compares the existing records with checkpoints, compacted logs and hints. It checks the path and the
-        length of each committed file, and lists files that no record names. It takes about 10 s and 90 MB for 100,000
-        records.
-        With `full`, it also reads every file, compares its checksum, and counts its rows.
+        length of each committed file, and lists files that no record names. With `full`, it also reads every file,
+        compares its checksum, and counts its rows. Without `full`, it takes about 10 s and 90 MB for 100,000 records.
 
         Args:
             full: also read the content.

@@ -22,7 +22,7 @@ from ftfile.write.files.rolling_rules import ALL_END, RollingSettings, deadline_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ftfile.log.format.model import Add, AssemblyTask
+    from ftfile.log.format.model import Add, Job
     from ftfile.log.state import LogState
     from ftfile.write.files.rolling_rules import PendingRule
 
@@ -55,8 +55,8 @@ def open_files_of(head: LogState, now_ms: int) -> Iterator[OpenFile]:
     groups: dict[tuple[Any, ...], list[Add]] = {}
     for segment in head.segments.values():
         groups.setdefault((segment.origin.query_id, segment.directory_key, *key_of(segment)), []).append(segment)
-    jobs: dict[str, AssemblyTask] = {}
-    for job in head.assembly_tasks:
+    jobs: dict[str, Job] = {}
+    for job in head.jobs:
         jobs.update(dict.fromkeys(ids_of(job.inputs), job))
     for key in sorted(groups):
         segments = sorted(groups[key], key=order_of)
@@ -67,7 +67,7 @@ def open_files_of(head: LogState, now_ms: int) -> Iterator[OpenFile]:
         yield _open_file(head, segments, tasks, now_ms)
 
 
-def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyTask], now_ms: int) -> OpenFile:
+def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[Job], now_ms: int) -> OpenFile:
     first = segments[0]
     totals, batch = GroupTotals(directory_of(first.directory_key)), None
     for segment in segments:

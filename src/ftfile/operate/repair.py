@@ -18,7 +18,7 @@ from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.export.after_commit import renew
 from ftfile.operate.findings import STRANGERS, Action, CheckReport, Finding, is_well
-from ftfile.operate.repair_actions import OPERATION, Mender
+from ftfile.operate.repair_actions import OPERATION, Repairer
 from ftfile.operate.verify.verify_directory import verify
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def repair(
         if dry_run:
             return _plan(report, asked)
         reopen = partial(open_with_written_settings, path, place)
-        repaired = _repair(report, asked, Mender(fs, reopen, author), progress, full=full)
+        repaired = _repair(report, asked, Repairer(fs, reopen, author), progress, full=full)
         if repaired.version != report.version:
             renew(path, fs, place.storage)
         return repaired
@@ -135,7 +135,7 @@ def _plan(report: VerifyReport, asked: _Asked) -> RepairReport:
 
 
 def _repair(
-    report: VerifyReport, asked: _Asked, mender: Mender, progress: OnProgress | None, *, full: bool
+    report: VerifyReport, asked: _Asked, repairer: Repairer, progress: OnProgress | None, *, full: bool
 ) -> RepairReport:
     steps: list[RepairStep] = []
     tried: set[str] = set()
@@ -149,13 +149,13 @@ def _repair(
         if not actions:
             break
         tried.update(map(repr, actions))
-        tracker = Tracker(OPERATION, mender.fs.context.clock, progress, len(actions), unit="steps")
-        errors = mender.mend(actions, tracker)
+        tracker = Tracker(OPERATION, repairer.fs.context.clock, progress, len(actions), unit="steps")
+        errors = repairer.carry_out(actions, tracker)
         for finding, action, error in zip(findings, actions, errors, strict=True):
             steps.append(_step(finding, action, error))
             _log.info("repair: %s", steps[-1])
-        report = verify(mender.fs, full=full, progress=progress)
-    mender.save_published(report)
+        report = verify(repairer.fs, full=full, progress=progress)
+    repairer.save_published(report)
     return RepairReport(version=report.version, dry_run=False, steps=tuple(steps), findings=report.findings)
 
 

@@ -1,4 +1,4 @@
-"""The repair of each kind of finding, in an order that loses no rows if a repair is interrupted."""
+"""The repair for each kind of finding, in an order that loses no rows if a repair is interrupted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.storage.api import FileSystem
 
-    Mend: TypeAlias = Callable[["Mender", Action], object]
+    Repair: TypeAlias = Callable[["Repairer", Action], object]
 
 
 OPERATION = "repair"
@@ -57,15 +57,15 @@ _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
 _log = get_logger(__name__)
 
 
-class Mender:
-    """Repairs a directory. `open_log` opens a readable log with the settings of the newest writer."""
+class Repairer:
+    """Carries out repairs of a directory. `open_log` opens a readable log with the settings of the newest writer."""
 
     def __init__(self, fs: FileSystem, open_log: Callable[[], CommitLog], author: MaintenanceAuthor) -> None:
         self.fs = fs
         self.open_log = open_log
         self.author = author
 
-    def mend(self, actions: Sequence[Action], tracker: Tracker) -> list[str]:
+    def carry_out(self, actions: Sequence[Action], tracker: Tracker) -> list[str]:
         """Carry out the actions; return the error text of each action, empty if it succeeded."""
         errors = [""] * len(actions)
         for kind in ACTIONS:
@@ -81,7 +81,7 @@ class Mender:
                 tracker.add(len(same_kind))
                 continue
             for number, action in same_kind.items():
-                errors[number] = _tried(partial(MENDS[kind], self, action))
+                errors[number] = _tried(partial(REPAIRS[kind], self, action))
                 tracker.add()
         return errors
 
@@ -288,14 +288,14 @@ def record_changes(
                 new_adds.append(new)
         ended = ids_of(live)
         jobs = []
-        for job in head.assembly_tasks:
+        for job in head.jobs:
             if ended.isdisjoint(ids_of(job.inputs)):
                 jobs.append(job)
         body = Body(
             adds=tuple(new_adds),
             removes=tuple(map(_removal, live)),
             rows_removed=total_rows(lost),
-            assembly_tasks=tuple(jobs),
+            jobs=tuple(jobs),
         )
         if not live or log.create(record_of(log, head, body=body, author=author, nonce=nonce)) is not None:
             return
@@ -308,45 +308,45 @@ def _removal(add: Add) -> Remove:
     return structs.replace(Remove.of(add), final_path=f"{layout.RETIRED}/_{add.id}.given-up")
 
 
-def _make_directory(mender: Mender, action: Action) -> None:
-    mender.fs.make_directories(action.path)
-    mender.fs.sync_directory(layout.parent(action.path))
+def _make_directory(repairer: Repairer, action: Action) -> None:
+    repairer.fs.make_directories(action.path)
+    repairer.fs.sync_directory(layout.parent(action.path))
 
 
-def _write_format(mender: Mender, action: Action) -> None:
+def _write_format(repairer: Repairer, action: Action) -> None:
     with contextlib.suppress(AlreadyExists):  # another commit has created the file
-        mender.fs.create_exclusive(action.path, to_checked_text([LAYOUT_VERSION]))
-    mender.fs.sync_directory(layout.META)
+        repairer.fs.create_exclusive(action.path, to_checked_text([LAYOUT_VERSION]))
+    repairer.fs.sync_directory(layout.META)
 
 
-def _write_marker(mender: Mender, _: Action) -> None:
-    write_marker(mender.fs)
+def _write_marker(repairer: Repairer, _: Action) -> None:
+    write_marker(repairer.fs)
 
 
-def _move_aside(mender: Mender, action: Action) -> None:
-    set_aside(mender.fs, action.path, "it was in the way, or misled readers")
+def _move_aside(repairer: Repairer, action: Action) -> None:
+    set_aside(repairer.fs, action.path, "it was in the way, or misled readers")
 
 
-def _cut(mender: Mender, action: Action) -> None:
-    _cut_log(mender.fs, action.version)
+def _cut(repairer: Repairer, action: Action) -> None:
+    _cut_log(repairer.fs, action.version)
 
 
-def _lower_horizon(mender: Mender, _: Action) -> None:
-    lower_horizon(mender.open_log(), mender.author.job_id)
+def _lower_horizon(repairer: Repairer, _: Action) -> None:
+    lower_horizon(repairer.open_log(), repairer.author.job_id)
 
 
-def _publish_part(mender: Mender, action: Action) -> None:
-    _publish(mender.open_log(), _add_of(action))
+def _publish_part(repairer: Repairer, action: Action) -> None:
+    _publish(repairer.open_log(), _add_of(action))
 
 
-def _start_log(mender: Mender, action: Action) -> None:
+def _start_log(repairer: Repairer, action: Action) -> None:
     def prepare(*_: object) -> Body:
         return Body(log_start=action.version)
 
-    commit(mender.open_log(), mender.author, prepare)
+    commit(repairer.open_log(), repairer.author, prepare)
 
 
-def _rebuild_hint(_mender: Mender, _action: Action) -> None:
+def _rebuild_hint(_mender: Repairer, _action: Action) -> None:
     """Do nothing: the next publisher writes the hint, as does `save_published`."""
 
 
@@ -356,9 +356,9 @@ def _publish(log: CommitLog, add: Add) -> None:
         raise problem.error
 
 
-def _retire(mender: Mender, action: Action) -> None:
+def _retire(repairer: Repairer, action: Action) -> None:
     assert action.remove is not None, action
-    fs, visible, hidden = mender.fs, action.path, layout.retired_path(action.remove.id)
+    fs, visible, hidden = repairer.fs, action.path, layout.retired_path(action.remove.id)
     fs.make_directories(layout.RETIRED)
     if stat_or_none(fs, hidden) is not None:
         set_aside(fs, visible, f"a copy of {hidden!r}, which is hidden")
@@ -368,8 +368,8 @@ def _retire(mender: Mender, action: Action) -> None:
         fs.sync_directory(directory)
 
 
-def _bring_back(mender: Mender, action: Action) -> None:
-    log, add = mender.open_log(), _add_of(action)
+def _bring_back(repairer: Repairer, action: Action) -> None:
+    log, add = repairer.open_log(), _add_of(action)
     if action.source == layout.retired_path(add.id):
         log.fs.make_directories(layout.parent(add.path))
         log.fs.rename(action.source, add.path)
@@ -379,24 +379,24 @@ def _bring_back(mender: Mender, action: Action) -> None:
     _publish(log, add)
 
 
-def _rename(mender: Mender, action: Action) -> None:
-    log, add = mender.open_log(), _add_of(action)
+def _rename(repairer: Repairer, action: Action) -> None:
+    log, add = repairer.open_log(), _add_of(action)
     new = _renamed(add, log.ids)
     copy_to(log.fs, new, action.source)
-    record_changes(log, mender.author, (), [(add, new)])
+    record_changes(log, repairer.author, (), [(add, new)])
     # A publisher must not find the file under the old name.
     if action.source == add.path:
         set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")
     _publish(log, new)
 
 
-def _rebuild_checkpoint(mender: Mender, _: Action) -> None:
-    log = mender.open_log()
+def _rebuild_checkpoint(repairer: Repairer, _: Action) -> None:
+    log = repairer.open_log()
     write_checkpoint(log.fs, log.ids, log.refresh(durable=True))
 
 
-def _rebuild_compacted(mender: Mender, _: Action) -> None:
-    log = mender.open_log()
+def _rebuild_compacted(repairer: Repairer, _: Action) -> None:
+    log = repairer.open_log()
     write_fewest_compacted(log, log.refresh(durable=True))
 
 
@@ -405,7 +405,7 @@ def _add_of(action: Action) -> Add:
     return action.add
 
 
-MENDS: dict[str, Mend] = {
+REPAIRS: dict[str, Repair] = {
     "make-directory": _make_directory,
     "write-format": _write_format,
     "write-marker": _write_marker,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ftfile.core.arguments import OperationArguments
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, AssemblyTask, MaintenanceAuthor
+    from ftfile.log.format.model import Add, Job, MaintenanceAuthor
     from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
@@ -243,7 +243,7 @@ class _RestorePlan:
             removes=removes,
             restored=restored,
             rows_removed=total_rows(self._removed),
-            assembly_tasks=self._jobs(head, removes, then, adds),
+            jobs=self._jobs(head, removes, then, adds),
             schema=then.schema,
             encoding=encoding,
             definitions={key: then.definitions[key] for key in used if key is not None},
@@ -333,12 +333,10 @@ class _RestorePlan:
             return None
         return list(then.adds.values())[-1].encoding
 
-    def _jobs(
-        self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]
-    ) -> tuple[AssemblyTask, ...]:
+    def _jobs(self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]) -> tuple[Job, ...]:
         """Return the jobs that were due at the version, and the jobs of the head for other segments."""
         if self._version < 0:
-            return head.jobs_left(removes)
+            return head.remaining_jobs(removes)
         path = layout.record_path(self._version)
         record = self._log.read_record(self._version)
         if record is None:
@@ -348,14 +346,14 @@ class _RestorePlan:
         for add in (*then.adds.values(), *adds):
             if add.kind == "segment":
                 live[layout.original_id(add.id)] = add
-        jobs: list[AssemblyTask] = []
+        jobs: list[Job] = []
         input_ids: set[str] = set()
         with Decoding(path, "jobs of segments that were live"):
-            for job in record.assembly_tasks:
+            for job in record.jobs:
                 inputs = tuple(live[layout.original_id(add.id)] for add in job.inputs)
                 input_ids |= ids_of(inputs)
                 jobs.append(structs.replace(job, inputs=inputs))
-        for job in head.jobs_left(removes):
+        for job in head.remaining_jobs(removes):
             if input_ids.isdisjoint(ids_of(job.inputs)):
                 jobs.append(job)
         return tuple(jobs)

@@ -133,7 +133,7 @@ class HeadFacts(NamedTuple):
 
 def facts_of(head: LogState) -> HeadFacts:
     """Return the facts of a head."""
-    segments, tasks = head.segments.values(), head.assembly_tasks
+    segments, tasks = head.segments.values(), head.jobs
     held = 0
     if store_of(head) is not None:
         open_files = len(segments)

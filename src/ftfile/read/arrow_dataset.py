@@ -38,7 +38,7 @@ _Opened = TypeVar("_Opened", FileInfo, InputFile)
 def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> ds.Dataset:
     """Return the dataset of a snapshot's files. No file is read; each file is located when it is opened.
 
-    If the snapshot `is_old`, it is not the newest one; see `open_add`.
+    `is_old` is True if a version was requested, which can be older than the head; see `open_add`.
 
     Raises:
         ConfigError: pyarrow cannot read some files; the error names the calls that can.
@@ -61,7 +61,7 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
         root = f"{parse(url).path.rstrip('/')}/"
     paths = [f"{root or ''}{info.path}" for info in infos]
     store = arrow_fs.PyFileSystem(_Handler(fs, root, dict(zip(paths, adds, strict=True)), is_old=is_old))
-    used = {name: make() for name, make in formats.items()}
+    arrow_formats = {name: make() for name, make in formats.items()}
     fragments = defaultdict[str, list[Any]](list)
     expressions: dict[tuple[str, str], Any] = {}
     for add, path in zip(adds, paths, strict=True):
@@ -70,16 +70,16 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
         if place not in expressions:
             values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
             expressions[place] = partition_expression(values)
-        fragments[name].append(used[name].make_fragment(path, store, expressions[place], file_size=add.length))
-    files, union = _scanned_safely(ds.FileSystemDataset), _scanned_safely(ds.UnionDataset)
+        fragments[name].append(arrow_formats[name].make_fragment(path, store, expressions[place], file_size=add.length))
+    file_dataset, union_dataset = _with_scanner(ds.FileSystemDataset), _with_scanner(ds.UnionDataset)
     parts = []
     for name, file_fragments in fragments.items():
-        parts.append(files(file_fragments, schema, used[name], store))
+        parts.append(file_dataset(file_fragments, schema, arrow_formats[name], store))
     if not parts:
-        return files([], schema, used["parquet"], store)
+        return file_dataset([], schema, arrow_formats["parquet"], store)
     if len(parts) == 1:
         return parts[0]
-    return union(schema, parts)
+    return union_dataset(schema, parts)
 
 
 class _Scanner:
@@ -92,7 +92,7 @@ class _Scanner:
     def __init__(self, scanner: ds.Scanner) -> None:
         self._scanner = scanner
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is that of the scanner
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any other attribute of the scanner
         return getattr(self._scanner, name)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -100,10 +100,10 @@ class _Scanner:
 
 
 @cache
-def _scanned_safely(kind: type) -> type:
+def _with_scanner(kind: type) -> type:
     """Return a subclass of an Arrow dataset class whose scanners are `_Scanner`s."""
 
-    def scanner(self: ds.Dataset, *arguments: Any, **options: Any) -> _Scanner:  # noqa: ANN401 - as Arrow's has them
+    def scanner(self: ds.Dataset, *arguments: Any, **options: Any) -> _Scanner:  # noqa: ANN401 - the parameters of Arrow's method
         return _Scanner(kind.scanner(self, *arguments, **options))  # type: ignore[attr-defined]
 
     return type(kind.__name__, (kind,), {"scanner": scanner})
@@ -114,7 +114,7 @@ def _require_readable(
 ) -> None:
     """Raise a ConfigError for files that pyarrow cannot read as `schema`; it names the calls that can."""
     checked: set[str] = set()
-    by_ftfile = "use to_batches() or to_arrow(), also for engines that accept Arrow"
+    alternative = "use to_batches() or to_arrow(), also for engines that accept Arrow"
     for add in adds:
         file_format = definitions[add.encoding]["format"]
         if add.kind == "segment":
@@ -122,22 +122,22 @@ def _require_readable(
                 Advice(
                     "dataset(): some rows are in open files, which pyarrow cannot read: finish the files: ",
                     Remedy("flush"),
-                    f"; or {by_ftfile}",
+                    f"; or {alternative}",
                 )
             )
         if file_format["name"] not in formats:
             raise ConfigError(
                 f"dataset(): some files are {file_format['name']}, and pyarrow can only read "
-                f"{', '.join(sorted(formats))} exactly: {by_ftfile}"
+                f"{', '.join(sorted(formats))} exactly: {alternative}"
             )
         if add.filters or file_format.get("encryptionKeyId") is not None:
             raise ConfigError(
-                f"dataset(): {add.final_path!r} is encrypted or filtered, and pyarrow cannot read it: {by_ftfile}"
+                f"dataset(): {add.final_path!r} is encrypted or filtered, and pyarrow cannot read it: {alternative}"
             )
         if add.encoding not in checked and (name := _rounded(definitions[add.encoding], schema)) is not None:
             raise ConfigError(
                 f"dataset(): column {name!r} has decimals in {add.final_path!r}, which are floating-point numbers in "
-                f"this version; pyarrow converts them with errors in the last digit: {by_ftfile}"
+                f"this version; pyarrow converts them with errors in the last digit: {alternative}"
             )
         checked.add(add.encoding)
 
@@ -151,7 +151,7 @@ def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
 
 
 def _refuse(*_: object) -> None:
-    raise NotImplementedError("a version is only read")
+    raise NotImplementedError("a version cannot be changed")
 
 
 def _gone(path: str) -> FileNotFoundError:

@@ -103,7 +103,7 @@ class Directory:
 
         Args:
             version: by default the newest one.
-            limit: the maximum number of files, of the newest commits; None for all. Less is read for a lower limit.
+            limit: the maximum number of files, from the newest commits; None for all files. A lower limit reads less.
 
         Raises:
             ConfigError: the version does not exist, or `limit` is negative.
@@ -124,7 +124,7 @@ class Directory:
         The first commit is the oldest kept record; see `oldest_version` for the versions that can be read.
 
         Args:
-            limit: the maximum number of commits, of the newest ones; None for all. No other records are read.
+            limit: the maximum number of commits, which are the newest; None for all. No older records are read.
 
         Raises:
             ConfigError: `limit` is negative.

@@ -1,4 +1,4 @@
-"""Unsigned integers in runs of ORC, in both versions of the encoding.
+"""Unsigned integers in the run-length encoding of ORC, in both versions of the encoding.
 
 Decoding ends at the requested count of numbers. Each run contains at least one number, so decoding ends for any input.
 """
@@ -29,12 +29,12 @@ _SIGN_OF_BYTE = 0x80
 _PAIR = 2  # numbers in the header of a delta run: the first one and its difference to the second one
 
 
-def first_run_numbers(data: bytes, count: int) -> Numbers:
+def read_rle_v1(data: bytes, count: int) -> Numbers:
     """Return the first `count` numbers of runs of version 1; `ValueError` if `data` is damaged or too short."""
     return _numbers(data, count, _run_of_version_1)
 
 
-def second_run_numbers(data: bytes, count: int) -> Numbers:
+def read_rle_v2(data: bytes, count: int) -> Numbers:
     """Return the first `count` numbers of runs of version 2; `ValueError` if `data` is damaged or too short."""
     return _numbers(data, count, _run_of_version_2)
 

@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
-from ftfile.kv.definition import code_of
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
 from ftfile.kv.upkeep.compact import CompactionRounds

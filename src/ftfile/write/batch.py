@@ -133,7 +133,7 @@ class Sink(ABC, Generic[_C]):
         """Write rows, except for bad rows, and return the segments."""
 
     @abstractmethod
-    def run_assembly_tasks(self, plan: WritePlan[_C], stage: Stage, head: LogState) -> AssemblyResults:
+    def run_jobs(self, plan: WritePlan[_C], stage: Stage, head: LogState) -> AssemblyResults:
         """Run this task's share of the due jobs."""
 
     @abstractmethod
@@ -231,7 +231,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     written_s = clock.monotonic_s()
     assembled = AssemblyResults()
     if head is not None and not config.overwrite:  # an overwrite removes all files, so jobs would be useless
-        assembled = sink.run_assembly_tasks(plan, stage, head)
+        assembled = sink.run_jobs(plan, stage, head)
     now_s = clock.monotonic_s()
     return TaskCommit(
         identity,

@@ -36,6 +36,8 @@ def test_texts() -> None:
 
 def test_only_what_may_pass_is_tried_again() -> None:
     again = {name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.AGAIN}
-    look = {name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.LOOK}
+    after_check = {
+        name for name in errors.__all__ if getattr(getattr(errors, name), "retry", None) is errors.Retry.AFTER_CHECK
+    }
     assert again == {"Unavailable"}
-    assert look == {"OutcomeUnknown", "CommitOutcomeUnknown"}
+    assert after_check == {"OutcomeUnknown", "CommitOutcomeUnknown"}

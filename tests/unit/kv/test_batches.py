@@ -225,12 +225,12 @@ class TestJobs:
         spool.write_bytes(bytes(len(content)))
         query.run(4, [rows("a")])
         assert damaged.path in caplog.text
-        (again,) = [task for task in head_of(out).assembly_tasks if task.attempts]
+        (again,) = [task for task in head_of(out).jobs if task.attempts]
         assert (again.id, again.attempts) == (damaged.id, 1)
         spool.write_bytes(content)
         query.run(5, [rows("a")])
         assert rows_of(out) == {"a": 6}
-        assert not any(task.attempts for task in head_of(out).assembly_tasks)
+        assert not any(task.attempts for task in head_of(out).jobs)
 
     @pytest.mark.slow
     def test_one_that_fails_for_ever_keeps_no_other_bucket_from_its_turn(self, out: str) -> None:
@@ -308,7 +308,7 @@ class TestJobs:
             store.merge("word 0", 1)
             store.commit()
         head = head_of(out)
-        assert len(head.assembly_tasks) == 16
+        assert len(head.jobs) == 16
         assert len(head.segments) == 16 * 16 + 1
         assert Path(out, layout.record_path(head.version)).stat().st_size < 8 << 10
 

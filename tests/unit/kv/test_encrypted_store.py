@@ -89,7 +89,7 @@ def test_what_is_due_tells_no_key(out: str, ring: Path) -> None:
     for batch in range(9):
         query.run(batch, [rows(*words)])
     records = [CommitLog(file_system(out)).read_record(version) for version in range(9)]
-    jobs = [job for record in records if record is not None for job in record.assembly_tasks]
+    jobs = [job for record in records if record is not None for job in record.jobs]
     assert "descend" in {job.reason for job in jobs}
     assert b"confidential" not in all_bytes(out)
     assert rows_of(out, f"file:{ring}") == dict.fromkeys(words, 9)

@@ -77,7 +77,7 @@ class TestManyRuns:
         batches = [pa.RecordBatch.from_pylist([row(f"k{number % 7}")], schema=schema) for number in range(count)]
         query.commit(0, [write_task(query.plan(), TaskIdentity(query.identity(0), 0, 0), batches, current())])
         assert runs() == count
-        (job,) = CommitLog(open_filesystem(PATH)).refresh().assembly_tasks
+        (job,) = CommitLog(open_filesystem(PATH)).refresh().jobs
         assert job.reason == "level0"
         expected = {f"k{number}": len(range(number, count, 7)) for number in range(7)}
         assert contents() == expected

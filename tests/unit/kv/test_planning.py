@@ -26,7 +26,7 @@ from ftfile.kv.planning.plan import (
 )
 from ftfile.kv.planning.runs import Run, RunMetadata, placed, run_of
 from ftfile.log.checks import Rewrite
-from ftfile.log.format.model import Add, AssemblyTask, Origin
+from ftfile.log.format.model import Add, Job, Origin
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -126,7 +126,7 @@ class TestDue:
         live = [a_run(version) for version in range(16)]
         (planned,) = plan_of(live)
         payload = {"bucket": "b=00000", "taskCount": 3}
-        assert job_of(planned.compaction, 3) == AssemblyTask(live[0].id, "level0", (), payload=payload)
+        assert job_of(planned.compaction, 3) == Job(live[0].id, "level0", (), payload=payload)
 
     def test_of_a_retry_it_names_what_is_held(self) -> None:
         live = [a_run((1, 2), (0, 9), level=1), a_run((1, 2), (10, 19), level=1, purges=[((5,), (15,))])]
@@ -142,7 +142,7 @@ class TestDue:
         live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(2) for version in range(20)]
         jobs = [job_of(planned.compaction, 1) for planned in plan_of(live, [Backoff(live[3].id, 3)])]
         assert [job.reason for job in jobs] == ["retry", "level0", "level0", "level0"]
-        state = LogState(20, segments=SharedMap({add.id: add for add in live}), assembly_tasks=tuple(jobs))
+        state = LogState(20, segments=SharedMap({add.id: add for add in live}), jobs=tuple(jobs))
         fs, planner = MemoryFileSystem("named"), CompactionPlanner(SETTINGS, [pa.int64()], 0)
         for job in jobs:
             (planned,) = planned_compactions([job], state, fs, planner)

@@ -23,7 +23,7 @@ from ftfile.kv.planning.runs import RunMetadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run_files import RunSpool
-from ftfile.log.format.model import Add, AssemblyTask, Origin
+from ftfile.log.format.model import Add, Job, Origin
 from ftfile.log.state import LogState
 from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.context import ManualClock, SeededIds
@@ -153,8 +153,8 @@ def damage(bench: Bench, add: Add) -> None:
 class TestShare:
     def shares(self, tasks: int, count: int, version: int = 5) -> list[list[int]]:
         payload = {"bucket": "b=00000", "taskCount": tasks}
-        jobs = tuple(AssemblyTask(f"{number}", "level0", (), payload=payload) for number in range(count))
-        head = LogState(version=version, assembly_tasks=jobs, whole=False)
+        jobs = tuple(Job(f"{number}", "level0", (), payload=payload) for number in range(count))
+        head = LogState(version=version, jobs=jobs, whole=False)
         return [[int(job.id) for job in share_of(head, partition)] for partition in range(tasks + 1)]
 
     def test_each_task_does_other_jobs_and_each_job_gets_its_turn(self) -> None:
@@ -170,8 +170,8 @@ class TestShare:
     def test_one_that_failed_often_is_left_out(self, bench: Bench) -> None:
         compaction = bench.due(bench.run([1]), backoff=Backoff("run", 9, 3, not_before=9)).compaction
         job = job_of(compaction, 1)
-        assert share_of(LogState(version=7, assembly_tasks=(job,)), 0) == ()
-        assert share_of(LogState(version=8, assembly_tasks=(job,)), 0) == (job,)
+        assert share_of(LogState(version=7, jobs=(job,)), 0) == ()
+        assert share_of(LogState(version=8, jobs=(job,)), 0) == (job,)
 
     def test_time_ends_between_files_and_those_that_failed_come_last(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch

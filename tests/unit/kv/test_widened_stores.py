@@ -197,7 +197,7 @@ def _columns(head: Any, encoding: str) -> str:
 
 
 def _due(head: Any, rules: PlanSettings) -> set[str]:
-    names = {job.id for job in head.assembly_tasks}
+    names = {job.id for job in head.jobs}
     due_now = (compaction for compaction, _ in due(head.segments.values(), (), rules))
     return {run.add.id for compaction in due_now if compaction.name in names for run in compaction.runs}
 

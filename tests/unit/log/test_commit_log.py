@@ -17,8 +17,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import (
     Add,
-    AssemblyTask,
     Fingerprint,
+    Job,
     JobAuthor,
     MaintenanceAuthor,
     Origin,
@@ -83,8 +83,8 @@ class TestRecordFormat:
             adds=(SEGMENT, PART),
             removes=(Remove.of(PART), Remove.of(SEGMENT)),
             overwrite=True,
-            assembly_tasks=(
-                AssemblyTask(
+            jobs=(
+                Job(
                     "d",
                     "size",
                     (SEGMENT, structs.replace(SEGMENT, id="s2", skip_rows=3, rolling_stats={"ms": 7})),
@@ -153,7 +153,7 @@ class TestCheckpoints:
         segment = structs.replace(SEGMENT, id="live")
         driver.create_record(
             adds=(add, segment),
-            assembly_tasks=(AssemblyTask("d", "size", (segment,), payload=FILES_PLAN),),
+            jobs=(Job("d", "size", (segment,), payload=FILES_PLAN),),
             horizon_ms=5,
             tasks=3,
         )

@@ -20,7 +20,7 @@ from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
 from ftfile.log.format.layout import CHECKPOINTS, FORMAT_FILE, PUBLISHED_HINT, record_path
-from ftfile.log.format.model import AssemblyTask, Fingerprint, Record, StreamAuthor
+from ftfile.log.format.model import Fingerprint, Job, Record, StreamAuthor
 from ftfile.log.format.record import decode_record, encode_record, to_checked_text
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.records import PublishedHint, read_published, write_published
@@ -47,7 +47,7 @@ RECORD = Record(
     removes=next(record.removes for record in LOG.records if record.removes),
     lineage_start=0,
     horizon_ms=5,
-    assembly_tasks=(AssemblyTask("j", "records", LOG.records[-1].adds, 1, FILES_PLAN),),
+    jobs=(Job("j", "records", LOG.records[-1].adds, 1, FILES_PLAN),),
     tasks=2,
     schema="s",
     definitions={"s": "{}"},

@@ -27,7 +27,7 @@ from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.operate import repair as run
-from ftfile.operate import repair_actions as mending
+from ftfile.operate import repair_actions
 from ftfile.operate.findings import ACTIONS
 from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ("_often", "out", "ring", "world")
 
 
-def mend(world: World, **asked: Any) -> RepairReport:
+def repair(world: World, **asked: Any) -> RepairReport:
     """Repair. A dry run changes no file, the repair deletes no file, and a second repair does nothing."""
     before = world.content()
     planned = ftfile.repair(world.url, **asked)
@@ -102,14 +102,14 @@ class TestParts:
     def test_pending_is_published(self, world: World) -> None:
         record(world, 0, add := part(world, 0))
         assert [file.state for file in ftfile.open(world.url).files()] == ["pending"]
-        assert mend(world).ok
+        assert repair(world).ok
         assert world.driver.visible() == {add.final_path}
         assert [file.state for file in ftfile.open(world.url).files()] == ["published"]
 
     def test_published_by_the_hint_and_not_in_truth(self, world: World) -> None:
         add = world.driver.commit_new(0)
         world.move(add.final_path, add.path)
-        assert mend(world).ok
+        assert repair(world).ok
         assert world.driver.visible() == {add.final_path}
 
     def test_a_foreign_file_in_the_way(self, world: World) -> None:
@@ -117,7 +117,7 @@ class TestParts:
         world.write(add.final_path or "", b"mine")
         with pytest.raises(CommitError):
             world.driver.commit_new(1)
-        assert mend(world).ok
+        assert repair(world).ok
         assert quarantined(world) == [add.final_path]
         world.driver.restart()
         world.driver.commit_new(1)
@@ -126,7 +126,7 @@ class TestParts:
     def test_a_foreign_file_in_the_place_of_a_directory(self, world: World) -> None:
         record(world, 0, part(world, 0, "key=1/part.txt"))
         world.write("key=1", b"mine")
-        assert mend(world).ok
+        assert repair(world).ok
         assert quarantined(world) == ["key=1"]
         assert world.fs.read("key=1/part.txt") == b"row 0\n"
 
@@ -135,7 +135,7 @@ class TestParts:
         record(world, 0, part(world, 0, name))
         with pytest.raises(CommitError):
             world.driver.commit_new(1)
-        assert mend(world).ok
+        assert repair(world).ok
         world.driver.restart()
         world.driver.commit_new(1)
         assert visible(world) == rows(world) == [b"row", b"row 0"]
@@ -145,7 +145,7 @@ class TestParts:
     def test_the_record_of_another_name_can_be_published_by_anybody(self, world: World) -> None:
         """A name that is too long cannot exist, so no file must be hidden at this name."""
         record(world, 0, part(world, 0, f"{'long' * 70}.txt"))
-        report = mend(world)
+        report = repair(world)
         log = CommitLog(world.fs)
         repaired = log.read_record(report.version)
         assert repaired is not None
@@ -162,7 +162,7 @@ class TestParts:
         for add in old:
             world.move(add.final_path, layout.retired_path(add.id))
         assert visible(world) == []
-        assert mend(world).ok
+        assert repair(world).ok
         assert visible(world) == rows(world) == [b"row 0", b"row 1"]
 
     def test_a_missing_part_is_given_up_by_name_only(self, world: World) -> None:
@@ -173,7 +173,7 @@ class TestParts:
         assert [file.state for file in ftfile.open(world.url).files()] == ["published", "missing", "published"]
         left = ftfile.repair(world.url, dry_run=False)
         assert (left.ok, left.steps, [found.code for found in left.findings]) == (False, (), ["missing-part"])
-        assert mend(world, give_up=[adds[1].final_path]).ok
+        assert repair(world, give_up=[adds[1].final_path]).ok
         assert rows(world) == visible(world) == [b"row 0", b"row 2"]
         assert ftfile.open(world.url).history()[-1].operation == "repair"
 
@@ -182,21 +182,21 @@ class TestParts:
         world.write(add.final_path or "", b"row 9\n")
         with pytest.raises(ConfigError, match="full=True"):
             ftfile.repair(world.url, give_up=[add.final_path or ""])
-        assert mend(world, give_up=[add.final_path], full=True).ok
+        assert repair(world, give_up=[add.final_path], full=True).ok
         assert (rows(world), visible(world), quarantined(world)) == ([], [], [add.final_path])
 
     def test_a_live_part_that_was_retired(self, world: World) -> None:
         """A late completion of an old removal hid the newer file with the same name."""
         world.driver.commit(0, add := part(world, 0))
         world.move(add.final_path, layout.retired_path("another"))
-        assert mend(world).ok
+        assert repair(world).ok
         assert visible(world) == rows(world) == [b"row 0"]
         assert world.fs.exists(layout.retired_path("another"))
 
     def test_a_live_part_that_was_retired_as_itself(self, world: World) -> None:
         world.driver.commit(0, add := part(world, 0))
         world.move(add.final_path, layout.retired_path(add.id))
-        assert mend(world).ok
+        assert repair(world).ok
         assert visible(world) == rows(world) == [b"row 0"]
 
     @pytest.mark.parametrize("is_retired_too", [False, True])
@@ -211,7 +211,7 @@ class TestParts:
                 world.fs.delete(layout.retired_path(add.id))
             world.write(add.final_path or "", content)
         assert visible(world) == [b"row 0", b"row 0", b"row 1", b"row 1"]
-        assert mend(world).ok
+        assert repair(world).ok
         assert visible(world) == rows(world) == [b"row 0", b"row 1"]
         assert ftfile.open(world.url).files(1)[0].state == "retired"
 
@@ -219,7 +219,7 @@ class TestParts:
         world.driver.commit(0, old := part(world, 0))
         world.compact(0, old)
         world.move(layout.retired_path(old.id), old.path)
-        assert mend(world).ok
+        assert repair(world).ok
         assert world.fs.exists(layout.retired_path(old.id)), "older versions have the file"
 
     def test_foreign_files_stay_unless_they_are_named(self, world: World) -> None:
@@ -227,8 +227,8 @@ class TestParts:
         world.compact(0, old)
         world.write(old.final_path or "", b"mine, and not that of before")
         world.write("key=1/mine.txt", b"mine")
-        assert mend(world).steps == ()
-        mend(world, quarantine=[old.final_path])
+        assert repair(world).steps == ()
+        repair(world, quarantine=[old.final_path])
         assert quarantined(world) == [old.final_path]
         assert world.fs.exists("key=1/mine.txt")
 
@@ -246,7 +246,7 @@ class TestParts:
     def test_dead_letters_are_published(self, world: World) -> None:
         letter = structs.replace(part(world, 0), final_path=layout.dead_letter_path("query-1", 0, 0, "id"))
         record(world, 0, dead_letters=(letter,))
-        assert mend(world).ok
+        assert repair(world).ok
         assert world.fs.exists(letter.final_path or "")
 
 
@@ -259,7 +259,7 @@ class TestLeftBehind:
         record(world, 1, new := part(world, 1), removes=(Remove.of(old),))
         world.fs.delete("month=7/old.txt")
         world.fs.remove_directory("month=7")
-        assert mend(world).ok
+        assert repair(world).ok
         assert rows(world) == visible(world) == [b"row 1"]
         world.driver.restart()
         world.driver.commit(2, part(world, 2))
@@ -272,7 +272,7 @@ class TestLeftBehind:
         for info in world.fs.list(layout.RETIRED):
             world.fs.delete(info.path)
         world.fs.remove_directory(layout.RETIRED)
-        assert mend(world).ok
+        assert repair(world).ok
         assert rows(world) == visible(world) == [b"row 1"]
 
     def test_a_checkpoint_that_forgot_what_is_not_published(self, world: World) -> None:
@@ -283,7 +283,7 @@ class TestLeftBehind:
         write_published(world.fs, PublishedHint(head.version, head.nonce))
         world.driver.restart()
         assert ftfile.open(world.url).status().unpublished == ()
-        assert mend(world).ok
+        assert repair(world).ok
         assert world.fs.exists(add.final_path or "")
         assert rows(world) == visible(world) == [b"row", b"row 1"]
 
@@ -296,7 +296,7 @@ class TestLeftBehind:
         world.fs.delete((letter.final_path or "") if is_published else letter.path)
         world.fs.put(layout.PUBLISHED_HINT, b"lost")
         world.fs.delete(layout.PUBLISHED_HINT)
-        assert mend(world).ok
+        assert repair(world).ok
         world.driver.with_policy(on_missing_part="fail").restart()
         world.driver.commit_new(1 + is_published)
 
@@ -304,7 +304,7 @@ class TestLeftBehind:
         adds = [world.driver.commit_new(batch) for batch in range(4)]
         for add in adds[1:3]:
             world.fs.delete(add.final_path or "")
-        assert mend(world, give_up=[add.final_path for add in adds[1:3]]).ok
+        assert repair(world, give_up=[add.final_path for add in adds[1:3]]).ok
         removed = ftfile.open(world.url).history()[-1]
         assert (removed.version, removed.operation, removed.files_removed, removed.rows_removed) == (4, "repair", 2, 2)
 
@@ -322,7 +322,7 @@ class TestOneNameTwice:
         old, new = self.two(world)
         world.fs.delete(old.path)
         world.move(new.path, "latest.txt")
-        assert mend(world, give_up=["latest.txt"]).ok
+        assert repair(world, give_up=["latest.txt"]).ok
         assert visible(world) == rows(world) == [b"row 1"]
 
     def test_the_staged_one_gets_another_name(self, world: World) -> None:
@@ -330,7 +330,7 @@ class TestOneNameTwice:
         world.move(old.path, "latest.txt")
         with pytest.raises(CommitError):
             world.driver.commit_new(2)
-        assert mend(world).ok
+        assert repair(world).ok
         assert visible(world) == rows(world) == [b"row 0", b"row 1"]
         world.driver.restart()
         world.driver.commit_new(2)
@@ -339,7 +339,7 @@ class TestOneNameTwice:
         old, new = self.two(world)
         world.move(old.path, layout.retired_path("late"))
         world.move(new.path, "latest.txt")
-        assert mend(world).ok
+        assert repair(world).ok
         assert visible(world) == rows(world) == [b"row 0", b"row 1"]
 
 
@@ -357,7 +357,7 @@ class TestLog:
     )
     def test_a_hint_of_another_type_or_history(self, world: World, fields: dict[str, Any]) -> None:
         world.hint(**fields)
-        assert mend(world).ok
+        assert repair(world).ok
         world.driver.restart()
         world.driver.commit_new(5)
 
@@ -365,11 +365,11 @@ class TestLog:
         lost = ftfile.open(world.url).files()[-1]
         world.lose(4)
         assert not ftfile.repair(world.url, dry_run=False).ok
-        assert mend(world, accept_lost_records=True).ok
+        assert repair(world, accept_lost_records=True).ok
         assert rows(world) == self.expected(0, 1, 2, 3)
         # The lost file is unknown: its record is lost, so its origin cannot be determined.
         assert ftfile.open(world.url).verify().findings[0].code == "unknown-files"
-        mend(world, quarantine=[lost.path])
+        repair(world, quarantine=[lost.path])
         assert visible(world) == self.expected(0, 1, 2, 3)
         world.driver.restart()
         world.driver.commit_new(4)
@@ -391,7 +391,7 @@ class TestLog:
     def test_a_hole(self, world: World) -> None:
         world.lose(2)
         assert not ftfile.repair(world.url, dry_run=False).ok
-        report = mend(world, accept_lost_records=True)
+        report = repair(world, accept_lost_records=True)
         assert report.ok
         assert report.version == 1
         assert rows(world) == self.expected(0, 1)
@@ -405,7 +405,7 @@ class TestLog:
         adds = list(ftfile.open(world.url).snapshot().adds.values())
         world.compact(4, *adds)
         world.lose(4)
-        assert mend(world, accept_lost_records=True).ok
+        assert repair(world, accept_lost_records=True).ok
         assert rows(world) == self.expected(0, 1, 2, 3)
 
     def test_a_hole_that_another_commit_filled(self, world: World) -> None:
@@ -417,13 +417,13 @@ class TestLog:
         world.driver.commit(2, world.driver.stage(2, b"other row\n"))
         for version, content in zip((3, 4), later, strict=True):
             world.write(layout.record_path(version), content)
-        report = mend(world, accept_lost_records=True)
+        report = repair(world, accept_lost_records=True)
         assert report.ok
         assert rows(world) == [b"other row", *self.expected(0, 1)]
 
     def test_a_damaged_record(self, world: World) -> None:
         world.write(layout.record_path(3), b"nonsense")
-        assert mend(world, accept_lost_records=True).ok
+        assert repair(world, accept_lost_records=True).ok
         assert rows(world) == self.expected(0, 1, 2)
         assert layout.record_path(3) in quarantined(world)
 
@@ -432,7 +432,7 @@ class TestLog:
         world.driver.create_record(author=MaintenanceAuthor("vacuum", "old"), horizon_ms=horizon_ms)
         with pytest.raises(CommitError):
             world.driver.commit_new(5)
-        assert mend(world).ok
+        assert repair(world).ok
         world.driver.restart()
         world.driver.commit_new(5)
 
@@ -445,7 +445,7 @@ class TestDerived:
             world.driver.commit(batch, part(world, batch))
 
     def check(self, world: World, **asked: Any) -> None:
-        assert mend(world, **asked).ok
+        assert repair(world, **asked).ok
         assert rows(world) == visible(world) == [f"row {batch}".encode() for batch in range(9)]
         world.driver.restart()
         world.driver.commit(9, part(world, 9))
@@ -503,7 +503,7 @@ class TestDerived:
         report = ftfile.repair(world.url, dry_run=False)
         assert not report.ok
         assert not any("checkpoints and compacted logs replace them" in finding.remedy for finding in report.findings)
-        assert mend(world, accept_lost_records=True).ok
+        assert repair(world, accept_lost_records=True).ok
         assert rows(world) == [f"row {batch}".encode() for batch in range(version)]
         world.driver.restart()
         with pytest.raises(BatchGap):
@@ -685,7 +685,7 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
     assert not report.ok
     assert report.steps == ()
     monkeypatch.undo()
-    assert mend(world).ok
+    assert repair(world).ok
     assert rows(world) == [b"row"]
 
 
@@ -693,7 +693,7 @@ def test_more_rounds_than_are_made(world: World, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("more", [-1, 0])
 def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) -> None:
     """Each record takes the version that the repair is about to create."""
-    add, busy = world.driver.commit_new(0), mending.TRIES + more
+    add, busy = world.driver.commit_new(0), repair_actions.TRIES + more
 
     class Faster(WrapperFileSystem):
         def create_exclusive(self, path: str, content: bytes) -> None:
@@ -705,20 +705,20 @@ def test_records_of_others_at_more_tries_than_are_made(world: World, more: int) 
 
     log, author = CommitLog(Faster(world.fs)), MaintenanceAuthor("repair", "r")
     if more < 0:
-        mending.record_changes(log, author, [add], [])
+        repair_actions.record_changes(log, author, [add], [])
     else:
         with pytest.raises(CommitError, match="repair again later"):
-            mending.record_changes(log, author, [add], [])
+            repair_actions.record_changes(log, author, [add], [])
     assert busy == 0
     assert bool(rows(world)) == (more == 0)
 
 
 @pytest.mark.slow
 def test_a_file_of_more_than_one_piece_is_copied(world: World) -> None:
-    content = random.Random(0).randbytes(2 * mending.PIECE_BYTES + 1)
+    content = random.Random(0).randbytes(2 * repair_actions.PIECE_BYTES + 1)
     add = world.driver.stage(0, content)
     copy = structs.replace(add, path=f"{layout.parent(add.path)}/copy.staged")
-    mending.copy_to(world.fs, copy, add.path)
+    repair_actions.copy_to(world.fs, copy, add.path)
     assert world.fs.read(copy.path) == content
 
 
@@ -730,7 +730,7 @@ def test_a_damaged_format_file_is_put_aside_and_written_again(world: World, cont
     for opens in (ftfile.open, ftfile.flush):
         with pytest.raises(CorruptData, match=r"ftfile\.repair\(path, dry_run=False\) writes it again"):
             opens(world.url)
-    assert {step.code for step in mend(world).steps} == {"bad-format"}
+    assert {step.code for step in repair(world).steps} == {"bad-format"}
     assert world.fs.read(layout.FORMAT_FILE) == right
     assert quarantined(world) == [layout.FORMAT_FILE]
     world.driver.restart()
@@ -741,7 +741,7 @@ def test_a_damaged_marker_is_put_aside_where_none_is_needed(world: World) -> Non
     world.driver.commit_new(0)
     world.write(layout.MARKER, b"\xff")
     assert world.codes() == ["bad-marker"]
-    assert mend(world).ok
+    assert repair(world).ok
     assert not world.fs.exists(layout.MARKER)
     assert quarantined(world) == [layout.MARKER]
 
@@ -774,4 +774,4 @@ def test_the_damaged_format_file_of_an_encrypted_directory_is_restored(out: str,
 
 
 def test_every_action_has_a_function() -> None:
-    assert mending.MENDS.keys() | {"give-up"} == ACTIONS.keys()
+    assert repair_actions.REPAIRS.keys() | {"give-up"} == ACTIONS.keys()

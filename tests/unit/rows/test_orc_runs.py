@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ftfile.rows.orc_runs import first_run_numbers, second_run_numbers
+from ftfile.rows.orc_runs import read_rle_v1, read_rle_v2
 
 PATCHED = [2030, 2000, 2020, 1_000_000, *range(2040, 2191, 10)]
 SECOND = {
@@ -29,18 +29,18 @@ FIRST = {
 @pytest.mark.parametrize("encoded", SECOND)
 def test_runs_of_version_2(encoded: str) -> None:
     numbers = SECOND[encoded]
-    assert second_run_numbers(bytes.fromhex(encoded), len(numbers)).tolist() == numbers
+    assert read_rle_v2(bytes.fromhex(encoded), len(numbers)).tolist() == numbers
 
 
 @pytest.mark.parametrize("encoded", FIRST)
 def test_runs_of_version_1(encoded: str) -> None:
     numbers = FIRST[encoded]
-    assert first_run_numbers(bytes.fromhex(encoded), len(numbers)).tolist() == numbers
+    assert read_rle_v1(bytes.fromhex(encoded), len(numbers)).tolist() == numbers
 
 
 def test_no_more_numbers_are_read_than_asked_for() -> None:
-    assert first_run_numbers(bytes.fromhex("610007"), 2).tolist() == [7, 7]
-    assert second_run_numbers(b"", 0).tolist() == []
+    assert read_rle_v1(bytes.fromhex("610007"), 2).tolist() == [7, 7]
+    assert read_rle_v2(b"", 0).tolist() == []
 
 
 @pytest.mark.parametrize("encoded", SECOND)
@@ -48,7 +48,7 @@ def test_runs_of_version_2_that_end_too_early(encoded: str) -> None:
     data = bytes.fromhex(encoded)
     for end in range(len(data)):
         with pytest.raises(ValueError, match=r"bytes in place of|without an end"):
-            second_run_numbers(data[:end], len(SECOND[encoded]))
+            read_rle_v2(data[:end], len(SECOND[encoded]))
 
 
 @pytest.mark.parametrize("encoded", FIRST)
@@ -56,20 +56,20 @@ def test_runs_of_version_1_that_end_too_early(encoded: str) -> None:
     data = bytes.fromhex(encoded)
     for end in range(len(data)):
         with pytest.raises(ValueError, match=r"bytes in place of|without an end"):
-            first_run_numbers(data[:end], len(FIRST[encoded]))
+            read_rle_v1(data[:end], len(FIRST[encoded]))
 
 
 def test_a_patch_behind_the_numbers_is_damage() -> None:
     data = bytes.fromhex(next(encoded for encoded in SECOND if encoded.startswith("8e")))
     with pytest.raises(ValueError, match="a patch of number 3 in a run of 2"):
-        second_run_numbers(data[:1] + b"\x01" + data[2:8] + bytes.fromhex("fce8"), 2)
+        read_rle_v2(data[:1] + b"\x01" + data[2:8] + bytes.fromhex("fce8"), 2)
 
 
 def test_any_bytes_are_numbers_or_damage(seed: int) -> None:
     random = Random(seed)
     for _ in range(100):
         data = random.randbytes(random.randint(1, 40))
-        for read_numbers in (first_run_numbers, second_run_numbers):
+        for read_numbers in (read_rle_v1, read_rle_v2):
             try:
                 assert len(read_numbers(data, 20)) == 20
             except ValueError:

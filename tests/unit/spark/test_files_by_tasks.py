@@ -27,7 +27,7 @@ from tests.unit.write.files.encrypted import ring
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.log.format.model import Job
 
 __all__ = ("ring",)
 
@@ -372,7 +372,7 @@ def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ftfile.write.files.assembly.assembler.is_away", lambda _: True)
     tried = []
 
-    def assemble(_: object, job: AssemblyTask, *__: object) -> object:
+    def assemble(_: object, job: Job, *__: object) -> object:
         tried.append(job.id)
         raise FtfileError("away")
 

@@ -12,7 +12,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, AssemblyTask, Body, MaintenanceAuthor, Origin
+from ftfile.log.format.model import Add, Body, Job, MaintenanceAuthor, Origin
 from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.state import LogState, SharedMap
@@ -150,14 +150,14 @@ def test_a_record_that_is_not_kept(driver: Driver) -> None:
 
 def test_a_state_that_is_too_large() -> None:
     one = segment("s")
-    job = AssemblyTask("job", "age", (one,))
+    job = Job("job", "age", (one,))
     state = LogState(segments=SharedMap({"s": one}))
-    check_state_size(replace(state, assembly_tasks=(job,)), {"s"})
+    check_state_size(replace(state, jobs=(job,)), {"s"})
     long = "s" * (ADD_ID_CHARACTERS + 1)
     for wrong, open_segments in (
         (state, set[str]()),
-        (replace(state, assembly_tasks=(job, job)), {"s"}),
-        (replace(state, assembly_tasks=(AssemblyTask("job", "age", (segment("gone"),)),)), {"s"}),
+        (replace(state, jobs=(job, job)), {"s"}),
+        (replace(state, jobs=(Job("job", "age", (segment("gone"),)),)), {"s"}),
         (LogState(segments=SharedMap({long: segment(long)})), {long}),
         (replace(state, definitions={"x": "x" * 100_000}), {"s"}),
     ):

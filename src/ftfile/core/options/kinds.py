@@ -255,3 +255,13 @@ FILE_RANGES = Kind(
 )
 CHARACTER = Kind(r"a single character, or `\t`", _character)
 BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)
+
+
+def by_lower_case(names: Iterable[str]) -> dict[str, str]:
+    """Return names by their lower-case form."""
+    return {name.lower(): name for name in names}
+
+
+def in_lower_case(names: Iterable[str]) -> list[str]:
+    """Return the lower-case forms of names."""
+    return [name.lower() for name in names]

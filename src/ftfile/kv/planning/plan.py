@@ -25,7 +25,7 @@ from ftfile.kv.planning.runs import (
     runs_by_bucket,
 )
 from ftfile.log.format.adds import ids_of
-from ftfile.log.format.model import AssemblyTask
+from ftfile.log.format.model import Job
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -295,16 +295,16 @@ def _are_apart(new: Iterable[Run], live: Collection[Run]) -> bool:
     return True
 
 
-def job_of(compaction: Compaction, tasks: int) -> AssemblyTask:
+def job_of(compaction: Compaction, tasks: int) -> Job:
     """Return the job of a due compaction, for a record."""
     payload: dict[str, object] = {"bucket": compaction.runs[0].add.directory_key, "taskCount": tasks}
     if (backoff := compaction.backoff) is None:
-        return AssemblyTask(compaction.name, compaction.kind, (), payload=payload)
+        return Job(compaction.name, compaction.kind, (), payload=payload)
     payload |= {"last": backoff.last} | ({"notBefore": backoff.not_before} if backoff.not_before else {})
-    return AssemblyTask(compaction.name, "retry", inputs=(), attempts=backoff.attempts, payload=payload)
+    return Job(compaction.name, "retry", inputs=(), attempts=backoff.attempts, payload=payload)
 
 
-def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:
+def backoffs_of(jobs: Iterable[Job]) -> list[Backoff]:
     """Return the backoffs of a record."""
     backoffs = []
     for job in jobs:
@@ -314,7 +314,7 @@ def backoffs_of(jobs: Iterable[AssemblyTask]) -> list[Backoff]:
     return backoffs
 
 
-def is_held(job: AssemblyTask, version: int) -> bool:
+def is_held(job: Job, version: int) -> bool:
     """Return True if a job has failed too often to be tried at this version of the log."""
     return any(backoff.is_held(version) for backoff in backoffs_of([job]))
 

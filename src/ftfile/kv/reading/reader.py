@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
-from ftfile.kv.definition import FOUND, StoreDefinition, code_of
+from ftfile.kv.definition import FOUND, StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.key_columns import sorted_by
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.runs import definition_of_runs, segments_of
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_parts

@@ -13,9 +13,9 @@ from ftfile.core.checksum import Crc32, check_known_checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
-from ftfile.kv.definition import code_of
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import shown_value
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.runs import Run, adds_of, apart, row_count
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.pages import Cache
@@ -70,7 +70,7 @@ class StoreReport:
         runs: number of verified runs.
         rows: number of their rows, from the log.
         damaged: the damaged runs; empty if all runs are intact.
-        not_asked: users' merge classes of the store, which `verify` does not import.
+        not_asked: the merge classes of users in the definition of the store. `verify` does not import them.
     """
 
     version: int

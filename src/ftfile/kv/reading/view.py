@@ -195,8 +195,8 @@ def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
         runs_max=runs_max,
         rows=row_count(runs),
         size_bytes=size_of(runs),
-        due_compactions=len(head.assembly_tasks),
-        held_compactions=sum(is_held(job, head.version) for job in head.assembly_tasks),
+        due_compactions=len(head.jobs),
+        held_compactions=sum(is_held(job, head.version) for job in head.jobs),
         cache_bytes=cache.size_bytes,
         cache_bytes_max=cache.capacity_bytes,
     )

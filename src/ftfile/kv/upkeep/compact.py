@@ -12,8 +12,9 @@ from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.kv.compactor import Compactor
-from ftfile.kv.definition import SET, code_of
+from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.picker import (
     Backoff,
     Compaction,
@@ -191,12 +192,12 @@ class CompactionRounds:
             return None
         live = live_after(state, accepted.removes, accepted.adds)
         tasks = 1
-        for job in state.assembly_tasks:
+        for job in state.jobs:
             tasks = max(tasks, job.payload["taskCount"])
         return Body(
             adds=seal_metadata(log.fs, accepted.adds),
             removes=accepted.removes,
-            assembly_tasks=due_after(state, live, how.plan, tasks=tasks),
+            jobs=due_after(state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -336,7 +337,7 @@ class DueCompactions:
     def choose(self, head: LogState, how: HowWritten, failed: Iterable[Backoff]) -> list[Piece]:
         """Return the due compactions at a head, given backoffs in addition to its recorded backoffs."""
         backoffs: dict[str, Backoff] = {}
-        for backoff in backoffs_of(head.assembly_tasks):
+        for backoff in backoffs_of(head.jobs):
             backoffs[backoff.run] = backoff if self.skip_held else backoff._replace(not_before=0)
         for backoff in failed:
             backoffs[backoff.run] = backoff

@@ -15,11 +15,12 @@ from ftfile.core.arguments import Access
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import FoldedRows, Inputs, Outputs
-from ftfile.kv.definition import check_buckets, code_of, ops_in
+from ftfile.kv.definition import check_buckets, ops_in
 from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.key_columns import sorted_by
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.plan import terms_of
 from ftfile.kv.planning.runs import open_metadata, position_of, run_ids, run_of, runs_by_bucket, seal_metadata
 from ftfile.kv.run_files import OpenFiles
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 # Number of attempts; each rewrites the buckets that batches have changed meanwhile.
 _TRIES = 5
-# For folded rows of all old buckets together, and also for read-ahead of all runs.
+# Bytes of folded rows of all old buckets together. The same number of bytes is read ahead from all runs together.
 _WINDOW_BYTES = 16 << 20
 # Rows of all new buckets together that are buffered before they are written as runs.
 _HELD_BYTES = 64 << 20
@@ -61,7 +62,7 @@ class RebucketReport:
     """The result of a change of the number of buckets.
 
     Attributes:
-        version: of its record; None if the store already had this number.
+        version: version of the record with the change; None if the store already had this number.
         buckets: number of buckets now.
         runs_replaced: number of old runs.
         runs_written: number of new runs.
@@ -82,24 +83,26 @@ def rebucket(
     merge: str | Mapping[str, str] | None = None,
     **access: Unpack[AccessArguments],
 ) -> RebucketReport:
-    """Change the number of buckets of a store to a power of two; every row is rewritten, and none changes.
+    """Change the number of buckets of a store to a power of two. Every row is rewritten, and no value changes.
 
-    One record replaces all runs; if the process dies before it, nothing has changed. Memory is bounded by some windows
-    of rows, independent of the size of the store. Readers are not affected. If batches are committed meanwhile, their
-    buckets are rewritten again, a limited number of times. A batch in progress when the record is created fails with an
-    error that names both numbers: restart its query with the new `buckets`. If the store already has this number, no
-    record is created. For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
+    One record replaces all runs. If the process is killed before it creates the record, the store is unchanged. Memory
+    is limited to some windows of rows, independent of the size of the store. Readers are not affected. If batches are
+    committed meanwhile, their buckets are rewritten again, a limited number of times. A batch in progress when the
+    record is created fails with an error that names both numbers: restart its query with the new `buckets`. If the
+    store already has this number, no record is created. For `merge` see `ftfile.kv.open`, for `access` `ftfile.open`.
 
     Raises:
         ConfigError: the path is not a store, its keys are unknown, `merge` lacks a class, or the number is not a power
             of two.
-        CommitError: batches were committed during every attempt: stop the queries first. Or as for a batch write.
+        CommitError: batches were committed during every attempt: stop the queries first. For other causes, see the
+            errors of a batch write.
         CorruptData: a run is damaged; nothing changed.
     """
     check_buckets(buckets)
     with maintaining("rebucket", path, Access.of(access), open_store_log) as (log, author):
         head = log.refresh(durable=True)
-        how = how_written(head, log.fs, code := code_of(merge))
+        code = code_of(merge)
+        how = how_written(head, log.fs, code)
         how.definition.require_code()
         if how.definition.buckets == buckets:
             return RebucketReport(None, buckets)
@@ -123,16 +126,17 @@ def rebucket(
 
 @dataclass
 class _NewBuckets:
-    """The runs of new buckets, in groups of old buckets; no other group has rows of the same new buckets."""
+    """The runs of the new buckets. Old buckets with rows of the same new buckets form a group."""
 
     log: CommitLog
     author: MaintenanceAuthor
     buckets: int
     code: frozenset[str]  # classes that the caller names
-    groups: dict[int, tuple[set[str], list[Run]]] = field(default_factory=dict)  # ids of runs read, and runs written
+    # for each group, the ids of the old runs that were read, and the new runs
+    groups: dict[int, tuple[set[str], list[Run]]] = field(default_factory=dict)
 
     def write(self, head: LogState) -> None:
-        """Write the groups that are new, or have changed since they were written."""
+        """Write the groups that were not written yet, or whose runs have changed since then."""
         how = how_written(head, self.log.fs, self.code)
         stage = new_stage(self.log, self.author, how.storage.durability)
         for number, runs in self._runs_of(head, how).items():
@@ -140,7 +144,7 @@ class _NewBuckets:
                 self.groups[number] = run_ids(runs), self._write_runs(runs, how, stage)
 
     def prepare(self, head: LogState, _: object) -> Body | None:
-        """Return the record; None if the head has other runs than the runs that were read."""
+        """Return the body of the record; None if the runs of the head are not the runs that were read."""
         how = how_written(head, self.log.fs, self.code)
         runs_by_group = self._runs_of(head, how)
         if not all(self._is_written(number, runs) for number, runs in runs_by_group.items()):
@@ -156,7 +160,7 @@ class _NewBuckets:
         return Body(
             adds=seal_metadata(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),
-            assembly_tasks=(),
+            jobs=(),
             encoding=key,
             definitions={key: encoding},
             metrics={"durability": durability_of(how.storage.durability, self.log.fs.capabilities)},

@@ -104,8 +104,8 @@ class Remove(Value, frozen=True):
         return cls(add.id, add.kind, add.final_path, add.length, add.checksum)
 
 
-class AssemblyTask(Value, frozen=True):
-    """A task to assemble parts from segments. One record contains all information that the task needs."""
+class Job(Value, frozen=True):
+    """The assembly of a part, or a merge of runs. Tasks of a later batch need only the record to execute it."""
 
     id: str
     reason: str  # the reason why it is due
@@ -167,7 +167,7 @@ class Changes(Value, frozen=True, kw_only=True):
     restored: OrAbsent[Count] = field(default=None, name="restoredVersion")
     rows_removed: Count = 0  # rows that were live, and are in no add of this record
     dead_letters: tuple[Add, ...] = ()  # records that could not be written; published like parts, in no snapshot
-    # tasks that wrote the record; the next batch distributes the assembly tasks to the same number
+    # number of tasks that wrote the record; the next batch distributes the jobs to the same number of tasks
     tasks: Count = field(default=0, name="taskCount")
     # Staged files that are older can be deleted; None: unchanged.
     horizon_ms: OrAbsent[Count] = field(default=None, name="vacuumHorizonMs")
@@ -190,7 +190,8 @@ class Changes(Value, frozen=True, kw_only=True):
 class Body(Changes, frozen=True, kw_only=True):
     """The changes that a writer makes to the log: a record without author and version."""
 
-    assembly_tasks: tuple[AssemblyTask, ...] | None = None  # None for the remaining tasks of the previous record
+    # None for the remaining jobs of the previous record
+    jobs: tuple[Job, ...] | None = field(default=None, name="assemblyTasks")
 
 
 class Record(Changes, frozen=True):
@@ -201,7 +202,7 @@ class Record(Changes, frozen=True):
     author: Author
     time_ms: Count  # the author's clock
     store_ms: OrAbsent[Count] = field(default=None, name="storeTimeMs")  # the store's clock, if it differs
-    assembly_tasks: tuple[AssemblyTask, ...] = ()
+    jobs: tuple[Job, ...] = field(default=(), name="assemblyTasks")
     # the first batch of the query's lineage
     lineage_start: OrAbsent[Count] = field(default=None, name="lineageStartBatch")
     fingerprint: OrAbsent[Fingerprint] = None

@@ -25,7 +25,7 @@ from ftfile.log.format.model import MIGRATION, NUMBER_MAX, Count, JobAuthor, Rec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.log.format.model import Job
     from ftfile.storage.api import FileSystem
 
 _Value = TypeVar("_Value")
@@ -81,7 +81,7 @@ _HEADER_FIELDS = (
     "metrics",
     "tables",
 )
-_CHANGES_FIELDS = ("adds", "removes", "dead_letters", "assembly_tasks", "payload")
+_CHANGES_FIELDS = ("adds", "removes", "dead_letters", "jobs", "payload")
 
 _BY_VERSION = ("columns", "unreportedFlushes")
 _VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -261,7 +261,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         record = Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
         if unnamed := [add.id for add in record.adds if add.final_path is None and add.kind == "part"]:
             raise ValueError(f"finalPath is missing for a part, {unnamed[0]!r:.80}")
-        check_tasks(record.assembly_tasks)
+        check_jobs(record.jobs)
         return record
 
 
@@ -390,11 +390,11 @@ def check_definitions(definitions: dict[str, Any]) -> None:
             definitions[key] = Definition(definition)
 
 
-def check_tasks(tasks: Sequence[AssemblyTask]) -> None:
+def check_jobs(jobs: Sequence[Job]) -> None:
     """Raise a ValueError for a plan that no task can execute; plans of a store name their runs only by id."""
-    for task in tasks:
-        kind = _FilesPlan if task.inputs else _CompactionPlan
-        convert(task.payload, kind, f"the plan of the task {task.id!r:.40}")
+    for job in jobs:
+        kind = _FilesPlan if job.inputs else _CompactionPlan
+        convert(job.payload, kind, f"the plan of the job {job.id!r:.40}")
 
 
 def check_tables(tables: dict[str, Any]) -> None:

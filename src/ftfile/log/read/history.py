@@ -45,7 +45,7 @@ class VersionMetrics:
 
     Attributes:
         write_seconds: from the first row of a task to its message.
-        assembly_seconds: of these, for assembly tasks.
+        assembly_seconds: of these, for jobs that assemble parts.
         sync_seconds: of these, for making files durable and closing them, summed over the files of a task.
         prepare_seconds: from the start of the commit to its record: reading the log, publishing earlier versions,
             checking files and names.

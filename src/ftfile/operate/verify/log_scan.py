@@ -11,7 +11,8 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.extensions import is_name_of_code
 from ftfile.formats.binary_records import UserEncoder
-from ftfile.kv.definition import StoreDefinition, code_of
+from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.merge_functions import code_of
 from ftfile.kv.operator.opening import read_ended
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints

@@ -91,8 +91,8 @@ class Originals:
             self._by_start[start] = tuple(originals)
         return self._by_start[start]
 
-    def may_have(self, match: Match) -> bool:
-        """Return True if a file may be a copy: it was not read yet, or another known file has the same start."""
+    def may_be_copy(self, match: Match) -> bool:
+        """Return True if a file may be a copy: it was not read yet, or other known files have the same start."""
         if match.rule is IdentityRule.UNDECIDED or match.row.size_bytes < 0:
             return False
         return match.before is None or len(self.starting(match.before.start)) > 1
@@ -309,9 +309,8 @@ class Relation(enum.Enum):
     OTHER = enum.auto()  # neither content begins with the other, or the other file is deleted and longer
     BEGINNING = enum.auto()  # the content is the beginning of a listed file, or equal to it
     UNREAD = enum.auto()  # one begins with the other: a new file, or a shorter listed file with unread bytes
-    BEHIND = (
-        enum.auto()
-    )  # the content begins with all read bytes of a deleted file, or with a listed file without unread bytes
+    # The content begins with all read bytes of a deleted file, or with a listed file that has no unread bytes.
+    CONTINUATION = enum.auto()
     MISMATCH = enum.auto()  # the content of the other file differs from its known content
     FAILED = enum.auto()  # the other file has changed since the listing, or cannot be read
 
@@ -329,7 +328,7 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     if row is None:
         relation = Relation.OTHER
         if file is not None and content.begins_as(file):
-            relation = Relation.BEHIND
+            relation = Relation.CONTINUATION
         return Comparison(original, relation)
     answer = listed[row.place, ""]
     if isinstance(answer, Failure):
@@ -346,7 +345,7 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     elif file is not None and content.size_bytes <= row.size_bytes:
         relation = Relation.BEGINNING
     else:
-        relation = Relation.BEHIND
+        relation = Relation.CONTINUATION
         if file is None or file.position < row.size_bytes:
             relation = Relation.UNREAD
     return Comparison(original, relation)
@@ -395,13 +394,13 @@ def _position_and_listed(candidate: tuple[KnownFile, Row | None]) -> tuple[int, 
 
 def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
     """Apply rule 7."""
-    behind: list[tuple[KnownFile, Row | None]] = []
-    for original in _related(compared, Relation.BEHIND):
+    candidates: list[tuple[KnownFile, Row | None]] = []
+    for original in _related(compared, Relation.CONTINUATION):
         if original.file is not None:
-            behind.append((original.file, original.row))
-    if not behind:
+            candidates.append((original.file, original.row))
+    if not candidates:
         return None
-    file, row = max(behind, key=_position_and_listed)
+    file, row = max(candidates, key=_position_and_listed)
     if row is None and file.key in contents.claimed:
         return replace(match, rule=IdentityRule.UNDECIDED)
     is_packed = bool(copy.content.codec)

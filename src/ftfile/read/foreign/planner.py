@@ -220,7 +220,7 @@ class Planner:
         """Return matches in their order, changed for copies. Compressed files are compared when they are complete."""
         compared = []
         for match in matches:
-            if originals.may_have(match) and not self._is_growing(match.row):
+            if originals.may_be_copy(match) and not self._is_growing(match.row):
                 compared.append(match)
         decided = self._probes.run(match_content(compared, originals.starting, contents))
         by_place = {match.row.place: match for match in decided}

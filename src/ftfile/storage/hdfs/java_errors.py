@@ -1,4 +1,4 @@
-"""Exceptions of Hadoop's servers as errors of the interface."""
+"""Errors of the file system interface for exceptions of Hadoop's servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CredentialsRefused(PermissionDenied):
 
 _IN_THE_WAY = "a file is where a directory is needed; move it"
 _NO_PERMISSION = "HDFS denies this to the user; grant the permission, or run as a user who has it"
-_NOT_BELIEVED = "HDFS does not accept the identity of this process; get a ticket or a token"
+_UNACCEPTED_IDENTITY = "HDFS does not accept the identity of this process; get a ticket or a token"
 _BAD_NAME = "HDFS does not accept this name; choose another name"
 _DATANODES = "check that they run and have space (hdfs dfsadmin -report)"
 _UNREPORTED = (
@@ -65,7 +65,7 @@ _CLASSES = (
     (NotADirectory, _IN_THE_WAY, "ParentNotDirectoryException PathIsNotDirectoryException"),
     (NotEmpty, "the directory is not empty", "PathIsNotEmptyDirectoryException"),
     (PermissionDenied, _NO_PERMISSION, "AccessControlException AuthorizationException"),
-    (CredentialsRefused, _NOT_BELIEVED, "AuthenticationException SecurityException"),
+    (CredentialsRefused, _UNACCEPTED_IDENTITY, "AuthenticationException SecurityException"),
     (CredentialsRefused, "HDFS does not accept the delegation token or the ticket; get a new one", "SaslException"),
     (CredentialsRefused, "the delegation token is invalid or has expired; get a new one", "InvalidToken"),
     (OutOfSpace, _NO_QUOTA, "DSQuotaExceededException NSQuotaExceededException QuotaByStorageTypeExceededException"),
@@ -79,17 +79,17 @@ _CLASSES = (
     (Unsupported, "HDFS cannot do this", "UnsupportedOperationException"),
 )
 
-# In the answer of an RPC port to a GET.
+# A part of the answer of an RPC port to a GET request.
 IPC_PORT = "Hadoop IPC port"
 
-# By parts of the messages of plain IOExceptions.
+# Errors by a part of the message, for exceptions whose class is not in `_CLASSES`, such as IOException.
 _TEXTS: list[tuple[str, type[StorageError], str]] = [
     (IPC_PORT, WrongConnection, _RPC_PORT),
     ("must both be directories", AlreadyExists, "a directory of this name already exists, and nothing is overwritten"),
     ("could only be written to", Unavailable, f"no DataNode accepted the block: {_DATANODES}"),
     ("not have enough number of replicas", Unavailable, _UNREPORTED),
     ("Failed to find datanode", Unavailable, f"no DataNode accepts data: {_DATANODES}"),
-    ("Authentication failure", CredentialsRefused, _NOT_BELIEVED),
+    ("Authentication failure", CredentialsRefused, _UNACCEPTED_IDENTITY),
     ("block size", Unsupported, "set another blockSize, or omit it for the default of HDFS"),
     ("replication", Unsupported, "set another replication, or omit it for the default of HDFS"),
 ]

@@ -103,7 +103,7 @@ class S3Client:
         events.register_last("before-call.s3", _drop_expect)
         events.register("before-send.s3", send_in_pieces)
         events.register("before-parse.s3", self._check_whole)
-        # If the library has no such attributes, a call that exceeds its timeout keeps its thread; all else works.
+        # Other versions of the library may lack these attributes. A call that times out then keeps its thread.
         with contextlib.suppress(AttributeError):
             http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
             http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
@@ -140,7 +140,7 @@ class S3Client:
         method: str,
         *,
         connection: CancellableConnection | None = None,
-        **parameters: Any,  # noqa: ANN401 - as the library takes them
+        **parameters: Any,  # noqa: ANN401 - parameters of the library
     ) -> Mapping[str, Any]:
         """Send one request by a method of the library's client; errors name the operation, path and root."""
         if connection is None:
@@ -263,7 +263,7 @@ clients = PerProcess(S3Client)
 
 @functools.lru_cache(maxsize=4)
 def _descriptions(folders: str | None) -> Any:  # noqa: ANN401 - the library ships no types
-    """Return the loader of the library's service descriptions, whose reading is most of the cost of a client."""
+    """Return the loader of the library's service descriptions, which take most of the time of creating a client."""
     from botocore.loaders import create_loader
 
     return create_loader(folders)
@@ -275,6 +275,6 @@ def _close(answer: Mapping[str, Any]) -> None:
 
 
 def _drop_expect(params: Mapping[str, Any], **_: object) -> None:
-    # With this header, the library waits for the reply "100 Continue": a second if it never arrives, and for ever if it
-    # is truncated.
+    # With this header, the library waits for the reply "100 Continue": for one second if the reply does not arrive, and
+    # without limit if it is truncated.
     params["headers"].pop("Expect", None)

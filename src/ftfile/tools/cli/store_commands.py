@@ -279,7 +279,7 @@ def runs_of(place: DirectoryOptions, version: int | None) -> list[ListedRun]:
 
 def _merged_by(name: str) -> str:
     """Return the name of a merge function. For a class of a user, add that it is not loaded."""
-    from ftfile.kv.definition import code_of
+    from ftfile.kv.merge_functions import code_of
 
     if code_of({"": name}):
         return f"{name}, not loaded"

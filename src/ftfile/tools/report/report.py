@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import AccessArguments
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.log.format.model import Job
     from ftfile.operate.findings import Finding
     from ftfile.operate.open_files import OpenFile
     from ftfile.operate.status import DirectoryStatus, QueryStatus
@@ -145,7 +145,7 @@ def report(
             context=place.context,
             measure_start=False,
         ).findings,
-        jobs=head.assembly_tasks,
+        jobs=head.jobs,
     )
     contents = replace(contents, findings=worst_first(_findings(contents, verify_report)))
     return Report(url, contents.status.version, contents.findings, render(contents))
@@ -240,7 +240,7 @@ class PageContents:
     files: LiveFiles
     status: DirectoryStatus
     machine: Sequence[Finding]
-    jobs: Sequence[AssemblyTask]
+    jobs: Sequence[Job]
     findings: tuple[Finding, ...] = ()
 
 

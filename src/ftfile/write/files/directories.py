@@ -56,7 +56,7 @@ class Assignment:
 class DirectoryAssigner(ABC):
     """Assigns a destination to each row. An instance is used by one thread of one task."""
 
-    leaving: tuple[str, ...] = ()  # columns that the files do not contain, because paths contain their values
+    path_columns: tuple[str, ...] = ()  # columns whose values are in paths instead of files
     only: Destination | None = None  # the destination of all rows, if it does not depend on them
 
     @abstractmethod
@@ -87,7 +87,7 @@ class PartitionColumn(DirectoryAssigner):
     """A checked partition column. Each value has a directory `column=value`."""
 
     def __init__(self, column: str, time_zone: str) -> None:
-        self.leaving = (column,)
+        self.path_columns = (column,)
         self._column = column
         self._time_zone = time_zone
 
@@ -110,7 +110,7 @@ class FileNames(DirectoryAssigner):
     """A column of paths. The last component is the stem of file names, and the other components are directories."""
 
     def __init__(self, column: str, stem_bytes_max: int) -> None:
-        self.leaving = (column,)
+        self.path_columns = (column,)
         self._column = column
         self._stem_bytes_max = stem_bytes_max
 
@@ -229,7 +229,7 @@ class Router:
         self._assigners = assigners
         self._refuse = refuse
         self._path_check = path_check
-        self._leaving = list(chain.from_iterable(assigner.leaving for assigner in assigners))
+        self._path_columns = list(chain.from_iterable(assigner.path_columns for assigner in assigners))
         fixed = []
         for assigner in assigners:
             if assigner.only is not None:
@@ -244,10 +244,10 @@ class Router:
         as a hundred rows, so it should receive many rows.
         """
         if self.only is not None or not batch.num_rows:
-            return batch.drop_columns(self._leaving), in_sequence([self.only or ""], [batch.num_rows])
+            return batch.drop_columns(self._path_columns), in_sequence([self.only or ""], [batch.num_rows])
         assigned = self._kept(reduce(_combined, [assigner.assign(batch) for assigner in self._assigners]))
         batch, codes = self._without_faults(batch, assigned)
-        rows = batch.drop_columns(self._leaving)
+        rows = batch.drop_columns(self._path_columns)
         if np.any(codes[1:] < codes[:-1]):
             # A stable sort, so rows of one destination keep their order.
             rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))

@@ -172,8 +172,8 @@ class _ColumnTime(DirectoryAssigner):
             return from_numpy(days, _DATE, is_valid(values) & _is_within(days, 1))
         zone = values.type.tz
         clocks = values_of(values.cast(pa.timestamp("us", zone)), np.int64)
-        # Before the conversion to local time, which shifts values, two more days are allowed at each end of the range.
-        # Other values are not converted, since values far outside of the range have no local time.
+        # The conversion to local time shifts values, so two more days are allowed at each end of the range. Values
+        # outside of this range are not converted, because they may have no local time.
         is_good = is_valid(values) & _is_within(clocks, _DAY_US, more_days=2)
         if zone is not None:
             instants = from_numpy(np.where(is_good, clocks, 0), _INSTANT)
@@ -256,7 +256,7 @@ class DirectorySettings:
             user_options=tuple(sorted(parsed.prefixed("directoryAssigner").items())),
             file_name=file_name,
             time_zone=time_zone,
-            takes_zone=asked_zone is None and _show_instants(schema, columns),
+            takes_zone=asked_zone is None and _contain_instants(schema, columns),
             stem_bytes_max=stem_bytes_max,
         )
 
@@ -270,11 +270,11 @@ class DirectorySettings:
 
     def has_instants(self, schema: pa.Schema) -> bool:
         """Return True if paths contain instants as local times, without their time zone."""
-        return _show_instants(schema, self.partition_by)
+        return _contain_instants(schema, self.partition_by)
 
     @property
-    def leaving(self) -> tuple[str, ...]:
-        """Return the columns that the files do not contain, because directory names contain their values."""
+    def path_columns(self) -> tuple[str, ...]:
+        """Return the columns whose values are in the paths of files instead of their content."""
         if self.file_name:
             return (*self.partition_by, self.file_name)
         return self.partition_by
@@ -287,7 +287,7 @@ class DirectorySettings:
     def definition(self) -> dict[str, Any]:
         """Return the definition with which readers derive these columns from a directory name."""
         definition: dict[str, Any] = {"partitionBy": list(self.partition_by)}
-        # If the zone is still open, the batch has no rows. The next record with rows contains the zone.
+        # If no zone is set yet, the batch has no rows. The next record with rows contains the zone.
         if not self.takes_zone:
             definition["timeZone"] = self.time_zone
         if self.file_name:
@@ -307,7 +307,7 @@ class DirectorySettings:
 
     def only_directory(self, planned_ms: int) -> str:
         """Return the directory of all rows of a batch with this planning time; empty if rows choose directories."""
-        if self.pattern is None or self.leaving or self.user_class is not None:
+        if self.pattern is None or self.path_columns or self.user_class is not None:
             return ""
         only = self.pattern.at(planned_ms).only
         if only is None:
@@ -328,14 +328,14 @@ class DirectorySettings:
         return Router(assigners, refuse, path_check)
 
 
-def _show_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
+def _contain_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
     """Return True if one of the columns contains instants, whose local times depend on the time zone."""
     kinds = (value_type(schema.field(column).type) for column in columns)
     return any(pa.types.is_timestamp(kind) and kind.tz is not None for kind in kinds)
 
 
 def _user_class(parsed: SinkOptions, schema: pa.Schema) -> str | None:
-    """Return the name of the user's class; an instance of the class has assigned directories to an empty batch."""
+    """Return the name of the user's class, after an instance of it has assigned directories to an empty batch."""
     name, options = parsed.directory_assigner, parsed.prefixed("directoryAssigner")
     if name is None:
         if not options:

@@ -259,7 +259,7 @@ class CheckedOptions:
     @cached_property
     def file_schema(self) -> pa.Schema:
         """Return the schema of the file content, with all columns nullable."""
-        outside = {*self.directories.leaving, *self._final_columns}
+        outside = {*self.directories.path_columns, *self._final_columns}
         # The schema before columns became nullable: columns without null fit formats without null.
         self.format.check_schema(_without(self.schema, outside))
         return _without(arrow_schema(self.nullable_json), outside)
@@ -284,7 +284,7 @@ class CheckedOptions:
 
     @property
     def _columns_outside_paths(self) -> pa.Schema:
-        return _without(self.schema, self.directories.leaving)
+        return _without(self.schema, self.directories.path_columns)
 
     @property
     def _final_columns(self) -> tuple[str, ...]:
@@ -300,8 +300,8 @@ class CheckedOptions:
         if name is None:
             return None
         advice = ""
-        if self.directories.leaving:
-            advice = f"; {', '.join(self.directories.leaving)} is in the paths, not in the files"
+        if self.directories.path_columns:
+            advice = f"; {', '.join(self.directories.path_columns)} is in the paths, not in the files"
         return resolve_column(
             option, name, schema=self._columns_outside_paths, is_right=is_right, needed=needed, advice=advice
         )

@@ -68,10 +68,10 @@ class FileSink(Sink[SinkConfig]):
         else:
             check_foreign_tables(log, head, config.path)
         check_head(config, head, lambda: _snapshot_of(log))
-        # Tasks decode the segments of assembly tasks by these definitions.
+        # Tasks decode the segments of jobs by these definitions.
         definitions = {}
-        for assembly_task in head.assembly_tasks:
-            key = assembly_task.inputs[0].encoding
+        for job in head.jobs:
+            key = job.inputs[0].encoding
             if key in head.definitions:
                 definitions[key] = head.definitions[key]
         return DirectoryCheck(config.in_zone(recorded_zone(head)), head, definitions)
@@ -112,11 +112,11 @@ class FileSink(Sink[SinkConfig]):
 
         return write_rows(plan, rows, stage, bad)
 
-    def run_assembly_tasks(self, plan: WritePlan[SinkConfig], stage: Stage, head: LogState) -> AssemblyResults:
-        """See `Sink.run_assembly_tasks`."""
-        from ftfile.write.files.task import run_assembly_tasks  # noqa: PLC0415
+    def run_jobs(self, plan: WritePlan[SinkConfig], stage: Stage, head: LogState) -> AssemblyResults:
+        """See `Sink.run_jobs`."""
+        from ftfile.write.files.task import run_jobs  # noqa: PLC0415
 
-        return run_assembly_tasks(stage, head, plan.definitions)
+        return run_jobs(stage, head, plan.definitions)
 
     def prepare(self, config: SinkConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
         """See `Sink.prepare`."""

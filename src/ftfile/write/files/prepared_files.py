@@ -244,7 +244,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
         if self._planner is None:
             return body
         jobs = self._planner.plan(head, body, author=self.author, now_ms=log.clock.now_ms(), failed=self.failed)
-        return structs.replace(body, assembly_tasks=jobs)
+        return structs.replace(body, jobs=jobs)
 
     def after_commit(self, done: Committed) -> None:
         """Write the marker of a batch write, and call the user's function, also for replays and unreported flushes."""

@@ -251,7 +251,7 @@ class GroupIndex:
             return
         changes = list(head.segment_changes)
         versions = [(change.version, change.nonce) for change in changes]
-        inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks)
+        inputs = chain.from_iterable(job.inputs for job in head.jobs)
         taken = {add.id for add in inputs}
         # If the user's policy raises an error, the next call rebuilds the index.
         at, self._at = self._at, (-1, "")

@@ -15,7 +15,7 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
 from ftfile.formats.api import Limits
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX, Add, AssemblyTask, Author, Body, StreamAuthor
+from ftfile.log.format.model import NUMBER_MAX, Add, Author, Body, Job, StreamAuthor
 from ftfile.write.files.rolling_groups import (
     AT_ONCE,
     Candidate,
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 # Segments that the jobs of a record may name, except for failed jobs. A segment takes 300 bytes. One job may have more.
 DUE_SEGMENTS_MAX = 10_000
-# Maximum parts and bytes of one job, which are assembled in order. Larger groups have several jobs.
+# Maximum parts and bytes of a job, which assembles its parts one after the other. Larger groups have several jobs.
 IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
 # If one of these reasons ends a group, a tail below the limit stays open, because it is not needed yet.
 LIMITS = frozenset(rule.reason for rule in RULES if rule.is_limit)
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 
-def limits_of(job: AssemblyTask) -> Limits:
+def limits_of(job: Job) -> Limits:
     """Return the limits of each part of a job."""
     with Decoding(layout.LOG, "the limits of due files"):
         names = ("maxBytesPerFile", "maxRecordsPerFile")
@@ -59,7 +59,7 @@ def limits_of(job: AssemblyTask) -> Limits:
         return Limits(limits[0], limits[1], bool(job.payload["strictFileSize"]))
 
 
-def files_of(job: AssemblyTask) -> int:
+def files_of(job: Job) -> int:
     """Return the estimated number of files that a job creates."""
     limits = limits_of(job)
     of_bytes = 1
@@ -71,14 +71,14 @@ def files_of(job: AssemblyTask) -> int:
     return max(of_bytes, of_rows, 1)
 
 
-def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
-    """Return a job with only this segment, which prevented others from becoming a part."""
+def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> Job:
+    """Return a job with only this segment, whose damage prevented the assembly of a part with other segments."""
     return structs.replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
 def jobs_of(
     segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
-) -> Iterator[AssemblyTask]:
+) -> Iterator[Job]:
     """Yield the jobs that assemble a due group. After a reason in `LIMITS`, the remaining segments stay open.
 
     Rows are in order within a job. If there are several jobs, each assembles full parts, and its remaining rows follow
@@ -128,7 +128,7 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
     all_bytes = sum(map(size_of, segments))
     parts = full_parts(all_bytes, sum(segment.rows for segment in segments))
     in_order = min(IN_ORDER_PARTS, IN_ORDER_BYTES * parts // max(all_bytes, 1))
-    parts_each = max(1, in_order, math.ceil(parts / max(tasks, 1)))
+    parts_per_chunk = max(1, in_order, math.ceil(parts / max(tasks, 1)))
     chunks: list[_Chunk] = []
     chunk: list[Add] = []
     size_bytes = rows = 0
@@ -137,7 +137,7 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
         size_bytes += size_of(segment)
         rows += segment.rows
         full = full_parts(size_bytes, rows)
-        if full >= parts_each or len(chunk) >= settings.max_segments or (full and place == len(segments)):
+        if full >= parts_per_chunk or len(chunk) >= settings.max_segments or (full and place == len(segments)):
             chunks.append(_Chunk(chunk, full > 0))
             chunk, size_bytes, rows = [], 0, 0
     return chunks, chunk
@@ -157,18 +157,18 @@ def _is_final(segment: Add) -> bool:
     return stats_of(segment).ends_part
 
 
-def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyTask:
+def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> Job:
     payload = {
         "maxBytesPerFile": settings.max_bytes,
         "maxRecordsPerFile": settings.max_rows,
         "strictFileSize": settings.strict,
         "keepTail": keep_tail,
     }
-    return AssemblyTask(ids.unique(), reason, tuple(chunk), payload=payload)
+    return Job(ids.unique(), reason, tuple(chunk), payload=payload)
 
 
 # Number of versions for which records repeat the jobs of other queries.
-FOREIGN_TASK_RECORDS = 1_000
+FOREIGN_JOB_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN = "encoding", "openSegments"
 
 _log = get_logger(__name__)
@@ -184,7 +184,7 @@ class _GroupChanges:
 
 
 class RollingPlanner:
-    """Maintains the index of a query's groups over batches, and plans due jobs. Groups with another encoding end.
+    """Maintains the index of a query's groups over batches, and plans due jobs. Groups with another encoding are due.
 
     `in_progress` is the number of the query's open parts after the last planned record.
     """
@@ -200,18 +200,18 @@ class RollingPlanner:
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
-    ) -> tuple[AssemblyTask, ...]:
+    ) -> tuple[Job, ...]:
         """Return the jobs that are due if the record follows the head. The record contains no jobs yet.
 
         `failed` contains the ids of failed jobs, and of segments that a task left out of parts.
         """
-        if not (head.segments or head.assembly_tasks or any(add.kind == "segment" for add in record.adds)):
+        if not (head.segments or head.jobs or any(add.kind == "segment" for add in record.adds)):
             self.in_progress = 0  # no file was open before, and none is open now
             return ()
-        jobs_left = head.jobs_left(record.removes)
+        remaining_jobs = head.remaining_jobs(record.removes)
         ended = {remove.id for remove in record.removes}
-        foreign_jobs = [job for job in jobs_left if not self._is_own(job) and _is_awaited(job, head)]
-        jobs = self._again([job for job in jobs_left if self._is_own(job)], head, failed, ended)
+        foreign_jobs = [job for job in remaining_jobs if not self._is_own(job) and _is_awaited(job, head)]
+        jobs = self._still_due([job for job in remaining_jobs if self._is_own(job)], head, failed, ended)
         batch = -1
         if isinstance(author, StreamAuthor):
             batch = author.batch_id
@@ -221,7 +221,7 @@ class RollingPlanner:
                 opened.append(add)
         inputs = chain.from_iterable(job.inputs for job in jobs)
         busy = ended | {add.id for add in inputs}
-        own_inputs = chain.from_iterable(job.inputs for job in head.assembly_tasks if self._is_own(job))
+        own_inputs = chain.from_iterable(job.inputs for job in head.jobs if self._is_own(job))
         freed = (add for add in own_inputs if add.id not in busy)
         changes = _GroupChanges(
             by_group(add for add in opened if add.origin.last_batch == batch),
@@ -238,28 +238,28 @@ class RollingPlanner:
             room -= len(job.inputs)
             jobs.append(job)
         self.in_progress = self._count_open(changes, jobs)
-        # Failed jobs are last, because other jobs need not wait for them. The number of tasks is recorded, because
-        # another query with other tasks may write the next record.
-        dealt = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
-        return (*foreign_jobs, *sorted(dealt, key=attrgetter("attempts")))
+        # Failed jobs are last, so that other jobs do not wait for them. The number of tasks is recorded, because the
+        # next record may be written by a query with another number of tasks.
+        planned_jobs = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
+        return (*foreign_jobs, *sorted(planned_jobs, key=attrgetter("attempts")))
 
-    def due_at(self, head: LogState, now_ms: int) -> list[AssemblyTask]:
+    def due_at(self, head: LogState, now_ms: int) -> list[Job]:
         """Return the jobs that a batch without rows would run and plan at this head."""
         self._index.follow(head)
-        jobs = [job for job in head.assembly_tasks if self._is_own(job)]
-        waiting_segments = sum(len(job.inputs) for job in head.assembly_tasks)
+        jobs = [job for job in head.jobs if self._is_own(job)]
+        waiting_segments = sum(len(job.inputs) for job in head.jobs)
         moment = Moment(now_ms, head.version + 1)
         return [*jobs, *self._due(_GroupChanges({}, {}, set()), moment, len(head.segments) - waiting_segments, tasks=1)]
 
-    def _is_own(self, job: AssemblyTask) -> bool:
+    def _is_own(self, job: Job) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
 
-    def _again(
-        self, jobs_left: Iterable[AssemblyTask], head: LogState, failed: Collection[str], ended: set[str]
-    ) -> list[AssemblyTask]:
+    def _still_due(
+        self, remaining_jobs: Iterable[Job], head: LogState, failed: Collection[str], ended: set[str]
+    ) -> list[Job]:
         """Return the jobs that are still due, without failed segments, which become separate jobs."""
-        jobs: list[AssemblyTask] = []
-        for job in jobs_left:
+        jobs: list[Job] = []
+        for job in remaining_jobs:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
                 jobs.append(structs.replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
@@ -268,9 +268,9 @@ class RollingPlanner:
         for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
             if segment.id not in input_ids | ended:
                 _log.error(
-                    "bytes %d to %d of %s cannot be assembled into a file: its %d records for %r wait until the "
-                    "bytes can be read as they were written; a task's warning has the reason. Restore the file from "
-                    "a copy",
+                    "bytes %d to %d of %s cannot be assembled into a file: their %d records for %r stay open until the "
+                    "bytes can be read as they were written. A warning of a task contains the reason. Restore the file "
+                    "from a copy",
                     segment.offset,
                     segment.offset + segment.length,
                     segment.path,
@@ -280,7 +280,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _GroupChanges, moment: Moment, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
+    def _due(self, changes: _GroupChanges, moment: Moment, open_segments: int, tasks: int) -> Iterator[Job]:
         """Yield the jobs of due groups for this number of tasks, the groups that waited longest first.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -316,9 +316,7 @@ class RollingPlanner:
                     open_segments -= len(job.inputs)
                     yield job
 
-    def _ending(
-        self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True
-    ) -> Iterator[AssemblyTask]:
+    def _ending(self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True) -> Iterator[Job]:
         """Yield the jobs of a due group, or of its segments whose file had ended before later segments arrived."""
         reason = None
         if candidate.totals.segments:
@@ -341,12 +339,12 @@ class RollingPlanner:
             return AT_ONCE
         return deadline_of(self._settings, candidate.totals)
 
-    def _count_open(self, changes: _GroupChanges, jobs: Iterable[AssemblyTask]) -> int:
+    def _count_open(self, changes: _GroupChanges, jobs: Iterable[Job]) -> int:
         new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
         return len(self._index.groups) + len(new_keys - self._index.groups.keys())
 
 
-def _is_awaited(job: AssemblyTask, head: LogState) -> bool:
+def _is_awaited(job: Job, head: LogState) -> bool:
     """Return True if the job's query still writes. A query that resumes after a long time plans its due jobs again."""
     query = head.queries.get(job.inputs[0].origin.query_id)
-    return query is not None and head.version - query.version < FOREIGN_TASK_RECORDS
+    return query is not None and head.version - query.version < FOREIGN_JOB_RECORDS

@@ -55,13 +55,13 @@ def write_rows(
     return ()
 
 
-def run_assembly_tasks(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> AssemblyResults:
+def run_jobs(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> AssemblyResults:
     """Run the jobs of the stage's query that are assigned to this task's partition.
 
     Each task of the query's last record has an equal share. Jobs that are not run stay due. A query runs only its own
     jobs, because others have different file names and `onPublish` functions. Errors are not raised.
     """
-    jobs = [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == stage.owner]
+    jobs = [job for job in head.jobs if job.inputs[0].origin.query_id == stage.owner]
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return AssemblyResults()

@@ -238,7 +238,7 @@ class TestThreads:
     def test_what_no_record_names_is_shared_among_them(self) -> None:
         write(counts(buckets="4", flushIntervalCount="4"), 4)
         log = CommitLog(open_filesystem(PATH))
-        head = replace(log.refresh(), assembly_tasks=())
+        head = replace(log.refresh(), jobs=())
         how = how_written(head, log.fs)
         assert [len(DueCompactions(log, at_once).choose(head, how, ())) for at_once in (1, 3)] == [1, 3]
 

@@ -153,7 +153,7 @@ def test_a_retry_is_taken_before_a_merge_of_newer_runs() -> None:
     old_ids = {*CommitLog(open_filesystem(PATH)).refresh().segments}
     row = {"word": "b", "n": 1, "gone": False}
     query.run(2, [[{"word": "a", "n": 0, "gone": True}], [row]])
-    assert [job.reason for job in CommitLog(open_filesystem(PATH)).refresh().assembly_tasks] == ["retry", "level0"]
+    assert [job.reason for job in CommitLog(open_filesystem(PATH)).refresh().jobs] == ["retry", "level0"]
     query.run(3, [[row], [row]])
     assert old_ids.isdisjoint(CommitLog(open_filesystem(PATH)).refresh().segments)
     assert rows_of(PATH) == {"b": 3}

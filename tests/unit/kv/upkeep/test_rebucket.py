@@ -43,7 +43,7 @@ class TestRebucket:
         }
         assert rows_of(PATH) == expected(3)
         assert rows_of(PATH, 2) == expected(3)
-        assert CommitLog(open_filesystem(PATH)).refresh().assembly_tasks == ()
+        assert CommitLog(open_filesystem(PATH)).refresh().jobs == ()
         query.restart()
         with pytest.raises(ConfigError, match=f"buckets: the store has {buckets}, and 4 is given"):
             write(query, 3)

@@ -24,8 +24,8 @@ from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_compacted
 from ftfile.log.format.model import (
     Add,
-    AssemblyTask,
     Fingerprint,
+    Job,
     JobAuthor,
     MaintenanceAuthor,
     Origin,
@@ -188,8 +188,8 @@ class TestReading:
         )
         assert first.tables == {"unmarkedDirectories": {"set": {"kind=a": None, "kind=b": None}, "drop": []}}
         assert second.adds[2] == LEFT
-        assert second.assembly_tasks == (
-            AssemblyTask("7d8a7f1677f57ba801fef521f4afcb72", "rows", (LEFT, second.adds[0]), 0, second_plan()),
+        assert second.jobs == (
+            Job("7d8a7f1677f57ba801fef521f4afcb72", "rows", (LEFT, second.adds[0]), 0, second_plan()),
         )
         assert second.metrics["partsByReason"] == {"rows": 1}
         assert second.removes == (Remove(f"{SPOOL}-0", "segment"),)

@@ -20,8 +20,8 @@ from ftfile.log.format import record as record_format
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
 from ftfile.log.format.model import (
     Add,
-    AssemblyTask,
     Fingerprint,
+    Job,
     JobAuthor,
     MaintenanceAuthor,
     Origin,
@@ -55,7 +55,7 @@ FINGERPRINT = Fingerprint("kind", "digest", covers_content=True)
 # With a different value in each field.
 RECORD = Record(
     *(0, "nonce", StreamAuthor("q", "run", 3, "hash", ["offsets"]), 1, 2),
-    assembly_tasks=(AssemblyTask("t", "rows", (SEGMENT,), 1, FILES_PLAN),),
+    jobs=(Job("t", "rows", (SEGMENT,), 1, FILES_PLAN),),
     lineage_start=1,
     fingerprint=FINGERPRINT,
     previous_nonce="",
@@ -127,7 +127,7 @@ PLACES: dict[str, tuple[str, int, Steps]] = {
     "Origin": ("record", 1, ("adds", 0, "origin")),
     "SourceRange": ("record", 1, ("adds", 1, "segmentRanges", 0)),
     "Remove": ("record", 1, ("removes", 0)),
-    "AssemblyTask": ("record", 1, ("assemblyTasks", 0)),
+    "Job": ("record", 1, ("assemblyTasks", 0)),
     "RollingSettings": ("settings", 0, ()),
     "Checkpoint": ("checkpoint", 0, ()),
     "QueryState": ("checkpoint", 0, ("queries", "q")),
@@ -320,9 +320,9 @@ def test_a_plan_that_nobody_can_do_is_damage(change: dict[str, Any] | None) -> N
     values = json.loads(changes)
     [task] = values["assemblyTasks"]
     task["plan"] = None if change is None else task["plan"] | change
-    with pytest.raises(CorruptData, match="the plan of the task"):
+    with pytest.raises(CorruptData, match="the plan of the job"):
         read_record([header, json.dumps(values).encode()])
     for plan in (FILES_PLAN, {"bucket": 1}, {"taskCount": "2"}, {"taskCount": -1}, {"last": -1}, {"notBefore": None}):
         task |= {"inputs": [], "plan": {"bucket": "b=00000", "taskCount": 1} | plan if plan is not FILES_PLAN else plan}
-        with pytest.raises(CorruptData, match="the plan of the task"):
+        with pytest.raises(CorruptData, match="the plan of the job"):
             read_record([header, json.dumps(values).encode()])

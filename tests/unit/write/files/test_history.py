@@ -54,7 +54,7 @@ class TestTimes:
     def test_are_measured_where_they_pass(self, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = ManualClock()
         taking(clock, 1, monkeypatch, StagedFile, "end")
-        taking(clock, 2, monkeypatch, FileSink, "run_assembly_tasks")
+        taking(clock, 2, monkeypatch, FileSink, "run_jobs")
         taking(clock, 4, monkeypatch, protocol, "_check_publishable")
         taking(clock, 8, monkeypatch, CommitLog, "create")
         taking(clock, 16, monkeypatch, publish, "place")

@@ -12,7 +12,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NameCollision
 from ftfile.log.apply import after
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format.model import Add, AssemblyTask, Body, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor
+from ftfile.log.format.model import Add, Body, Job, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.state import LogState, QueryState, SharedMap
 from ftfile.operate import flush as flushing
@@ -59,7 +59,7 @@ def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> N
         named = []
         for batch in range(1, 4):
             query.run(batch, [[]])
-            named.append(Counter(len(job.inputs) for job in CommitLog(store).refresh().assembly_tasks))
+            named.append(Counter(len(job.inputs) for job in CommitLog(store).refresh().jobs))
     assert named == [{tasks: DUE_SEGMENTS_MAX // tasks}, {tasks: 1}, {}]
     report = check_directory(store)
     assert [add.rows for add in report.live.values()] == [tasks] * directories
@@ -94,8 +94,8 @@ def test_a_group_of_more_segments_than_a_record_names(max_segments: int, found: 
 
 
 def test_jobs_of_a_query_that_is_gone() -> None:
-    job = AssemblyTask("job", "age", (segment(0),))
-    for version, is_awaited in ((plan.FOREIGN_TASK_RECORDS - 1, True), (plan.FOREIGN_TASK_RECORDS, False)):
+    job = Job("job", "age", (segment(0),))
+    for version, is_awaited in ((plan.FOREIGN_JOB_RECORDS - 1, True), (plan.FOREIGN_JOB_RECORDS, False)):
         head = LogState(version, queries=SharedMap({"query": QueryState(0, 0, "run", None, 0, None)}))
         assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001
 
@@ -109,11 +109,11 @@ def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(sto
         clock.advance(3600)
         one.run(1, [[{"word": "b"}]])
         log = CommitLog(store)
-        for _ in range(plan.FOREIGN_TASK_RECORDS):
+        for _ in range(plan.FOREIGN_JOB_RECORDS):
             commit(log, MaintenanceAuthor("test", "x"), lambda *_: Body())
-        assert [job.reason for job in log.refresh().assembly_tasks] == ["inactivity"]
+        assert [job.reason for job in log.refresh().jobs] == ["inactivity"]
         two.run(0, [[{"word": "z"}]])
-        assert not log.refresh().assembly_tasks
+        assert not log.refresh().jobs
         for batch, word in enumerate("cde", 2):
             one.run(batch, [[{"word": word}]])
     assert check_directory(store).visible_rows == Counter([b"a"])

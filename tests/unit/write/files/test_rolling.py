@@ -443,7 +443,7 @@ class TestFailures:
         self.damage(out)  # and it is whole again
         query.run(10, [[]])
         assert sorted(visible(out))[0] == ["a"]
-        assert not CommitLog(open_filesystem(out)).refresh().assembly_tasks
+        assert not CommitLog(open_filesystem(out)).refresh().jobs
         check_directory(open_filesystem(out))
 
     def test_a_flush_names_each_damaged_segment_and_finishes_all_others(self, out: str) -> None:
@@ -486,7 +486,7 @@ class TestFailures:
         assert not list(Path(out).rglob("*.staged"))
         head = CommitLog(open_filesystem(out)).refresh()
         assert [segment.rows for segment in head.segments.values()] == [1, 1]
-        assert [job.attempts for job in head.assembly_tasks] == [1]
+        assert [job.attempts for job in head.jobs] == [1]
 
     def test_any_other_fails_no_batch_and_is_tried_again(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = stream(out, maxBatchesPerFile="2")
@@ -511,7 +511,7 @@ class TestFailures:
         monkeypatch.setattr(RowJoiner, "take", lose_one)
         query.run(1, [[]])
         assert not list(Path(out).glob("*.parquet"))
-        assert [job.attempts for job in CommitLog(open_filesystem(out)).refresh().assembly_tasks] == [1]
+        assert [job.attempts for job in CommitLog(open_filesystem(out)).refresh().jobs] == [1]
         with pytest.raises(CorruptData, match="expected 2 rows, found 1 rows"):
             ftfile.flush(out, context=current())
         monkeypatch.undo()

@@ -62,7 +62,7 @@ def finish(query: MicroBatch, first: int, tasks: int = 1) -> None:
     """Run batches without rows until nothing is due."""
     for number in range(first, first + 20):
         query.run(number, [[]] * tasks)
-        if not head_of(query.path).assembly_tasks:
+        if not head_of(query.path).jobs:
             return
     raise AssertionError("something stays due")
 
@@ -79,7 +79,7 @@ class TestPartitions:
         query = query_of(out, maxBatchesPerFile="2")
         query.run(0, dealt(rows(range(60)), before))
         query.run(1, dealt(rows(range(60, 120)), before))
-        assert len(head_of(out).assembly_tasks) == len(KEYS)
+        assert len(head_of(out).jobs) == len(KEYS)
         query.restart()
         query.run(2, dealt(rows(range(120, 180)), after))
         finish(query, 3, after)
@@ -93,7 +93,7 @@ class TestPartitions:
         query.run(0, [[], rows(range(12)), [], []])
         query.run(1, [[], [], [], []])
         query.run(2, [[], [], [], rows(range(12, 24))])
-        assert len(head_of(out).assembly_tasks) == len(KEYS)
+        assert len(head_of(out).jobs) == len(KEYS)
         finish(query, 3, 4)
         assert in_files(out) == [4] * len(KEYS)
         assert numbers(out) == list(range(24))
@@ -112,7 +112,7 @@ class TestPartitions:
             assert numbers(out) == list(range(count))
         for number in range(12, 30):
             query.run(number, [[]] * rng.choice([1, 5]))
-        assert not head_of(out).assembly_tasks
+        assert not head_of(out).jobs
         assert max(in_files(out)) <= 9
         ftfile.flush(out)
         check(out)
@@ -149,7 +149,7 @@ class TestSchema:
         query.columns = columns
         query.options = {**query.options, "onSchemaChange": "widen"}
         query.run(3, [rows(range(18, 24))])
-        assert {job.reason for job in head_of(out).assembly_tasks} == {"encoding"}
+        assert {job.reason for job in head_of(out).jobs} == {"encoding"}
         finish(query, 4)
         assert in_files(out) == [2] * 6 + [1] * 6
         assert numbers(out) == list(range(24))
@@ -275,7 +275,7 @@ def test_a_directory_is_moved_with_files_open_and_due(out: str, tmp_path: Path, 
         query.run(number, dealt(rows(range(12 * number, 12 * number + 12)), 2))
     query.run(3, dealt(rows(range(36, 48)), 2))
     head = head_of(out)
-    assert len(head.assembly_tasks) == len(KEYS)
+    assert len(head.jobs) == len(KEYS)
     target = tmp_path / "elsewhere" / "moved"
     target.parent.mkdir()
     if copied:

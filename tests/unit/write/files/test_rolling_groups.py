@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import AssemblyTask
+    from ftfile.log.format.model import Job
     from ftfile.write.files.rolling_groups import GroupTotals
     from ftfile.write.files.rolling_plan import RollingPlanner
 
@@ -72,9 +72,9 @@ def committed(out: str) -> list[str]:
     return sorted(ftfile.open(out).to_arrow()["word"].to_pylist())
 
 
-def due_of(out: str, query_id: str) -> list[AssemblyTask]:
+def due_of(out: str, query_id: str) -> list[Job]:
     head = CommitLog(open_filesystem(out)).refresh()
-    return [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == query_id]
+    return [job for job in head.jobs if job.inputs[0].origin.query_id == query_id]
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
@@ -134,7 +134,7 @@ class TestQueries:
     def test_records_do_not_repeat_for_ever_what_a_query_that_is_gone_left_due(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(plan, "FOREIGN_TASK_RECORDS", 3)
+        monkeypatch.setattr(plan, "FOREIGN_JOB_RECORDS", 3)
         one, two = self.pair(out)
         one.run(0, [rows_of("x0")])
         found = []
@@ -149,7 +149,7 @@ class TestQueries:
         assert [*visible(out).values()] == [["x0"]]
 
     def test_records_go_on_repeating_it_in_a_log_that_is_long(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "FOREIGN_TASK_RECORDS", 3)
+        monkeypatch.setattr(plan, "FOREIGN_JOB_RECORDS", 3)
         one, two = self.pair(out)
         for number in range(4):
             two.run(number, [[]])
@@ -292,7 +292,7 @@ class TestFlush:
         calls: list[Any] = []
         assemble = Assembler.assemble
 
-        def assemble_and_call(self: Assembler, job: AssemblyTask, *goes_on: Any) -> Rewrite:
+        def assemble_and_call(self: Assembler, job: Job, *goes_on: Any) -> Rewrite:
             done = assemble(self, job, *goes_on)
             if calls:
                 calls.pop()()

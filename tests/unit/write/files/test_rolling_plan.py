@@ -204,7 +204,7 @@ class TestFlush:
             query = query_of(out, rolloverInterval="1h", maxBatchesPerFile="2")
             query.run(0, [[*rows_of("a"), *rows_of("b", k="y")]])
             query.run(1, [rows_of("c", k="y")])
-            assert [len(job.inputs) for job in head_of(out).assembly_tasks] == [2]
+            assert [len(job.inputs) for job in head_of(out).jobs] == [2]
             assert ftfile.flush(out, due_only=True, context=current()).files == 1
             assert files(out) == [["b", "c"]]
             clock.advance(3600)
@@ -218,7 +218,7 @@ class TestFlush:
         planned, identity = query.pickled_plan(), query.identity(1)
         query.commit(1, [query.run_task(planned, identity, 0, rows_of("b"))])
         log = CommitLog(open_filesystem(out))
-        commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(assembly_tasks=()))
+        commit(log, MaintenanceAuthor("test", "t"), lambda *_: Body(jobs=()))
         assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert reasons(out) == {"encoding": 1}
 
@@ -314,7 +314,7 @@ class TestLimits:
             named = []
             for number in range(2, 6):
                 query.run(number, [[]])
-                named.append(sorted(len(job.inputs) for job in head_of(out).assembly_tasks))
+                named.append(sorted(len(job.inputs) for job in head_of(out).jobs))
         assert named == [[10], [1, 1, 1, 1], [1], []]
         assert sorted(map(len, files(out))) == [1] * 5 + [10]
 
@@ -337,7 +337,7 @@ class TestLimits:
         for number in range(8, 30):
             query.run(number, [rows_of(f"w{number}", k=f"{number:02}")])
         head = head_of(out)
-        assert sum(job.attempts > 0 for job in head.assembly_tasks) == 3
+        assert sum(job.attempts > 0 for job in head.jobs) == 3
         assert len(head.segments) <= 3 + 5 + 1
         assert len(files(out)) == 30 - len(head.segments)
 
@@ -352,13 +352,13 @@ class TestLimits:
         for number in range(2, 8):
             query.run(number, [rows_of(f"{number}")])
         assert files(out)[-5:] == [[f"{number}"] for number in range(2, 7)]
-        assert [job.attempts > 0 for job in head_of(out).assembly_tasks] == [False, True]
+        assert [job.attempts > 0 for job in head_of(out).jobs] == [False, True]
 
     def test_a_record_with_many_jobs_has_a_companion(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [[{"word": "w", "k": str(number)} for number in range(20)]])
         (record,) = read_records(CommitLog(open_filesystem(out)))
-        assert len(record.assembly_tasks) == 20
+        assert len(record.jobs) == 20
         monkeypatch.setattr("ftfile.log.format.record.COMPANION_FROM_BYTES", 1000)
         encoded = encode_record(record)
         assert encoded.companion is not None
@@ -611,7 +611,7 @@ class TestBatchWrites:
     def test_do_no_jobs_of_streams(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [rows_of("a")])
-        assert len(head_of(out).assembly_tasks) == 1
+        assert len(head_of(out).jobs) == 1
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
         message = query.run_task(query.pickled_plan(), JobIdentity("j"), 0, rows_of("b"))
         assert (message.rewritten, message.failed) == ((), ())
@@ -626,15 +626,15 @@ class TestJobs:
         query.run(0, [rows_of("a")])
         query.run(1, [rows_of("b")])
         head = head_of(out)
-        assert [len(job.inputs) for job in head.assembly_tasks] == [2]
-        (job,) = jobs_of([head.assembly_tasks[0].inputs[0]], "age", ALL_END, current().ids)
+        assert [len(job.inputs) for job in head.jobs] == [2]
+        (job,) = jobs_of([head.jobs[0].inputs[0]], "age", ALL_END, current().ids)
         fs = open_filesystem(out)
         stage = Stage(fs, TaskIdentity(query.identity(2), 0, 0))
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
         (part,) = done.adds
         assert (part.rows, len(part.ranges)) == (1, 1)
         query.commit(2, [replace(query.run_task(query.pickled_plan(), query.identity(2), 0, []), rewritten=(done,))])
-        assert head_of(out).assembly_tasks == ()
+        assert head_of(out).jobs == ()
         query.run(3, [rows_of("c")])
         query.run(4, [[]])
         assert sorted(files(out)) == [["a"], ["b", "c"]]
@@ -663,7 +663,7 @@ class TestJobs:
         for number in range(5, 12):
             query.run(number, [[]])
         monkeypatch.setattr(Stage, "create", create)
-        assert [job.attempts for job in head_of(out).assembly_tasks] == [7]
+        assert [job.attempts for job in head_of(out).jobs] == [7]
         assert not [line for line in caplog.records if line.levelno >= logging.ERROR]
         query.run(12, [[]])
         assert files(out) == [["0", "1", "2", "3", "4"]]

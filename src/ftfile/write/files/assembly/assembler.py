@@ -16,7 +16,7 @@ from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import chain_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.layout import restored_id, restored_version, storage_identity
-from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange
+from ftfile.log.format.model import Add, Job, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.write.files.assembly.joiners import (
@@ -72,7 +72,7 @@ class _NullStage:
 
 
 class Assembled(NamedTuple):
-    """The result of an assembly task."""
+    """The result of a job."""
 
     rewrite: Rewrite | None  # None if no segment was added to a part
     errors: dict[str, Exception]  # of the segments that stay open, by id
@@ -92,7 +92,7 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def assemble(self, job: AssemblyTask, goes_on: GoesOn = _always) -> Rewrite:
+    def assemble(self, job: Job, goes_on: GoesOn = _always) -> Rewrite:
         """Assemble parts from the job's segments. Each row is in one part, or in the rest of a segment, exactly once.
 
         Before each further part, `goes_on` is called with the number of finished parts. If it returns False, the
@@ -111,7 +111,7 @@ class Assembler:
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
 
-    def assemble_readable(self, job: AssemblyTask, goes_on: GoesOn = _always) -> Assembled:
+    def assemble_readable(self, job: Job, goes_on: GoesOn = _always) -> Assembled:
         """Assemble parts from the readable segments. For `goes_on`, see `assemble`.
 
         Raises:
@@ -124,7 +124,7 @@ class Assembler:
                 raise
             return Assembled(None, {segment.id: error for segment in job.inputs})
 
-    def _without_damaged(self, job: AssemblyTask, goes_on: GoesOn) -> Assembled:
+    def _without_damaged(self, job: Job, goes_on: GoesOn) -> Assembled:
         """Assemble parts from the readable segments. If all are readable, raise the error of the first attempt."""
         try:
             return Assembled(self.assemble(job, goes_on), {})
@@ -139,7 +139,7 @@ class Assembler:
             return Assembled(None, damaged)
         return Assembled(self.assemble(structs.replace(job, inputs=readable), goes_on), damaged)
 
-    def _damaged(self, job: AssemblyTask) -> dict[str, Exception]:
+    def _damaged(self, job: Job) -> dict[str, Exception]:
         """Return the errors of damaged segments by id.
 
         Each segment is assembled separately, and the result is discarded.
@@ -154,7 +154,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: Stage | _NullStage, job: AssemblyTask, goes_on: GoesOn, *, copies: bool) -> Rewrite:
+    def _assembled(self, stage: Stage | _NullStage, job: Job, goes_on: GoesOn, *, copies: bool) -> Rewrite:
         encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
@@ -168,7 +168,7 @@ class Assembler:
                 file_format.for_file(identity), schema, chain=chain, target=target, limits=limits, merge=merge
             )
 
-        work = _Job(stage, job, start_part=start_part, filters=chain.names, goes_on=goes_on)
+        work = _RunningJob(stage, job, start_part=start_part, filters=chain.names, goes_on=goes_on)
         try:
             while readers and work.wants_more():
                 work.take(readers.popleft())  # drops the reference, which frees the memory of the segment
@@ -177,9 +177,7 @@ class Assembler:
             work.drop()
             raise
 
-    def _readers(
-        self, job: AssemblyTask, file_format: Format, keys: Keys | None, *, copies: bool
-    ) -> deque[SegmentReader]:
+    def _readers(self, job: Job, file_format: Format, keys: Keys | None, *, copies: bool) -> deque[SegmentReader]:
         store = self._fs.capabilities
         copied_from = None
         if copies and "copy" in store.stream_capabilities:
@@ -202,13 +200,13 @@ class _JoinedPart(NamedTuple):
     ranges: tuple[SourceRange, ...]
 
 
-class _Job:
+class _RunningJob:
     """The state of a running job."""
 
     def __init__(
         self,
         stage: Stage | _NullStage,
-        job: AssemblyTask,
+        job: Job,
         start_part: Callable[[StagedFile], PartJoiner],
         filters: tuple[str, ...],
         goes_on: GoesOn,

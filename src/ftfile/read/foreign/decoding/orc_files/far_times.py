@@ -21,7 +21,7 @@ from ftfile.read.foreign.decoding.orc_files.tails import bytes_of, first_values,
 from ftfile.read.foreign.decoding.stored_times import UTC_NAMES
 from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, values_of
 from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
-from ftfile.rows.orc_runs import first_run_numbers, second_run_numbers
+from ftfile.rows.orc_runs import read_rle_v1, read_rle_v2
 from ftfile.rows.zone_clocks import clocks_of, instants_of
 from ftfile.storage.api import RangeFile, as_file
 
@@ -190,9 +190,9 @@ class _StripeDecoder:
         encoding = self.stripe.encodings[number]
         if encoding not in (_VERSION_1, _VERSION_2):
             raise ValueError(f"the encoding {encoding} of column {number}")
-        read_numbers = second_run_numbers
+        read_numbers = read_rle_v2
         if encoding == _VERSION_1:
-            read_numbers = first_run_numbers
+            read_numbers = read_rle_v1
         numbers = read_numbers(data, count)
         digits = numbers >> np.uint64(3)
         nanos: NDArray[np.uint64] = np.minimum(digits, _LAST_NANO + 1) * _POWERS[numbers & np.uint64(7)]
