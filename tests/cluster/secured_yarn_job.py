@@ -1,8 +1,8 @@
 """The application on a secured YARN, a stream of JSON files to ftfile in batches of one file.
 
-Its arguments are the URLs of input, output and checkpoint, and the local file that ends it. With `--attach`, it calls
-`ftfile.spark.attach`. It starts a query again after other errors than ftfile's, because Spark ends a query whose Python
-processes are killed.
+Its arguments are the URLs of input, output and checkpoint, and the local file that ends it. Each `--option NAME=VALUE`
+is an option of the sink. With `--attach`, it calls `ftfile.spark.attach`. It starts a query again after other errors
+than ftfile's, because Spark ends a query whose Python processes are killed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ def main() -> None:
     for name in ("input", "output", "checkpoint", "end"):
         parser.add_argument(name)
     parser.add_argument("--attach", action="store_true")
+    parser.add_argument("--option", action="append", default=[])
     arguments = parser.parse_args()
+    options = dict(option.split("=") for option in arguments.option)
     spark = SparkSession.builder.getOrCreate()
     if arguments.attach:
         ftfile.spark.attach(spark)
     while True:
         rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(arguments.input)
-        writer = rows.writeStream.format("ftfile").option("fileFormat", "json")
+        writer = rows.writeStream.format("ftfile").options(fileFormat="json", **options)
         query = writer.option("checkpointLocation", arguments.checkpoint).start(arguments.output)
         try:
             while not query.awaitTermination(POLL_S):

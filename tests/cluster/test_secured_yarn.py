@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import sys
 import time
 from collections import Counter
@@ -285,6 +286,24 @@ def test_a_stream_continues_after_the_end_of_each_token(
     application.end()
     application.check()
     application.check_secrets(*application.records())
+
+
+@pytest.mark.skipif(not THOROUGH, reason="takes a minute: FTFILE_THOROUGH=1")
+def test_with_a_keytab_on_all_hosts_no_process_needs_tokens(create: Callable[[str], Application], kdc: Kdc) -> None:
+    """The command of docs/hdfs.md. Spark itself also needs the keytab."""
+    application = create("keytab")
+    shutil.copy(kdc.directory / f"{USER}.keytab", application.home / "copy.keytab")
+    variables = [f"spark.{process}.KRB5_CONFIG={kdc.configuration}" for process in ("yarn.appMasterEnv", "executorEnv")]
+    options = ["--files", str(application.home / "copy.keytab"), "--conf", variables[0], "--conf", variables[1]]
+    settings = ["storage.keytab=copy.keytab", f"storage.principal={USER}@{REALM}", "storage.handTokens=false"]
+    more = [word for setting in settings for word in ("--option", setting)]
+    application.start(*application.keytab(), *options, more=more)
+    application.run_batch()
+    application.outlive_tokens()
+    application.kill_workers()
+    application.run_batch()
+    application.end()
+    application.check()
 
 
 def test_without_attach_batches_are_committed_until_the_end_of_the_driver_s_token(

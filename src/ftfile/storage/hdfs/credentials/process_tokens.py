@@ -137,7 +137,8 @@ class ProcessTokens:
             self._original, self._named = original, path
         if path is None:
             os.environ.pop(FILE_VARIABLE, None)
-        else:
+        elif path != os.environ.get(FILE_VARIABLE):
+            # Not more often than needed: threads of libraries may read the environment at the same time.
             os.environ[FILE_VARIABLE] = path
 
     def _write(self, content: bytes) -> str:
