@@ -142,6 +142,17 @@ def test_a_refused_token_is_replaced_by_an_older_one(driver: Process, executor: 
     assert token_here() is not None, "the error of the server explains more than a missing token"
 
 
+def test_a_token_that_is_older_than_a_refused_one_is_received(driver: Process, executor: Process) -> None:
+    for handed in (NEW, OLD):
+        driver.write(handed)
+        driver.enter()
+        sent = pickle.dumps(settings_for_others(URL, {}))
+        executor.enter()
+        pickle.loads(sent)
+        assert token_here() == handed
+        refuse_token(handed)
+
+
 def test_a_token_file_that_is_replaced_by_a_newer_one_counts_again(driver: Process, executor: Process) -> None:
     driver.write(NEW)
     driver.enter()

@@ -46,6 +46,9 @@ class ProcessTokens:
     def receive(self, tokens: Iterable[DelegationToken]) -> None:
         """Add tokens that Spark's driver sent."""
         with self._lock:
+            for key, token in [*self._received.items()]:
+                if token in self._refused:
+                    del self._received[key]
             _add_newer(self._received, tokens)
 
     def refuse(self, token: DelegationToken) -> None:
