@@ -170,7 +170,7 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 	@$(python) -m benchmarks
 
 # -------------------------------------------------------------------------------------------------------- demonstrations
-.PHONY: demo demo-logs demo-kv demo-kafka hdfs
+.PHONY: demo demo-logs demo-kv demo-kafka demo-yarn hdfs
 
 # `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too; `make demo SHORT=1` kills twice, on a local disk.
 FS := local
@@ -192,6 +192,9 @@ kafka_options = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROWS),--rows $(ROWS
 demo-kafka: FS := hdfs
 demo-kafka: java demo-environment kafka-jars hdfs-jars ## Kafka to files on a real HDFS while driver, workers and broker are killed; every offset counted (under 10 minutes; SECONDS, ROWS, FORMAT, FS=local)
 	@$(demo_python) -m tests.kafka --fs $(FS) $(kafka_options)
+
+demo-yarn: java demo-environment hdfs-jars ## lines and words of a text on a YARN and an HDFS of this machine, while executors, masters and servers of YARN are killed; each one counted (two to four minutes; SHORT=1: two kills)
+	@$(demo_python) -m tests.demos.yarn $(if $(SHORT),--quick)
 
 hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for Ctrl-C
 	@$(python) -m tests.hdfs

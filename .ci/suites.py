@@ -83,7 +83,7 @@ PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 # `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
 # another order, `make long` in each.
 EVERY_SPARK = spark("smoke launcher follow_scenarios files_scenarios files_source hostile")
-LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs on_s3 on_azure")
+LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs demo_yarn on_s3 on_azure")
 
 DRAWN_HOSTILE = "tests/hostile/test_mutations.py tests/hostile/test_extreme_numbers.py"
 

@@ -18,13 +18,24 @@ from tests.archives import spark_class_path
 from tests.demos.files.process import session_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
-__all__ = ("SPARK_HOME", "Cluster", "command_of", "end_session", "executor_of", "kill", "wait_for")
+__all__ = (
+    "EXECUTOR",
+    "SPARK_HOME",
+    "Cluster",
+    "command_of",
+    "end_session",
+    "executor_of",
+    "java_processes",
+    "kill",
+    "send",
+    "wait_for",
+)
 
 SPARK_HOME = Path(pyspark.__file__).parent
 # Long enough for events on a slow machine: it only ends tests that would wait for ever.
@@ -155,11 +166,16 @@ def end_session(session: SparkSession) -> None:
 def kill(*processes: int) -> None:
     """SIGKILL processes and wait until they have ended."""
     assert processes
+    send(signal.SIGKILL, processes)
+    wait_for(lambda: not any(map(command_of, processes)), "the end of the killed processes")
+
+
+def send(number: signal.Signals, processes: Iterable[int]) -> None:
+    """Send a signal to the processes that live."""
     for process in processes:
         # Python workers of a killed executor may already have ended.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    wait_for(lambda: not any(map(command_of, processes)), "the end of the killed processes")
+            os.kill(process, number)
 
 
 def command_of(process: int) -> str:
@@ -167,6 +183,11 @@ def command_of(process: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""
+
+
+def java_processes(processes: Iterable[int]) -> list[int]:
+    """Return the processes that are JVMs."""
+    return [process for process in processes if command_of(process).split(" ")[0].endswith("/java")]
 
 
 def parent_of(process: int) -> int:

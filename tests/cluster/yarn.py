@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
     from tests.hdfs.minicluster import MiniCluster
 
-__all__ = ("MASTER", "Yarn")
+__all__ = ("ANY", "MASTER", "Yarn")
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SERVER = "org.apache.hadoop.yarn.server"
 HOST = "127.0.0.1"
 # The end of the id of the container in which an attempt of an application starts: of Spark's application master.
 MASTER = "_000001"
+# Matches the end of the id of any container.
+ANY = r"_\d{6}"
 
 RM_ADDRESSES = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
 NODE_ADDRESSES = ("address", "localizer.address", "webapp.address")
@@ -199,6 +201,14 @@ class Yarn(Guarded):
         [application] = [app["id"] for app in self.report("apps")["apps"]["app"] if app["name"] == name]
         attempts: list[dict[str, Any]] = self.report(f"apps/{application}/appattempts")["appAttempts"]["appAttempt"]
         return attempts
+
+    def newest_processes(self, name: str, ending: str) -> list[int]:
+        """Return the processes of the newest attempt of a submitted application, in containers with this ending."""
+        return self.container_processes(f"_{len(self.attempts(name)):02}{ending}")
+
+    def exit_code(self, name: str) -> int | None:
+        """Return the exit code of a `spark-submit`; None while it runs."""
+        return self._servers[name].poll()
 
     def submit(self, name: str, home: Path, variables: Mapping[str, str], arguments: Sequence[str]) -> None:
         """Start `spark-submit` in a directory, as the server `name`; the arguments follow the settings."""

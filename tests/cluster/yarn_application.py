@@ -101,9 +101,8 @@ class Application:
     def check(self) -> None:
         """Check that each row is there once, for a plain reader and for ftfile, and the log and its files."""
         rows: Counter[int] = Counter()
-        for file in self._output.iterdir():
-            if not file.name.startswith(("_", ".")):
-                rows.update(json.loads(line)["id"] for line in file.read_text("utf-8").splitlines())
+        for file in self._output.visible_files():
+            rows.update(json.loads(line)["id"] for line in file.read_text("utf-8").splitlines())
         assert rows == Counter(self._rows)
         assert Counter(ftfile.open(str(self._output)).to_arrow().column("id").to_pylist()) == Counter(self._rows)
         report = check_directory(open_filesystem(str(self._output)))

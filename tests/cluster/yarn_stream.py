@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 from typing import TYPE_CHECKING
 
-from tests.cluster.cluster import command_of, executor_of, kill
+from tests.cluster.cluster import command_of, executor_of, java_processes, kill, send
 from tests.cluster.held_commit import CommitHold
 from tests.cluster.yarn import MASTER
 from tests.cluster.yarn_job import FILES_PER_BATCH
@@ -72,8 +70,7 @@ class HeldStream:
 
     def kill_master_jvm(self) -> None:
         """Kill the JVM of the application master. Its Python processes must end without a signal."""
-        processes = self._master()
-        kill(*(process for process in processes if command_of(process).split(" ")[0].endswith("/java")))
+        kill(*java_processes(self._master()))
 
     def kill_node(self) -> None:
         """Kill the NodeManager of the driver. Its containers continue, and commit a batch."""
@@ -158,7 +155,7 @@ class HeldStream:
 
     def _master(self) -> list[int]:
         """Return the processes of the newest application master."""
-        return self._yarn.container_processes(f"_{self._attempts():02}{MASTER}")
+        return self._yarn.newest_processes(self.application.name, MASTER)
 
     def _node(self) -> int:
         return self._yarn.node_of(self._master()[0])
@@ -180,10 +177,3 @@ class HeldStream:
             return look()
 
         self._yarn.wait_for(event, is_over)
-
-
-def send(number: signal.Signals, processes: list[int]) -> None:
-    """Send a signal to the processes that live."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, number)

@@ -57,6 +57,12 @@ class HdfsPath:
         for child in self._children():
             yield self / child["pathSuffix"]
 
+    def visible_files(self) -> Iterator[HdfsPath]:
+        """Yield the files of the directory that programs read: Hadoop hides names that begin with `_` or `.`."""
+        for child in self._children():
+            if child["type"] == "FILE" and not child["pathSuffix"].startswith(("_", ".")):
+                yield self / child["pathSuffix"]
+
     def read_text(self, encoding: str) -> str:
         """Return the content of the file."""
         return self._read().decode(encoding)

@@ -21,7 +21,7 @@ from tests.demos.files.sinks import NOTHING, State, Stream, observe, unpublished
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tests.demos.files.process import SparkApp
+    from tests.demos.files.process import Application
 
 __all__ = ("LONGEST_DELAY_S", "Hit", "Kill", "Moment", "Victim", "hunt", "plan_kills")
 
@@ -49,6 +49,9 @@ class Victim(Enum):
     PYTHON = "the Python workers of an executor"
     EXECUTOR = "an executor"
     WORKER = "a Spark worker with its executor"
+    MASTER = "the application master"
+    RESOURCE_MANAGER = "the ResourceManager"
+    NODE_MANAGER = "the NodeManager of the application master"
     BROKER = "the Kafka broker"
     BROKER_AND_DRIVER = "the Kafka broker and the driver"
 
@@ -111,7 +114,7 @@ def plan_kills(seed: int, targets: Sequence[str], batches: int) -> tuple[Kill, .
 
 
 def hunt(
-    app: SparkApp,
+    app: Application,
     kill: Kill,
     targets: Sequence[Stream],
     on_poll: Callable[[], None],

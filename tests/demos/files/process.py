@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tests import quick_python, quick_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
+__all__ = ("Application", "ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
 
 ROOT = Path(__file__).parents[3]
 LAST_WORDS_LINES = 25
@@ -29,6 +29,26 @@ class ProcessEntry(NamedTuple):
     number: int
     state: str
     parent: int
+
+
+class Application(Protocol):
+    """A run of a Spark application, whose processes can be frozen, and killed."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None while the application runs."""
+
+    def freeze(self) -> int:
+        """Stop every process at once, and return their number."""
+
+    def thaw(self) -> None:
+        """Resume a frozen application."""
+
+    def kill(self) -> None:
+        """SIGKILL the application; repeatable."""
+
+    def last_words(self) -> str:
+        """Return the end of the output."""
 
 
 class SparkApp:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tests.demos.files.process import Application
     from tests.demos.files.report import Console
 
 __all__ = ("END_POLL_S", "STALL_TIMEOUT_S", "DemoError", "Job", "MomentMissed", "Watch")
@@ -135,7 +136,7 @@ class Job:
     def _bring_back(self, victim: Victim) -> None:
         """Restart the servers that were killed."""
 
-    def _begin(self) -> tuple[SparkApp, Watch]:
+    def _begin(self) -> tuple[Application, Watch]:
         """Start the application, and return it with its watch."""
         self._runs += 1
         self._began_s = time.monotonic()

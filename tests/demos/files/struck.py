@@ -12,7 +12,7 @@ from tests.demos.files.restarts import END_POLL_S, DemoError, Job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.demos.files.process import SparkApp
+    from tests.demos.files.process import Application
     from tests.demos.files.restarts import Watch
 
 __all__ = ("StruckJob",)
@@ -28,7 +28,7 @@ class StruckJob(Job, ABC):
     """
 
     down_s = 3.0
-    _app: SparkApp | None = None
+    _app: Application | None = None
     _given_up = 0
 
     def run_on(self, until: Callable[[], bool] = lambda: False) -> None:
@@ -79,14 +79,14 @@ class StruckJob(Job, ABC):
                 raise DemoError(f"ended before {kill.target} was {kill.moment.value}\n{app.last_words()}")
             self._give_up(app)
 
-    def _running(self) -> tuple[SparkApp, Watch]:
+    def _running(self) -> tuple[Application, Watch]:
         """Return the application, started if necessary, and its watch."""
         if self._app is not None:
             return self._app, self._watch(starts=False)
         self._app, watch = self._begin()
         return self._app, watch
 
-    def _give_up(self, app: SparkApp) -> None:
+    def _give_up(self, app: Application) -> None:
         """Count a query that Spark ended, as it may if a server is down for long. A user would restart it."""
         self._given_up += 1
         if self._given_up > GIVEN_UP_MAX:

@@ -12,12 +12,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import ftfile
-from ftfile import kv
 from tests.demos.files.command import run_command
 from tests.demos.files.one_stream import OneStream
 from tests.demos.files.restarts import STALL_TIMEOUT_S, DemoError
 from tests.demos.files.sinks import is_log_complete
 from tests.demos.store import job, looking, windows
+from tests.demos.store.check import check_words
 from tests.demos.store.text import Text, write_text
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _Demo(OneStream):
         for fault in looked["faults"][:5]:
             self.console.line(f"  {fault}")
         is_whole = looked["versions"] > 1 and not looked["faults"] and is_log_complete(self.target)
-        return self._judge("the stream", self.target.output) and is_whole
+        return check_words(self.console, "the stream", self.target.output, self._text.counts) and is_whole
 
     def _count_in_windows(self) -> bool:
         """Count the words again by a program that is killed in drawn windows; return True if its counts are right.
@@ -112,7 +112,7 @@ class _Demo(OneStream):
             f"without Spark: {self._settings.windows} windows, a checkpoint every 5; killed in windows "
             f"{', '.join(map(str, killed_in[1:]))}"
         )
-        return self._judge("the windows", store)
+        return check_words(self.console, "the windows", store, self._text.counts)
 
     def _run_windows(self, argument: Path, until: int | None) -> int:
         """Run the program to its end, or kill it soon after it has begun a window. Return the last window that it has
@@ -145,17 +145,6 @@ class _Demo(OneStream):
             said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise DemoError(f"the program without Spark ended in window {window} ({program.returncode})\n{said}")
         return window
-
-    # --------------------------------------------------------------------------- the count
-
-    def _judge(self, who: str, store: object) -> bool:
-        """Compare a store with the independent count."""
-        found = {row["word"]: row["n"] for batch in kv.open(str(store)).scan() for row in batch.to_pylist()}
-        wrong = {word for word in found.keys() | self._text.counts.keys() if found.get(word) != self._text.counts[word]}
-        finding = "every word as often as it occurs" if not wrong else f"{len(wrong)} words with a WRONG count"
-        painted = self.console.paint(finding, good=not wrong)
-        self.console.line(f"independent count of {who}: {painted} ({sum(found.values()):,} words)")
-        return not wrong
 
 
 def _begun_windows(program: subprocess.Popen[bytes]) -> Iterator[int]:
