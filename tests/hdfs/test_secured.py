@@ -20,7 +20,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
 from ftfile.storage.hdfs.configuration import read_configuration
-from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE, ProcessTokens
 from ftfile.storage.hdfs.credentials.token_file import read_tokens
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -55,6 +55,12 @@ DATE, DATE_BYTES = b"\x8a", 7
 def kdc() -> Iterator[Kdc]:
     with Kdc() as kdc:
         yield kdc
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without tokens of earlier tests."""
+    monkeypatch.setattr("ftfile.storage.hdfs.credentials.tokens._process", ProcessTokens())
 
 
 @pytest.fixture(scope="module", params=[{}, PRIVACY] if THOROUGH else [{}])

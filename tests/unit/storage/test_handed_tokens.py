@@ -169,6 +169,14 @@ def test_a_token_file_that_is_replaced_by_a_newer_one_counts_again(driver: Proce
     assert token_here() == NEW
 
 
+def test_a_process_does_not_keep_tokens_that_its_file_contains(driver: Process) -> None:
+    """The driver, and executors of `local[*]`, would otherwise use them after the file has been replaced."""
+    pickle.loads(pickle.dumps(settings_for_others(URL, {})))
+    older = token(1_600_000_000_000)
+    driver.write(older)
+    assert token_here() == older
+
+
 def test_each_batch_brings_the_token_that_the_driver_has_then(driver: Process, executor: Process) -> None:
     """A reader lives as long as its query, and is pickled for each batch."""
     settings = settings_for_others(URL, {})

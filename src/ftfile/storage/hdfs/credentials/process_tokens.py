@@ -44,12 +44,13 @@ class ProcessTokens:
         self._lock = threading.Lock()
 
     def receive(self, tokens: Iterable[DelegationToken]) -> None:
-        """Add tokens that Spark's driver sent."""
+        """Add tokens that Spark's driver sent, unless the files of this process contain them."""
         with self._lock:
             for key, token in [*self._received.items()]:
                 if token in self._refused:
                     del self._received[key]
-            _add_newer(self._received, tokens)
+            in_files = {*itertools.chain.from_iterable(self._read_files().values())}
+            _add_newer(self._received, [token for token in tokens if token not in in_files])
 
     def refuse(self, token: DelegationToken) -> None:
         """Prefer other tokens for the same service, also older ones, because HDFS has refused this one."""
