@@ -202,6 +202,7 @@ def test_an_encoder(page: Page) -> None:
 def test_hdfs(page: Page) -> None:
     page.stream({"word": "string"}, {"word": "a"})
     page.run(*examples("docs/hdfs.md"))
+    ftfile.spark.detach(page.spark)
 
 
 def test_maintenance(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
