@@ -57,7 +57,7 @@ COLUMNS = (
     "next plan ms",
 )
 NOTE = (
-    "The committer of the sink, in a process of its own, with the messages of tasks that did not run. The memory is "
+    "The committer of the sink, in a separate process, with the messages of tasks that did not run. The memory is "
     "that of unpickled messages and of the commit. Files under their final names need no rename."
 )
 

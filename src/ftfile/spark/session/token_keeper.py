@@ -33,6 +33,7 @@ class TokenKeeper:
         self._jvm = jvm
         self._process = process_of(spark)
         self._stopped = threading.Event()
+        self._keeping = threading.Lock()
         self._users = jvm.org.apache.hadoop.security.UserGroupInformation
         if self._users.isSecurityEnabled():
             self._keep()
@@ -41,11 +42,15 @@ class TokenKeeper:
     def stop(self) -> None:
         """End the thread and delete the file; idempotent."""
         self._stopped.set()
-        forget_tokens(self._process)
+        # A copy that has begun would create the file again.
+        with self._keeping:
+            forget_tokens(self._process)
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_S):
-            self._keep()
+            with self._keeping:
+                if not self._stopped.is_set():
+                    self._keep()
 
     def _keep(self) -> None:
         try:

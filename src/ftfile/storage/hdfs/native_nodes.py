@@ -356,7 +356,7 @@ def _open_nodes(key: _Key) -> NameNodes:
     url, handed, login, (directory, *_) = key
     service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
     addresses = service.rpc_addresses()
-    find = functools.partial(_token_without, login, service, addresses)
+    find = functools.partial(_used_token, login, service, addresses)
     # The library compares services as texts: it uses a token only for the address in the token.
     token = None if service.members else find()
     if token is None or token.service.count(":") > 1:
@@ -375,7 +375,7 @@ def _open_nodes(key: _Key) -> NameNodes:
     return NameNodes(addresses, connect, find_token=find, is_configured=bool(directory or handed))
 
 
-def _token_without(login: Login | None, service: NameService, addresses: Mapping[str, str]) -> DelegationToken | None:
+def _used_token(login: Login | None, service: NameService, addresses: Mapping[str, str]) -> DelegationToken | None:
     """Return the token that the library uses, which prefers a login."""
     if login is not None:
         return None

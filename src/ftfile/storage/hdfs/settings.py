@@ -62,7 +62,8 @@ class HadoopSettings:
         values = replace(location, settings=settings).known_settings(*_SETTINGS)
         login = login_from(values, is_executor=from_driver is not None)
         handed, handed_user = settings_from_driver(from_driver, needs_token=login is None)
-        if not is_kerberos(read_configuration(handed)):
+        # The configuration is read for each opening only if it is needed.
+        if login is not None and not is_kerberos(read_configuration(handed)):
             login = None
             if KEYTAB in values:
                 raise ConfigError(

@@ -48,7 +48,7 @@ def kerberos_auth(login: Login | None) -> requests.auth.AuthBase:
     try:
         import requests_kerberos  # noqa: PLC0415 - needs another package
         import spnego  # noqa: PLC0415 - comes with it
-        from krb5 import Krb5Error  # noqa: PLC0415 - likewise
+        from krb5 import Krb5Error  # noqa: PLC0415 - comes with it
     except ImportError as error:
         raise ConfigError(
             f"HDFS requires Kerberos, and the Kerberos client cannot be loaded ({error}): pip install "

@@ -44,25 +44,22 @@ def login_from(settings: Mapping[str, str], *, is_executor: bool) -> Login | Non
     An executor without the keytab uses tokens, so it returns None. Raises `ConfigError` if only one of keytab and
     principal is set, or if the driver cannot read the keytab.
     """
-    for keytab, principal, names in (
-        (settings.get(KEYTAB), settings.get(PRINCIPAL), (f"storage.{KEYTAB}", f"storage.{PRINCIPAL}")),
-        (
-            os.environ.get(_KEYTAB_VARIABLE),
-            os.environ.get(_PRINCIPAL_VARIABLE),
-            (_KEYTAB_VARIABLE, _PRINCIPAL_VARIABLE),
-        ),
-    ):
-        if not keytab and not principal:
-            continue
-        if not keytab or not principal:
-            raise ConfigError(f"{names[0]} and {names[1]} belong together, and only one of them is set: set both")
-        path = os.path.abspath(keytab)
-        if os.access(path, os.R_OK):
-            return Login(principal, path)
-        if is_executor:
-            return None
-        raise ConfigError(f"{names[0]}={keytab!r}: this process cannot read the file {path!r}")
-    return _login_of_spark()
+    if KEYTAB in settings or PRINCIPAL in settings:
+        names, values = (f"storage.{KEYTAB}", f"storage.{PRINCIPAL}"), (settings.get(KEYTAB), settings.get(PRINCIPAL))
+    elif _KEYTAB_VARIABLE in os.environ or _PRINCIPAL_VARIABLE in os.environ:
+        names = (_KEYTAB_VARIABLE, _PRINCIPAL_VARIABLE)
+        values = (os.environ.get(_KEYTAB_VARIABLE), os.environ.get(_PRINCIPAL_VARIABLE))
+    else:
+        return _login_of_spark()
+    keytab, principal = values
+    if not keytab or not principal:
+        raise ConfigError(f"{names[0]} and {names[1]} belong together, and only one of them is set: set both")
+    path = os.path.abspath(keytab)
+    if os.access(path, os.R_OK):
+        return Login(principal, path)
+    if is_executor:
+        return None
+    raise ConfigError(f"{names[0]}={keytab!r}: this process cannot read the file {path!r}")
 
 
 def _login_of_spark() -> Login | None:
