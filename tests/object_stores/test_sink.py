@@ -149,20 +149,16 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     return writing, committing
 
 
-# Two listings for a newer checkpoint and one of the batch's stage; reads of the newest record and the next one; and
-# writes of the record and the hint.
-PROTOCOL = Counter({"list": 3, "read": 2, "put": 2})
+# A listing for a newer checkpoint, reads of the newest record and the next one, writes of the record and the hint.
+PROTOCOL = Counter({"list": 1, "read": 2, "put": 2})
 
 
 @pytest.mark.parametrize("parts", [1, 8])
 def test_what_a_commit_asks_the_store_for(sink: Sink, parts: int) -> None:
     writing, committing = commit_requests(sink, parts, like_aws=True)
-    assert writing.counts() == {"list": parts, "read": 3 * parts, "put": parts, "look": parts}
+    assert writing.counts() == {"put": parts}
     assert committing.counts() == PROTOCOL + Counter({"copy": parts, "delete": parts})
-    assert {prefix.rpartition("_ftfile/")[2] for prefix in committing.listed} == {
-        "checkpoints/",
-        "staged/00000000-0000-0000-0000-000000000001/2/",
-    }
+    assert [prefix.rpartition("_ftfile/")[2] for prefix in committing.listed] == ["checkpoints/"]
 
 
 def test_what_it_asks_a_store_that_keeps_no_conditions_for_copies(sink: Sink) -> None:
@@ -172,8 +168,8 @@ def test_what_it_asks_a_store_that_keeps_no_conditions_for_copies(sink: Sink) ->
 
 def test_what_it_asks_for_where_names_are_final(sink: Sink) -> None:
     writing, committing = commit_requests(sink, 8, publish="direct")
-    assert writing.counts() == {"list": 8, "read": 24, "put": 16, "look": 8}
-    assert committing.counts() == PROTOCOL - Counter({"list": 1}) + Counter({"look": 8})
+    assert writing.counts() == {"put": 16}
+    assert committing.counts() == PROTOCOL
 
 
 def test_files_stay_open_over_batches_and_are_assembled(sink: Sink) -> None:

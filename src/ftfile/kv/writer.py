@@ -147,7 +147,7 @@ class StoreSink(Sink[StoreConfig]):
         """See `Sink.check_directory`."""
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
         log.fs.prove(layout.META)
-        head = log.refresh()
+        head = log.refresh(confirm=False)
         if head.version < 0:
             check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
             list_new_directory(log.fs, config.path)

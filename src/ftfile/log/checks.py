@@ -67,11 +67,16 @@ _TOO_LONG = (
 )
 
 
-def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
-    """Check that files exist, are complete and are younger than the vacuum horizon; make their names durable."""
+def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int, stored_ms: Mapping[str, int]) -> None:
+    """Check that files exist, are complete and are younger than the vacuum horizon; make their names durable.
+
+    Files of `stored_ms`, which contains modification times by path, were complete at that time. If the time is after
+    the horizon, no vacuum can have deleted the file.
+    """
     adds = tuple(adds)
-    infos = find_files(fs, adds)
-    for add in adds:
+    unconfirmed = [add for add in adds if stored_ms.get(add.path, 0) <= horizon_ms]
+    infos = find_files(fs, unconfirmed)
+    for add in unconfirmed:
         check_file(add, infos.get(add.path), horizon_ms)
     if fs.capabilities.directory_sync:
         unsynced: set[str] = set()

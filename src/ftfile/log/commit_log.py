@@ -168,17 +168,26 @@ class CommitLog(Records):
         if seal:
             raise KeysRequired(IS_SEALED)
 
-    def refresh(self, *, durable: bool = False) -> LogState:
+    def refresh(self, *, durable: bool = False, confirm: bool = True) -> LogState:
         """Return the state at the head of the log; the state does not change when the log grows.
 
         Callers that act on the log make it `durable` first, since its writer can have died before, and check that no
-        record is lost. Raises CorruptData if a record is damaged or missing, and RolledBack if the log ends before the
-        required version.
+        record is lost. Callers that only create a record, or only plan, need not `confirm` a state to which no record
+        was added: `create` finds out if vacuum has deleted later records.
+
+        Raises:
+            CorruptData: a record is damaged or missing.
+            RolledBack: the log ends before the required version.
         """
+        check = EndCheck.COMMIT if durable else EndCheck.READ
         with self.lock:
             for _ in range(REFRESH_TRIES):
                 began = self._starting_state().version
-                state = self._read_to_end(EndCheck.COMMIT if durable else EndCheck.READ)
+                is_cached = self._end_check >= check
+                state = self._read_to_end(check)
+                # Unpublished files of an outdated state may have been removed since.
+                if not confirm and is_cached and state.version == began and not state.unpublished:
+                    return state
                 newest = self.checkpoints.newest()
                 # Records up to a checkpoint can be deleted or, if an outdated committer created them again, are
                 # invalid.

@@ -6,9 +6,10 @@ step is idempotent and can be repeated by any process. docs/internals/protocol.m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -23,16 +24,15 @@ from ftfile.log.publish import check_removes_published, post_commit, raise_own_o
 from ftfile.log.read.snapshot import Snapshot, snapshot_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, Author, Fingerprint
+    from ftfile.log.format.model import Author, Fingerprint
     from ftfile.log.policy import Policy
     from ftfile.log.publish import Problem
     from ftfile.log.state import LogState
 
 
+NOTHING_CONFIRMED: Mapping[str, int] = MappingProxyType({})
 # Returns the body of the record after this head; None if there is nothing to record. It is called for every attempted
 # head; calling `snapshot` reads all live adds of the head. Its errors end the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
@@ -55,11 +55,13 @@ def commit(  # noqa: PLR0913 - the last by name
     *,
     fingerprint: Fingerprint | None = None,
     task_found_batch: bool = False,
+    stored_ms: Mapping[str, int] = NOTHING_CONFIRMED,
     progress: OnProgress | None = None,
 ) -> Committed:
     """Commit the work of an author exactly once, and publish it; idempotent for the same batch.
 
-    With `task_found_batch`, a task found the batch in the log and wrote nothing, so a record must exist. `progress` is
+    With `task_found_batch`, a task found the batch in the log and wrote nothing, so a record must exist. `stored_ms`
+    contains modification times of staged files, by path, that the store has confirmed to be complete. `progress` is
     called with a `Progress` after each published file; its error leaves the other files to the next commit.
 
     Raises:
@@ -69,7 +71,7 @@ def commit(  # noqa: PLR0913 - the last by name
     """
     nonce, timer = log.ids.unique(), CommitTimer(log)
     while True:
-        head = log.refresh(durable=True)
+        head = log.refresh(durable=True, confirm=False)
         problems = roll_forward(log, head, policy, author)
         raise_own_or_warn(problems, author)
         if head.has(author):
@@ -83,7 +85,7 @@ def commit(  # noqa: PLR0913 - the last by name
         log.prepare_directory()
         if (body := prepare(head, partial(snapshot_at, log, head))) is None:
             return Committed(head.version, replayed=False)
-        _check_publishable(log, head, body)
+        _check_publishable(log, head, body, stored_ms)
         mac = fingerprint_mac(log.fs, fingerprint, author)
         record = structs.replace(
             record_of(log, head, body=body, author=author, nonce=nonce), lineage_start=starts, fingerprint=mac
@@ -129,7 +131,7 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
     )
 
 
-def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
+def _check_publishable(log: CommitLog, head: LogState, body: Body, stored_ms: Mapping[str, int]) -> None:
     """Check the files and final paths of all adds, so that every committed file can be published.
 
     A restore adds old files, and has checked itself that no vacuum can delete them.
@@ -139,15 +141,16 @@ def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
     assert len(ids_of(adds)) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
     if body.restored is None:
-        _check_staged_adds(log, head, body, adds)
+        _check_staged_adds(log, head, body, stored_ms)
     FinalPaths(log, head, adds).claim(adds)
 
 
-def _check_staged_adds(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
+def _check_staged_adds(log: CommitLog, head: LogState, body: Body, stored_ms: Mapping[str, int]) -> None:
     # The remaining rows of a segment are in the same spool, which is safe while one of its segments is live.
     shared_spools: set[str] = set()
     for remove in body.removes:
         segment = head.segments.get(remove.id)
         if segment is not None:
             shared_spools.add(segment.path)
-    check_staged(log.fs, [add for add in adds if add.path not in shared_spools], head.horizon_ms)
+    adds = [add for add in (*body.adds, *body.dead_letters) if add.path not in shared_spools]
+    check_staged(log.fs, adds, head.horizon_ms, stored_ms)

@@ -211,6 +211,11 @@ class LogView:
     nonce: str
     last_batches: dict[str, int]
     transactions: dict[str, int]
+    has_jobs: bool
+
+    def has(self, author: Author) -> bool:
+        """Return True if this batch, or this transaction, was in the log; see `LogState.has`."""
+        return self.to_state().has(author)
 
     def to_state(self) -> LogState:
         """Return a state that only answers `has` for streams and transactions."""
@@ -294,7 +299,7 @@ class LogState:
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         last_batches = {query_id: query.last_batch for query_id, query in newest}
         transactions = {app: transaction.last for app, transaction in self.transactions.items() if app == app_id}
-        return LogView(self.version, self.nonce, last_batches, transactions)
+        return LogView(self.version, self.nonce, last_batches, transactions, has_jobs=bool(self.jobs))
 
 
 def has_author(

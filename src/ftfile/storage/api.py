@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NotFound, StreamClosed
-from ftfile.storage.output_stream import CopyingStream, OutputStream, copy_range
+from ftfile.storage.output_stream import CopyingStream, OutputStream, StoredFile, copy_range
 from ftfile.storage.paths import fault_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = (
     "InputFile",
     "OutputStream",
     "RangeFile",
+    "StoredFile",
     "Watch",
     "as_file",
     "copy_range",

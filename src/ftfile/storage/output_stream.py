@@ -5,12 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ftfile.core.errors import StreamClosed, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class StoredFile(NamedTuple):
+    """A complete file, as in the response to the request that created it."""
+
+    size_bytes: int
+    modified_ms: int  # at most the time of the file that `FileSystem.stat` returns
 
 
 class OutputStream(ABC):
@@ -42,6 +49,11 @@ class OutputStream(ABC):
     def position(self) -> int:
         """Return the number of accepted bytes."""
         return self._position
+
+    @property
+    def stored(self) -> StoredFile | None:
+        """Return the closed file as the store has confirmed it; None if only `FileSystem.stat` can show it."""
+        return None
 
     @property
     def closed(self) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ftfile.core.context import Context
-    from ftfile.storage.api import Capabilities
+    from ftfile.storage.api import Capabilities, StoredFile
 
     Factory: TypeAlias = Callable[[Location], FileSystem]
 
@@ -135,6 +135,10 @@ class WrapperStream(CopyingStream):
         super().__init__(inner.path, frozenset())
         self._inner = inner
         self._owner = owner
+
+    @property
+    def stored(self) -> StoredFile | None:
+        return self._inner.stored
 
     def has_capability(self, name: str) -> bool:
         return self._inner.has_capability(name)

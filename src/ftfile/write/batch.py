@@ -26,6 +26,7 @@ from ftfile.write.messages import (
     fingerprint_of,
     letters_of,
     orphans_of,
+    stored_ms_of,
 )
 from ftfile.write.options import WriteConfig, durability_of, open_for_writer
 from ftfile.write.spark_checkpoint import check_sources, read_query_id
@@ -208,10 +209,8 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     kind = _fingerprint_kind(identity.writer, common.transaction, offsets_known=plan.offsets_known)
     fingerprint = FingerprintAccumulator(common.fingerprint or kind)
     rows = _fingerprinted(task.batches, config.schema, fingerprint)
-    # This read only saves work, because the commit decides whether the batch is new.
-    reads_log = author is not None or sink.batch_writes_do_jobs
     head = None
-    if reads_log:
+    if _reads_log(plan, identity, author):
         head = CommitLog(fs, start=plan.view).refresh()
     if author is not None and head is not None and head.has(author):
         for _ in rows:
@@ -250,6 +249,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
         },
         definition=task.definition,
         time_zone=task.time_zone,
+        stored_ms=stage.stored_ms,
     )
 
 
@@ -280,6 +280,7 @@ def commit_batch(
                 common.policy,
                 fingerprint=fingerprint_of(whole),
                 task_found_batch=any(message.found_committed for message in whole),
+                stored_ms=stored_ms_of(whole),
             )
             log.commit_metrics.orphans += orphans_of(whole, log, author, done.record)
         _report_commit(log, writer, done)
@@ -318,6 +319,16 @@ def abort_batch(
         else:
             where = f"in none of the last {ABORTED_JOB_RECORDS} versions"
         _log.warning("Spark aborts %s. It is %s; %d staged files stay until vacuum deletes them", name, where, staged)
+
+
+def _reads_log(plan: WritePlan[_C], identity: TaskIdentity, author: Author | None) -> bool:
+    """Return True if a task reads the log: to find its batch, which only saves work, or to run due jobs.
+
+    The driver has read the log just before the first attempt.
+    """
+    if author is None and not plan.sink.batch_writes_do_jobs:
+        return False
+    return identity.attempt > 0 or plan.view.has_jobs or (author is not None and plan.view.has(author))
 
 
 def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:

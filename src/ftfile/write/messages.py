@@ -129,6 +129,7 @@ class TaskCommit:
     metrics: dict[str, float] = field(default_factory=dict)
     definition: str | None = None  # key of the definition of the store for which the task wrote rows
     time_zone: str | None = None  # of instants in directory names; None if the task received no rows
+    stored_ms: dict[str, int] = field(default_factory=dict)  # see `Stage.stored_ms`
     writer_version: str = __version__  # version of ftfile in the executor
 
 
@@ -207,6 +208,14 @@ def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, 
         for segment in message.segments:
             segments.append(segment_of(segment, encoding, origin, stats))
     return segments
+
+
+def stored_ms_of(messages: Sequence[TaskCommit]) -> dict[str, int]:
+    """Return the modification times of all files of a batch that the store has confirmed, by path."""
+    times: dict[str, int] = {}
+    for message in messages:
+        times |= message.stored_ms
+    return times
 
 
 def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:

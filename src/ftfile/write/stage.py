@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ftfile.filters.chain import Chain
     from ftfile.formats.api import Encoder, Format
-    from ftfile.storage.api import Durability, FileSystem, InputFile, OutputStream
+    from ftfile.storage.api import Durability, FileSystem, InputFile, OutputStream, StoredFile
     from ftfile.write.messages import TaskIdentity
 
     FinalPath: TypeAlias = Callable[[str, str], str]
@@ -52,6 +52,11 @@ class StagedFile:
     def position(self) -> int:
         """Return the length of the file in bytes."""
         return self._stream.position
+
+    @property
+    def stored(self) -> StoredFile | None:
+        """Return the ended file as the store has confirmed it; None if only the file system can show it."""
+        return self._stream.stored
 
     @property
     def checksum(self) -> str:
@@ -233,6 +238,7 @@ class Stage:
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
         self._sync_s: list[float] = []  # of each closed file
+        self.stored_ms: dict[str, int] = {}  # modification times of the files that the store has confirmed, by path
 
     @property
     def sync_s(self) -> float:
@@ -266,7 +272,12 @@ class Stage:
             file.abort()
             raise
         self._sync_s.append(self.fs.context.clock.monotonic_s() - began_s)
-        size_bytes = self.fs.stat(file.path).size_bytes
+        stored = file.stored
+        if stored is None:
+            size_bytes = self.fs.stat(file.path).size_bytes
+        else:
+            size_bytes = stored.size_bytes
+            self.stored_ms[file.path] = stored.modified_ms
         if size_bytes != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{size_bytes} bytes", "Spark runs the task again")
 

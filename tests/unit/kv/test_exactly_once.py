@@ -52,7 +52,11 @@ class TestReplay:
         query = counting(out)
         planned = query.pickled_plan()
         query.run(0, [rows("a")])
-        assert query.run_task(planned, query.identity(0), 0, rows("a")).found_committed
+        assert query.run_task(planned, query.identity(0), 0, rows("a"), attempt=1).found_committed
+        first = query.run_task(planned, query.identity(0), 0, rows("a"))
+        assert not first.found_committed
+        assert query.commit(0, [first]).replayed
+        assert rows_of(out) == {"a": 1}
 
     def test_with_other_rows_is_refused(self, out: str) -> None:
         query = counting(out)

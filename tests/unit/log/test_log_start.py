@@ -202,6 +202,19 @@ class TestCommitters:
         roll_forward(log, log.refresh(), DEFAULT_POLICY, driver.author(3))
         assert looked == []
 
+    def test_a_dead_record_behind_the_cached_head_is_not_folded(self, driver: Driver) -> None:
+        """Vacuum deletes files in any order: the cached head can exist longer than the records after it."""
+        driver.commit_new(0)
+        others = CommitLog(driver.fs)
+        for number in range(3):
+            driver.create_record(others, author=MaintenanceAuthor("test", str(number)))
+        write_checkpoint(driver.fs, SYSTEM.ids, others.refresh())
+        for version in (1, 2):
+            driver.fs.delete(layout.record_path(version))
+        dead = Record(1, "dead", driver.author(1), 0, previous_nonce=driver.log.refresh(confirm=False).nonce)
+        driver.fs.create_exclusive(layout.record_path(1), encode_record(dead).content)
+        assert driver.commit(1, driver.stage(1)) == Committed(4, replayed=False)
+
     def test_a_committer_left_behind_by_a_vacuum_starts_over(self, driver: Driver) -> None:
         """It sleeps before it creates version 1, and wakes up to an emptied slot."""
         driver.commit_new(0)

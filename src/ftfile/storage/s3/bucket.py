@@ -6,11 +6,13 @@ second attempt, the id shows if the first attempt created the object.
 
 from __future__ import annotations
 
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retries import retry_until
+from ftfile.storage.api import StoredFile
 from ftfile.storage.paths import check_path, join
 from ftfile.storage.per_process import digest_of_variables
 from ftfile.storage.s3.answers import TooLargeToCopy
@@ -37,6 +39,15 @@ Result = TypeVar("Result")
 def byte_range(offset: int, length: int) -> str:
     """Return a range in the form of HTTP, which names the last byte."""
     return f"bytes={offset}-{offset + length - 1}"
+
+
+def answered_ms_of(answer: Mapping[str, Any]) -> int | None:
+    """Return the time of the store in an answer, in whole seconds; None if it has none."""
+    text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    try:
+        return int(parsedate_to_datetime(text).timestamp()) * 1000
+    except ValueError:
+        return None
 
 
 def metadata_of(identity: str | None) -> dict[str, str]:
@@ -103,19 +114,24 @@ class S3Bucket:
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
     def resolve_outcome(
-        self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]
-    ) -> None:
-        """Repeat a request that creates an object with an id until it is certain who created the object."""
+        self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], Result]
+    ) -> Result | None:
+        """Repeat a request that creates an object with an id until it is certain who created the object.
 
-        def attempt() -> None:
+        Returns:
+            The result of the attempt that created the object; None if its response was lost.
+        """
+
+        def attempt() -> Result | None:
             try:
-                call()
+                return call()
             except AlreadyExists:
                 # An earlier attempt may have created it, or a proxy sent one request twice.
                 if not self._is_made(operation, path, identity):
                     raise
+                return None
 
-        self.repeat(operation, path, attempt)
+        return self.repeat(operation, path, attempt)
 
     def _is_made(self, operation: str, path: str, identity: Callable[[], str | None]) -> bool:
         try:
@@ -124,17 +140,24 @@ class S3Bucket:
         except StorageError as error:
             raise OutcomeUnknown(operation, path, error.detail) from error
 
-    def put_new(self, operation: str, path: str, content: bytes | bytearray, identity: str | None) -> None:
-        """Create an object by one request; see `settle`."""
+    def put_new(self, operation: str, path: str, content: bytes | bytearray, identity: str | None) -> StoredFile | None:
+        """Create an object by one request; see `resolve_outcome`. None also if the response has no time."""
         key, metadata = self.key(operation, path), metadata_of(identity)
 
-        def send() -> None:
-            self.send(operation, path, "put_object", Key=key, Body=content, Metadata=metadata, **NEW)
+        def send() -> StoredFile | None:
+            began_s = self._clock.monotonic_s()
+            answer = self.send(operation, path, "put_object", Key=key, Body=content, Metadata=metadata, **NEW)
+            answered_ms = answered_ms_of(answer)
+            if answered_ms is None:
+                return None
+            # The store sets the time of an object at some moment of the request, in whole seconds.
+            took_ms = int((self._clock.monotonic_s() - began_s) * 1000)
+            return StoredFile(len(content), answered_ms - took_ms - 1000)
 
         def identity_sent() -> str | None:
             return identity
 
-        self.resolve_outcome(operation, path, identity_sent, send)
+        return self.resolve_outcome(operation, path, identity_sent, send)
 
     def identity(self, operation: str, path: str) -> str | None:
         """Return the id of the object; None if the object does not exist, or has no id."""

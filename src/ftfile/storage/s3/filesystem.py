@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from ftfile.storage.api import InputFile
+    from ftfile.storage.api import InputFile, StoredFile
     from ftfile.storage.paths import Location
 
 
@@ -261,6 +261,11 @@ class _S3Stream(CopyingStream):
         self._identity = bucket.ids.unique()
         self._buffer = bytearray()
         self._upload: S3Upload | None = None
+        self._stored: StoredFile | None = None
+
+    @property
+    def stored(self) -> StoredFile | None:
+        return self._stored
 
     def _write(self, data: memoryview) -> None:
         while len(self._buffer) + data.nbytes > self._part_bytes:
@@ -289,7 +294,7 @@ class _S3Stream(CopyingStream):
 
     def _close(self) -> None:
         if self._upload is None:
-            self._bucket.put_new("close", self.path, self._buffer, self._identity)
+            self._stored = self._bucket.put_new("close", self.path, self._buffer, self._identity)
         else:
             self._send()
             self._upload.complete()

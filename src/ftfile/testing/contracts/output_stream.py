@@ -162,6 +162,16 @@ class OutputStreamContract(WritingContract):
         modified_ms = filesystem.stat("file").modified_ms
         assert before_ms - self.clock_slack_ms <= modified_ms <= after_ms + self.clock_slack_ms
 
+    def test_os25_a_confirmed_file_is_as_its_status(self, filesystem: FileSystem) -> None:
+        """A stream that confirms its file gives its length, and a time that is not after its modification time."""
+        with filesystem.create("file") as stream:
+            stream.write(b"12345")
+        stored = stream.stored
+        if stored is not None:
+            info = self.second_client(filesystem).stat("file")
+            assert stored.size_bytes == info.size_bytes
+            assert info.modified_ms - self.clock_slack_ms - 60_000 <= stored.modified_ms <= info.modified_ms
+
     def test_os26_a_second_writer_is_refused(self, filesystem: FileSystem) -> None:
         with filesystem.create("file") as stream:
             stream.write(b"first")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NotFound
-from ftfile.storage.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream, RangeFile
+from ftfile.storage.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream, RangeFile, StoredFile
 from ftfile.storage.paths import check_path, join, parent_of
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 from ftfile.testing.fs.tree import DIRECTORY
@@ -155,6 +155,7 @@ class _ObjectStream(_BufferingStream, CopyingStream):
     """Creates the file when it is closed, completely and at once; can copy ranges of existing files."""
 
     offered = frozenset({"abort", "copy"})
+    _stored: StoredFile | None = None
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
         with self._volume.lock:
@@ -168,6 +169,11 @@ class _ObjectStream(_BufferingStream, CopyingStream):
             if self._volume.live.tree.find(self.path) is not None:
                 raise AlreadyExists("close", self.path, "something is there already")
             self._volume.make_object(self.path, bytes(self._buffer))
+            self._stored = StoredFile(len(self._buffer), self._volume.clock.now_ms())
+
+    @property
+    def stored(self) -> StoredFile | None:
+        return self._stored
 
     def _abort(self) -> bool:
         return True

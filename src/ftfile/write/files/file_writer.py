@@ -62,7 +62,7 @@ class FileSink(Sink[SinkConfig]):
         if config.replacement is not None:
             config.replacement.with_clock_values(now_ms)
         log.fs.prove(layout.META)
-        head = log.refresh()
+        head = log.refresh(confirm=False)
         if head.version < 0:
             _check_new_directory(config, log)
         else:

@@ -186,13 +186,16 @@ class TestReplay:
         assert [message.parts for message in query.run_tasks(0, [ROWS, ROWS])] == [(), ()]
 
     def test_tasks_notice_a_commit_after_the_plan(self, query: MicroBatch) -> None:
-        """An orphaned driver commits the batch while the new one's tasks begin."""
+        """An orphaned driver commits the batch while the tasks of the new driver begin."""
         from ftfile.write.messages import StreamIdentity
 
         planned = query.pickled_plan()
         query.run(0, [ROWS])
-        message = query.run_task(planned, StreamIdentity(query.query_id, "run-2", 0), 0, ROWS)
-        assert message.found_committed
+        identity = StreamIdentity(query.query_id, "run-2", 0)
+        assert query.run_task(planned, identity, 0, ROWS, attempt=1).found_committed
+        first = query.run_task(planned, identity, 0, ROWS)
+        assert len(first.parts) == 1
+        assert query.commit(0, [first]).replayed
 
     @pytest.mark.parametrize("other", [ROWS[:1], [*ROWS, ROWS[0]], [{"id": 1, "word": "b"}, ROWS[1]]])
     def test_other_rows(self, query: MicroBatch, out: str, other: list[dict[str, Any]]) -> None:

@@ -186,7 +186,11 @@ class TestTasks:
         late = job(out, 0)
         planned = late.pickled_plan()
         write(out, 0)
-        assert late.run_task(planned, JobIdentity("late"), 0, ROWS).found_committed
+        assert late.run_task(planned, JobIdentity("late"), 0, ROWS, attempt=1).found_committed
+        first = late.run_task(planned, JobIdentity("late"), 0, ROWS)
+        assert not first.found_committed
+        assert commit_batch(late.sink, late.config(), [first], None, current()).replayed
+        assert ids(out) == [1, 2]
 
     def test_a_plain_write_never_looks_like_another(self, out: str) -> None:
         plain = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"})

@@ -1,0 +1,131 @@
+"""A committer that is overtaken between two of its calls: others commit, and vacuum deletes the records that follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.core.errors import FtfileError
+from ftfile.log import checkpoints
+from ftfile.log import publish as keeping
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, JobAuthor
+from ftfile.log.protocol import commit
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.memory import mounted
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.file_writer import forget_caches
+from tests.crash.share import THOROUGH
+from tests.crash.world import CLOCK, IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.storage.api import FileSystem
+    from ftfile.storage.registry import Result
+    from ftfile.testing.fs.volume import Store
+
+pytestmark = pytest.mark.slow
+
+WARM = 3  # batches before the one that is overtaken
+OVERTAKING = 6  # records of others; more than two checkpoints, so that vacuum deletes some of them
+OPTIONS: dict[str, dict[str, str]] = {
+    "files": {},
+    "open files": {"rolling": "policy"},
+    "due files": {"maxBatchesPerFile": "2"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Write checkpoints and compacted logs at about every second version, so that vacuum deletes records, too."""
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "COMPACTED_EVERY", 2)
+    with repeatable(CLOCK, IDS):
+        yield
+    forget_caches()
+
+
+class Interrupted(WrapperFileSystem):
+    """Runs `act` once, before the call with the number `at`."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.calls = 0
+        self.at = -1
+        self.act: Callable[[], object] | None = None
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        del operation, path
+        self.calls += 1
+        if self.calls == self.at and self.act is not None:
+            act, self.act = self.act, None
+            act()
+        return call()
+
+
+def overtake(fs: FileSystem, url: str) -> list[int]:
+    """Commit records of others, and delete old records by a vacuum without a retention; return the deleted versions."""
+    log = CommitLog(fs)
+    for number in range(OVERTAKING):
+        CLOCK.advance(1)
+        commit(log, JobAuthor(f"overtaking {number}"), lambda *_: Body())
+    CLOCK.advance(1)
+    ftfile.vacuum(url, retention="0s", force=True, dry_run=False, context=current())
+    return [version for version in range(log.refresh().version) if not fs.exists(layout.record_path(version))]
+
+
+def run(store: Store, options: dict[str, str], at: int) -> tuple[int, list[int], bool]:
+    """Overtake a batch before one of its calls.
+
+    Returns:
+        The number of its calls, the versions of which the vacuum deleted the records, and whether the batch failed.
+    """
+    forget_caches()
+    IDS.start(1, at + 1)
+    inner = CrashingFileSystem(clock=CLOCK, store=store)
+    deleted: list[int] = []
+    with mounted(inner) as others, mounted(fs := Interrupted(inner)) as url:
+        query = MicroBatch(f"{url}/out", {"value": "string"}, {"fileFormat": "text"} | options)
+        for batch in range(WARM):
+            query.run(batch, [[{"value": f"row {batch}"}]])
+        fs.calls, fs.at = 0, at
+        fs.act = lambda: deleted.extend(overtake(open_filesystem(f"{others}/out"), f"{others}/out"))
+        failed = False
+        try:
+            query.run(WARM, [[{"value": f"row {WARM}"}]])
+        except FtfileError:
+            failed = True
+        calls = fs.calls
+        forget_caches()
+        # Spark runs a batch again only if it failed.
+        for batch in (WARM, WARM + 1) if failed else (WARM + 1,):
+            query.run(batch, [[{"value": f"row {batch}"}]])
+        ftfile.flush(f"{url}/out", context=current())
+        expected = Counter(f"row {batch}".encode() for batch in range(WARM + 2))
+        report = check_directory(open_filesystem(f"{url}/out"))
+        assert report.visible_rows == report.live_rows == expected, at
+    return calls, deleted, failed
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("store", ["disk", "s3"])
+def test_a_committer_that_others_overtake_between_two_calls(store: Store, options: str) -> None:
+    """The slot of its next record is empty again, so its record would be created although it is not in the log."""
+    play = partial(run, store, OPTIONS[options])
+    calls = play(-1)[0]
+    emptied = failures = 0
+    for at in range(1, calls + 1, 1 if THOROUGH or store == "s3" else 3):
+        _, deleted, failed = play(at)
+        emptied += WARM in deleted
+        failures += failed
+    assert emptied, "vacuum never deleted the record that follows the committer's last one"
+    assert failures < calls
