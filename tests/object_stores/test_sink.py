@@ -12,6 +12,9 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, Unsupported
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import Body, JobAuthor
+from ftfile.log.protocol import commit
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -149,8 +152,8 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     return writing, committing
 
 
-# A listing for a newer checkpoint, reads of the newest record and the next one, writes of the record and the hint.
-PROTOCOL = Counter({"list": 1, "read": 2, "put": 2})
+# Reading the newest record, and creating the next one.
+PROTOCOL = Counter({"read": 1, "put": 1})
 
 
 @pytest.mark.parametrize("parts", [1, 8])
@@ -158,7 +161,41 @@ def test_what_a_commit_asks_the_store_for(sink: Sink, parts: int) -> None:
     writing, committing = commit_requests(sink, parts, like_aws=True)
     assert writing.counts() == {"put": parts}
     assert committing.counts() == PROTOCOL + Counter({"copy": parts, "delete": parts})
-    assert [prefix.rpartition("_ftfile/")[2] for prefix in committing.listed] == ["checkpoints/"]
+
+
+@pytest.mark.parametrize(
+    ("options", "requests"),
+    [
+        ({}, {"read": 2, "put": 2, "copy": 1, "delete": 1}),
+        ({"rolling": "policy"}, {"read": 2, "put": 2}),
+        ({"publish": "direct"}, {"read": 2, "put": 3}),
+    ],
+)
+def test_the_requests_of_a_batch_of_one_file(sink: Sink, options: dict[str, str], requests: dict[str, int]) -> None:
+    """Plan, task and commit; at each 16th version, the commit also writes the hint."""
+    query = sink.query(**options)
+    query.run(0, [rows("a")])
+    for batch in range(1, 20):
+        with Wire(sink.store, like_aws=True)() as wire:
+            query.run(batch, [rows("a")])
+        if batch > 2:
+            assert wire.counts() == Counter(requests) + Counter({"put": int(batch == 16)}), batch
+    ftfile.flush(sink.url, storage=sink.store.settings)
+    sink.checked(*"a" * 20, direct="publish" in options)
+
+
+def test_a_second_writer_is_noticed_by_the_conditional_request(sink: Sink) -> None:
+    """The creation of a record fails once; then the commit reads on, and assumes nothing while others write."""
+    query = sink.query()
+    for batch in range(3):
+        query.run(batch, [rows("a")])
+    for batch in range(3):
+        others = CommitLog(open_filesystem(sink.url, settings=sink.store.settings))
+        commit(others, JobAuthor(f"other {batch}"), lambda *_: Body())
+        with Wire(sink.store, like_aws=True)() as wire:
+            query.run(3 + batch, [rows("a")])
+        assert wire.counts()["put"] == (3 if batch == 0 else 2), batch
+    sink.checked(*"a" * 6)
 
 
 def test_what_it_asks_a_store_that_keeps_no_conditions_for_copies(sink: Sink) -> None:

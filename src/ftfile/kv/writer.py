@@ -143,11 +143,13 @@ class StoreSink(Sink[StoreConfig]):
     __slots__ = ()
     batch_writes_do_jobs = True
 
-    def check_directory(self, config: StoreConfig, log: CommitLog) -> DirectoryCheck[StoreConfig]:
+    def check_directory(
+        self, config: StoreConfig, log: CommitLog, read_head: Callable[[], LogState]
+    ) -> DirectoryCheck[StoreConfig]:
         """See `Sink.check_directory`."""
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
         log.fs.prove(layout.META)
-        head = log.refresh(confirm=False)
+        head = read_head()
         if head.version < 0:
             check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
             list_new_directory(log.fs, config.path)

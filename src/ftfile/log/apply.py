@@ -106,8 +106,7 @@ class Fold:
                 if reserved_at >= self._log_start:
                     still_reserved[name] = reserved_at
             self._reserved = SharedMap(still_reserved).builder()
-            # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
-            self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
+        self._forget_published(record)
         self._schema = record.schema or self._schema
         self._encoding = record.encoding or self._encoding
         ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
@@ -128,6 +127,15 @@ class Fold:
             if isinstance(record.author, StreamAuthor):
                 query_id = record.author.query_id
             self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
+
+    def _forget_published(self, record: Record) -> None:
+        """Forget the files that were published before the record was created."""
+        # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
+        published_to = self._log_start - 1
+        if record.published is not None:
+            published_to = max(published_to, record.published)
+        for version in [version for version in self._unpublished if version <= published_to]:
+            del self._unpublished[version]
 
     def _check(self, record: Record) -> None:
         path = layout.record_path(record.version)

@@ -13,7 +13,7 @@ from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.format.record import IS_SEALED, SMALL_BYTES_MAX, from_checked_text, read_within, to_checked_text
-from ftfile.log.records import EndCheck, Records, StoreClock, outcome_unknown
+from ftfile.log.records import RECORD_AGE_MIN_MS, EndCheck, Records, StoreClock, outcome_unknown
 from ftfile.log.state import LogState
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ftfile.log.format.model import Record
     from ftfile.log.state import LogView
-    from ftfile.storage.api import FileSystem
+    from ftfile.storage.api import FileSystem, StoredFile
 
 
 LAYOUT_VERSION = b"ftfile directory, layout 1"
@@ -29,6 +29,10 @@ LAYOUT_VERSION = b"ftfile directory, layout 1"
 PLANS_LAYOUT = b"ftfile plans, layout 2"
 # Retries when another process writes a newer checkpoint during the read.
 REFRESH_TRIES = 100
+# A process assumes that it is the only writer after this number of records without a record of others between them.
+ALONE_FROM = 2
+# The clocks of a store's servers can differ by less than this.
+CLOCK_MARGIN_MS = 600_000
 # The number of directories that a process remembers, so that each is checked once; about 100 bytes each.
 DIRECTORIES_KEPT = 100_000
 _HAS_PLANS = (
@@ -129,6 +133,8 @@ class CommitLog(Records):
         self._end_check = EndCheck.NONE  # of the last read record
         # The last decoded record of the state, so that a waiting reader does not decode it each time.
         self._newest_content: bytes | None = None
+        self._own_records = 0  # created by this process at the end of the state, without a record of others between
+        self._newest_stored: StoredFile | None = None  # the newest record, if this process created it
         self._durable_to = -1
         self._prepared = False
         self.known_paths = KnownPaths()
@@ -199,6 +205,20 @@ class CommitLog(Records):
                 self._reset()
             raise StorageError("refresh", layout.LOG, "the log's checkpoints changed faster than they could be read")
 
+    def assumed_head(self) -> LogState | None:
+        """Return the cached state if it is probably the head, since this process created the last records alone.
+
+        Only the newest record is read, which shows that the directory was not replaced. If the caller cannot create the
+        next record, or finds an error, it reads the log to its end by `refresh`.
+        """
+        with self.lock:
+            if self._own_records >= ALONE_FROM and self._end_check is EndCheck.COMMIT:
+                state = self._starting_state()
+                if self._own_records >= ALONE_FROM and not state.unpublished:
+                    check_at_least(state.version, self._at_least_version)
+                    return state
+            return None
+
     def _read_to_end(self, check: EndCheck) -> LogState:
         """Read records to the end, and check that it is the end unless this was checked before."""
         while True:
@@ -211,6 +231,7 @@ class CommitLog(Records):
                 self._count_record(*record_and_size)
             if fold is not None:
                 self._state = fold.finish()
+                self._own_records, self._newest_stored = 0, None
             if self._end_check >= check:
                 return self._state
             # A task that starts with a view decides nothing, and there are many tasks.
@@ -239,11 +260,11 @@ class CommitLog(Records):
                 next_state = after(self._state, record)
             if self._state is not None:
                 self.segments_max = max(self.segments_max, len(self._state.segments))
-            size_bytes = self._create(record)
-            if size_bytes is None:
+            created = self._create(record)
+            if created is None:
                 return None
             try:
-                included = self._is_in_log(record)
+                included = self._follows_young_record(created.stored) or self._is_in_log(record)
                 if not included or next_state is None:
                     self._reset()
                     if included:
@@ -252,8 +273,9 @@ class CommitLog(Records):
             except StorageError as error:
                 raise outcome_unknown(record, error) from error
             self._durable_to = record.version
-            self._count_record(record, size_bytes)
+            self._count_record(record, created.size_bytes)
             self._state = next_state
+            self._own_records, self._newest_stored = self._own_records + 1, created.stored
             return next_state
 
     def _starting_state(self) -> LogState:
@@ -288,7 +310,8 @@ class CommitLog(Records):
         return self._state
 
     def _reset(self) -> None:
-        self._state = self._newest_content = None
+        self._state = self._newest_content = self._newest_stored = None
+        self._own_records = 0
         self._end_check = EndCheck.NONE
         self.delta_bytes = 0
         self.recent.clear()
@@ -297,6 +320,17 @@ class CommitLog(Records):
         if version > self._durable_to:
             self.fs.sync_directory(layout.LOG)
             self._durable_to = version
+
+    def _follows_young_record(self, stored: StoredFile | None) -> bool:
+        """Return True if no vacuum can have deleted a record after the newest one of the cached state.
+
+        Such a record would be younger than the newest one, which this process created. Both times are of the store's
+        clock.
+        """
+        if stored is None or self._newest_stored is None:
+            return False
+        age_ms = stored.answered_ms - self._newest_stored.modified_ms
+        return 0 <= age_ms < RECORD_AGE_MIN_MS - CLOCK_MARGIN_MS
 
     def _is_in_log(self, record: Record) -> bool:
         """Return False if a checkpoint shows that the record is dead: vacuum had deleted its version before."""

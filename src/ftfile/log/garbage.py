@@ -16,6 +16,7 @@ from ftfile.log.places import is_recorded, list_or_empty, read_note, stat_or_non
 from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
 from ftfile.log.read.snapshot import removals, snapshot_at
 from ftfile.log.read.times import created_ms, newest_at
+from ftfile.log.records import RECORD_AGE_MIN_MS
 from ftfile.log.wal import list_wal, list_wal_writers, opening_of
 from ftfile.storage.calls import parallel
 
@@ -134,7 +135,8 @@ def find_garbage(
     if returned:
         possible = head.log_start
     else:
-        possible = _log_start(log, head, since)
+        kept_from = newest_at(listed, head, now_ms - RECORD_AGE_MIN_MS, now_ms) or 0
+        possible = _log_start(log, head, min(since, kept_from))
     log_start = head.log_start
     if vacuumed_to is None:
         log_start = max(log_start, min(possible, within.compacted_to + 1))

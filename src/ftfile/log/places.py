@@ -130,7 +130,7 @@ def delete_file(fs: FileSystem, path: str) -> None:
         fs.delete(path)
 
 
-def write_file(fs: FileSystem, write: Callable[[str, bytes], None], path: str, content: bytes) -> None:
+def write_file(fs: FileSystem, write: Callable[[str, bytes], object], path: str, content: bytes) -> None:
     """Write a complete file by `fs.create_exclusive` or `fs.put`; create its directory if it is missing."""
     try:
         write(path, content)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from ftfile.core.errors import InvalidMessages
+from ftfile.core.errors import FtfileError, InvalidMessages, UserCodeError
+from ftfile.core.logs import get_logger
 from ftfile.log.checks import FinalPaths, check_staged
 from ftfile.log.commit_log import CommitTimer
 from ftfile.log.format.adds import ids_of, parts_of
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ftfile.log.publish import Problem
     from ftfile.log.state import LogState
 
+
+_log = get_logger(__name__)
 
 NOTHING_CONFIRMED: Mapping[str, int] = MappingProxyType({})
 # Returns the body of the record after this head; None if there is nothing to record. It is called for every attempted
@@ -70,13 +73,12 @@ def commit(  # noqa: PLR0913 - the last by name
         StorageError: the store failed before the record was created; later failures are CommitErrors.
     """
     nonce, timer = log.ids.unique(), CommitTimer(log)
-    while True:
-        head = log.refresh(durable=True, confirm=False)
+
+    def next_record(head: LogState) -> NextRecord | Committed:
         problems = roll_forward(log, head, policy, author)
         raise_own_or_warn(problems, author)
         if head.has(author):
             check_replay(log, head, author=author, fingerprint=fingerprint, policy=policy)
-            log.commit_metrics.replays += 1
             return Committed(head.version, replayed=True)
         if task_found_batch:
             raise InvalidMessages("a task wrote nothing because this batch was in the log, but no record has it")
@@ -91,7 +93,16 @@ def commit(  # noqa: PLR0913 - the last by name
             record_of(log, head, body=body, author=author, nonce=nonce), lineage_start=starts, fingerprint=mac
         )
         check_removes_published(problems, record)
-        record = structs.replace(record, metrics=body.metrics | timer.metrics())
+        return NextRecord(structs.replace(record, metrics=body.metrics | timer.metrics()), problems)
+
+    assumed = _record_at_assumed_head(log, next_record)
+    while True:
+        following = assumed or next_record(log.refresh(durable=True, confirm=False))
+        assumed = None
+        if isinstance(following, Committed):
+            log.commit_metrics.replays += following.replayed
+            return following
+        record, problems = following
         if (after := log.create(record)) is not None:
             break
     # Committed. If the process dies from here on, the next committer rolls forward.
@@ -101,6 +112,36 @@ def commit(  # noqa: PLR0913 - the last by name
     raise_own_or_warn(problems, author, record.version)
     post_commit(log, after)
     return Committed(record.version, replayed=False, record=record)
+
+
+class NextRecord(NamedTuple):
+    """A record that can be created, and the files of earlier records that could not be published."""
+
+    record: Record
+    problems: list[Problem]
+
+
+def _record_at_assumed_head(
+    log: CommitLog, next_record: Callable[[LogState], NextRecord | Committed]
+) -> NextRecord | None:
+    """Return the record that follows the assumed head; None if there is no such head, or if it allows no record.
+
+    Creating the record shows if the assumption is right. Every other result must be about the real head, except for an
+    error of the user's code.
+    """
+    head = log.assumed_head()
+    if head is None:
+        return None
+    try:
+        following = next_record(head)
+    except UserCodeError:
+        raise
+    except FtfileError as error:
+        _log.debug("reading the log to its end, because version %d allows no commit: %s", head.version, error)
+        return None
+    if isinstance(following, Committed):
+        return None
+    return following
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
@@ -127,8 +168,15 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
         store_ms=None if log.store_clock is None else log.store_clock.time_at(now_ms),
         previous_nonce=head.nonce,
         writer=context.writer,
+        published=_published_to(head),
         **fields,
     )
+
+
+def _published_to(head: LogState) -> int | None:
+    """Return the last version up to which all records are known to be published; None for no version."""
+    published_to = min(head.unpublished, default=head.version + 1) - 1
+    return None if published_to < 0 else published_to
 
 
 def _check_publishable(log: CommitLog, head: LogState, body: Body, stored_ms: Mapping[str, int]) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, Author, Record
     from ftfile.log.policy import Policy
     from ftfile.log.state import LogState, Unpublished
+    from ftfile.storage.api import FileSystem
 
 
 FIRST_WAIT_S = 0.05
@@ -202,9 +203,18 @@ COMPACTED_BYTES = 256 << 10
 PAUSES_MAX = 6
 
 
+# On object stores, where a hint costs a request, commits write it at every 16th version. Each record contains what is
+# published, and a store does not lose one of two files.
+HINT_EVERY = 16
+
+
+def _needs_hint(fs: FileSystem, version: int) -> bool:
+    return not fs.capabilities.implied_directories or version % HINT_EVERY == 0
+
+
 def post_commit(log: CommitLog, head: LogState) -> None:
     """Write a hint, a compacted log and a checkpoint if they are due."""
-    if not head.unpublished:
+    if not head.unpublished and _needs_hint(log.fs, head.version):
         # Only the hint shows later that the newest record is lost.
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     recent = log.recent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import (
@@ -37,12 +37,14 @@ from ftfile.log.places import write_file
 
 if TYPE_CHECKING:
     from ftfile.log.format.model import Record
-    from ftfile.storage.api import FileSystem
+    from ftfile.storage.api import FileSystem, StoredFile
 
 
 _log = get_logger(__name__)
 # In ms. Clocks that differ by more were not only read at different moments.
 CLOCK_ERROR_MS = 10_000
+# Vacuum does not delete younger records, whatever its retention is; `CommitLog.create` depends on this.
+RECORD_AGE_MIN_MS = 3_600_000
 # Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
 CREATE_TRIES = 5
 _ADVICE = Advice(
@@ -62,6 +64,13 @@ class EndCheck(IntEnum):
     NONE = 0  # only by the hint, or not at all
     READ = 1  # also by a listing of the records
     COMMIT = 2  # and the hint names no later version, so the log has not lost its newest records
+
+
+class CreatedRecord(NamedTuple):
+    """A record that this process has created."""
+
+    size_bytes: int  # including its companion
+    stored: StoredFile | None  # as the store has confirmed it, if it did
 
 
 class PublishedHint(Value, frozen=True):
@@ -181,8 +190,8 @@ class Records:
             raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
         return record, sum(map(len, read))
 
-    def _create(self, record: Record) -> int | None:
-        """Return the length in bytes of the created record, or None if another process created its version."""
+    def _create(self, record: Record) -> CreatedRecord | None:
+        """Create a record; return None if another process created its version."""
         path = layout.record_path(record.version)
         encoded = encode_record(record)
         size_bytes = len(encoded.content)
@@ -192,10 +201,10 @@ class Records:
         doubt: StorageError | None = None
         for tried in range(CREATE_TRIES):
             try:
-                self.fs.create_exclusive(path, encoded.content)
+                stored = self.fs.create_exclusive(path, encoded.content)
             except AlreadyExists:
                 if self._is_own(record):
-                    return size_bytes
+                    return CreatedRecord(size_bytes, None)
                 return None
             except (OutcomeUnknown, Unavailable) as error:
                 _log.warning("creating version %d had an unknown outcome, checking it: %s", record.version, error)
@@ -207,7 +216,7 @@ class Records:
                 # The error contains nothing about the earlier attempt.
                 raise outcome_unknown(record, error) from error
             else:
-                return size_bytes
+                return CreatedRecord(size_bytes, stored)
         raise outcome_unknown(record, doubt) from doubt
 
     def _create_companion(self, path: str, content: bytes) -> None:

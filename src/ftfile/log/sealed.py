@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.filters.keys import Keys, UsableKey
-    from ftfile.storage.api import FileSystem, InputFile
+    from ftfile.storage.api import FileSystem, InputFile, StoredFile
 
 
 KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
@@ -129,7 +129,7 @@ class SealedFileSystem(WrapperFileSystem):
         content = read_within(self, path, FILE_BYTES_MAX)
         return RangeFile.of_content(path, content)
 
-    def create_exclusive(self, path: str, content: bytes) -> None:
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
         """Create a complete file, with its MAC if it has one."""
         if path == layout.FORMAT_FILE:
             # Readers use it without a check, and it contains no secret.
@@ -137,10 +137,12 @@ class SealedFileSystem(WrapperFileSystem):
             if self.keys.may_be_told:
                 reference = self.keys.reference
             seal = Seal(self.context.ids.unique(), reference)
-            self.inner.create_exclusive(path, to_checked_text([*from_checked_text(content, path), seal.to_line()]))
+            stored = self.inner.create_exclusive(
+                path, to_checked_text([*from_checked_text(content, path), seal.to_line()])
+            )
             self._seal = seal
-            return
-        self.inner.create_exclusive(path, self._with_mac(path, content) if _is_sealed(path) else content)
+            return stored
+        return self.inner.create_exclusive(path, self._with_mac(path, content) if _is_sealed(path) else content)
 
     def put(self, path: str, content: bytes) -> None:
         """Write a hint, with its MAC if it has one."""

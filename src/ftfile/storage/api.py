@@ -245,11 +245,14 @@ class FileSystem(ABC):
         """
 
     @abstractmethod
-    def create_exclusive(self, path: str, content: bytes) -> None:
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
         """Create a complete file atomically; the file and its name are durable on return.
 
         No reader sees a partial file, a crash leaves either the whole file or nothing, and exactly one of concurrent
         callers succeeds.
+
+        Returns:
+            The file as the store has confirmed it; None if only `stat` can show it.
 
         Raises:
             AlreadyExists: another caller succeeded, or an earlier attempt of this caller whose response was lost:

@@ -17,7 +17,10 @@ class StoredFile(NamedTuple):
     """A complete file, as in the response to the request that created it."""
 
     size_bytes: int
-    modified_ms: int  # at most the time of the file that `FileSystem.stat` returns
+    # The file was created between these two times, and `FileSystem.stat` returns a time between them, by the store's
+    # clock.
+    modified_ms: int
+    answered_ms: int
 
 
 class OutputStream(ABC):

@@ -96,6 +96,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
         _check_segments(version, adds)
     _check_checkpoints_published(fs, log, foreign)
     _check_hint(fs, log, foreign)
+    _check_records(fs, log, foreign)
     report.live = log.snapshots[max(log.snapshots)]
     unread = set(damaged)
     ignored_paths: set[str | None] = set(foreign)
@@ -174,6 +175,17 @@ def _check_checkpoints_published(fs: FileSystem, log: LogContents, foreign: Coll
             if record.version not in checkpoint.unpublished:
                 published.append(record)
         _check_published(fs, published, layout.log_checkpoint_path(name), foreign)
+
+
+def _check_records(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
+    """Check that all files are published up to the version that each record gives."""
+    given = {}
+    for record in log.records:
+        if record.published is not None:
+            given[record.published] = layout.record_path(record.version)
+    if given:
+        published = max(given)
+        _check_published(fs, log.upto(published), given[published], foreign)
 
 
 def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -115,7 +116,7 @@ class Sink(ABC, Generic[_C]):
     batch_writes_do_jobs: ClassVar[bool] = False  # also without an identity for retries
 
     @abstractmethod
-    def check_directory(self, config: _C, log: CommitLog) -> DirectoryCheck[_C]:
+    def check_directory(self, config: _C, log: CommitLog, read_head: Callable[[], LogState]) -> DirectoryCheck[_C]:
         """Check that the directory is of this kind, and that its next record may have these settings."""
 
     @abstractmethod
@@ -155,7 +156,7 @@ def plan_write(sink: Sink[_C], config: _C, context: Context) -> WritePlan[_C]:
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
         with file_as_config_error(log, config.path):
-            check = sink.check_directory(config, log)
+            check = _checked_directory(sink, config, log)
         config, head = check.config, check.head
         if query_id is not None:
             check_known_query(head, query_id, common.policy)
@@ -177,6 +178,14 @@ def plan_write(sink: Sink[_C], config: _C, context: Context) -> WritePlan[_C]:
             marker=marker,
             offsets_known=offsets_known,
         )
+
+
+def _checked_directory(sink: Sink[_C], config: _C, log: CommitLog) -> DirectoryCheck[_C]:
+    """Check the directory at the assumed head, and again at the real one if that fails."""
+    if (head := log.assumed_head()) is not None:
+        with contextlib.suppress(FtfileError):
+            return sink.check_directory(config, log, lambda: head)
+    return sink.check_directory(config, log, partial(log.refresh, confirm=False))
 
 
 def write_task(

@@ -13,7 +13,7 @@ from msgspec import structs
 
 import ftfile
 from ftfile.core.context import SYSTEM
-from ftfile.log import checkpoints
+from ftfile.log import checkpoints, garbage
 from ftfile.log import publish as keeping
 from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.checks import Rewrite
@@ -163,7 +163,8 @@ class TestHealthy:
         assert report.ok
         assert (report.version, report.files) == (-1, 0)
 
-    def test_after_a_vacuum(self, world: World) -> None:
+    def test_after_a_vacuum(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(garbage, "RECORD_AGE_MIN_MS", 0)
         adds = [world.driver.commit_new(batch) for batch in range(9)]
         world.compact(8, *adds[:3])
         for _ in range(2):
@@ -205,6 +206,7 @@ class TestHealthy:
         assert ftfile.open(world.url).verify().findings == ()
 
     def test_a_vacuum_meanwhile_is_no_finding(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(garbage, "RECORD_AGE_MIN_MS", 0)
         for batch in range(9):
             world.driver.commit_new(batch)
         looks: list[object] = []

@@ -207,6 +207,8 @@ class Record(Changes, frozen=True):
     lineage_start: OrAbsent[Count] = field(default=None, name="lineageStartBatch")
     fingerprint: OrAbsent[Fingerprint] = None
     previous_nonce: OrAbsent[str] = None  # empty for the first record; None: unknown
+    # All records up to this version were published, with durable names, before this record was created.
+    published: OrAbsent[Count] = field(default=None, name="publishedVersion")
     writer: str = ""  # `user@host` of the process that created it; empty: unknown
 
     @property

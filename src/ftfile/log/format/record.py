@@ -62,6 +62,7 @@ _HEADER_FIELDS = (
     "author",
     "store_ms",
     "previous_nonce",
+    "published",
     "writer",
     "tasks",
     "overwrite",

@@ -152,7 +152,7 @@ class S3Bucket:
                 return None
             # The store sets the time of an object at some moment of the request, in whole seconds.
             took_ms = int((self._clock.monotonic_s() - began_s) * 1000)
-            return StoredFile(len(content), answered_ms - took_ms - 1000)
+            return StoredFile(len(content), answered_ms - took_ms - 1000, answered_ms + 1000)
 
         def identity_sent() -> str | None:
             return identity

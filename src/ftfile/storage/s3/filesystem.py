@@ -131,8 +131,8 @@ class S3FileSystem(FileSystem):
         except Unavailable as error:
             raise OutcomeUnknown("rename", source, f"copied, but the old name still exists: {error.detail}") from error
 
-    def create_exclusive(self, path: str, content: bytes) -> None:
-        self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
+        return self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
 
     def put(self, path: str, content: bytes) -> None:
         key = self._bucket.key("put", path)

@@ -151,6 +151,11 @@ class _UploadingStream(_BufferingStream):
         self._volume.hsync(self.path, self._number)
 
 
+def _stored_now(volume: Volume, content: bytes | bytearray) -> StoredFile:
+    now_ms = volume.clock.now_ms()
+    return StoredFile(len(content), modified_ms=now_ms, answered_ms=now_ms)
+
+
 class _ObjectStream(_BufferingStream, CopyingStream):
     """Creates the file when it is closed, completely and at once; can copy ranges of existing files."""
 
@@ -169,7 +174,7 @@ class _ObjectStream(_BufferingStream, CopyingStream):
             if self._volume.live.tree.find(self.path) is not None:
                 raise AlreadyExists("close", self.path, "something is there already")
             self._volume.make_object(self.path, bytes(self._buffer))
-            self._stored = StoredFile(len(self._buffer), self._volume.clock.now_ms())
+            self._stored = _stored_now(self._volume, self._buffer)
 
     @property
     def stored(self) -> StoredFile | None:
@@ -269,18 +274,18 @@ class VolumeFileSystem(FileSystem):
             self._volume.live.tree.require_free("rename", target)
             self._volume.do(Operation("rename", source, target, number))
 
-    def create_exclusive(self, path: str, content: bytes) -> None:
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
         """Execute the steps of the driver one by one, because a crash can occur between any two of them."""
         with self._volume.lock:
             check_path("create_exclusive", path)
             if self._store == "s3":
                 self._require_free("create_exclusive", path)
                 self._volume.make_object(path, content)
-                return
+                return _stored_now(self._volume, content)
             if self._store == "memory":
                 self._volume.live.tree.require_free("create_exclusive", path)
                 self._volume.create(path, content)
-                return
+                return None
             parent = parent_of(path)
             # The file systems of crash states continue the numbers, so the name of a remaining temporary file is never
             # reused.
@@ -298,6 +303,7 @@ class VolumeFileSystem(FileSystem):
                 raise AlreadyExists("create_exclusive", path, "something is there already")
             if self._store == "disk":
                 self._volume.do(Operation("sync_directory", parent))
+            return None
 
     def put(self, path: str, content: bytes) -> None:
         with self._volume.lock:

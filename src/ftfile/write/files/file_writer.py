@@ -20,7 +20,7 @@ from ftfile.write.messages import StreamIdentity
 from ftfile.write.options import forget_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -55,14 +55,16 @@ class FileSink(Sink[SinkConfig]):
 
     __slots__ = ()
 
-    def check_directory(self, config: SinkConfig, log: CommitLog) -> DirectoryCheck[SinkConfig]:
+    def check_directory(
+        self, config: SinkConfig, log: CommitLog, read_head: Callable[[], LogState]
+    ) -> DirectoryCheck[SinkConfig]:
         """See `Sink.check_directory`."""
         now_ms = log.clock.now_ms()
         check_paths(config, log.fs.capabilities, now_ms)
         if config.replacement is not None:
             config.replacement.with_clock_values(now_ms)
         log.fs.prove(layout.META)
-        head = log.refresh(confirm=False)
+        head = read_head()
         if head.version < 0:
             _check_new_directory(config, log)
         else:

@@ -59,6 +59,7 @@ RECORD = Record(
     lineage_start=1,
     fingerprint=FINGERPRINT,
     previous_nonce="",
+    published=0,
     writer="user@host",
     adds=(SEGMENT, PART),
     removes=(REMOVE,),
