@@ -17,6 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageErr
 from ftfile.log.directory import check_is_files, store_of
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
+from ftfile.log.publish import skip_published
 from ftfile.log.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.log.read.history import Version, read_history
 from ftfile.log.read.snapshot import Snapshot, oldest_readable, take_snapshot
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from ftfile.core.arguments import Access
+    from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.read.selection import ChosenAdd
 
@@ -142,6 +144,12 @@ class Directory:
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the live adds of a version with the definitions that are needed to read them."""
         return take_snapshot(self._log, version)
+
+    def unpublished(self) -> list[Add]:
+        """Return the adds of all versions that may not be at their final names yet."""
+        head = self._log.refresh()
+        skip_published(self._log, head)
+        return [*chain.from_iterable(entry.adds for entry in head.unpublished.values())]
 
     @checked
     def spark_schema(self, version: int | None = None) -> str:

@@ -19,6 +19,7 @@ from ftfile.formats.partition_paths import columns_in_path, path_column_values, 
 from ftfile.formats.parts import read_add
 from ftfile.formats.reading import batch_as, batch_of
 from ftfile.log.format.layout import directory_of, stem_of
+from ftfile.log.read.snapshot import live_columns
 from ftfile.rows import kernels as pc
 from ftfile.rows.conditions import predicate
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# The key of a directory, and the key of the encoding of its files.
-_Place: TypeAlias = tuple[str, str]
+# The key of a directory, and the key of the encoding of some of its files.
+FilePlace: TypeAlias = tuple[str, str]
 # The condition on rows, and an expression that is known to be true for them; see `ChosenAdd`.
 _Conditions: TypeAlias = "tuple[pc.Expression | None, pc.Expression | None]"
 
@@ -81,7 +82,7 @@ class Selection:
 
     def adds(self) -> Iterator[ChosenAdd]:
         """Yield the adds that may contain matching rows, in the order of the snapshot; no file is opened."""
-        conditions_by_place: dict[_Place, _Conditions | None] = {}
+        conditions_by_place: dict[FilePlace, _Conditions | None] = {}
         adds = iter(self._snapshot.adds.values())
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
             if self._where is None:
@@ -94,6 +95,18 @@ class Selection:
                 conditions = conditions_by_place[add.directory_key, add.encoding]
                 if conditions is not None:
                     yield ChosenAdd(add, *conditions)
+
+    def possible_places(self) -> list[FilePlace]:
+        """Return the places of adds that may contain matching rows, without decoding adds."""
+        conditions_by_place: dict[FilePlace, _Conditions | None] = {}
+        for directory_keys, encodings in live_columns(self._snapshot, ("directory", "encoding")):
+            places = dict.fromkeys(zip(directory_keys, encodings, strict=True))
+            unseen = [place for place in places if place not in conditions_by_place]
+            if self._where is None:
+                conditions_by_place.update(dict.fromkeys(unseen, (None, None)))
+            else:
+                conditions_by_place.update(self._compare(unseen))
+        return [place for place, conditions in conditions_by_place.items() if conditions is not None]
 
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an add. A file without needed columns is not opened. For the errors see `read_add`."""
@@ -128,12 +141,12 @@ class Selection:
             self._conditions[path_zone, in_path] = condition
         return self._conditions[path_zone, in_path]
 
-    def _compare(self, places: Iterable[_Place]) -> dict[_Place, _Conditions | None]:
+    def _compare(self, places: Iterable[FilePlace]) -> dict[FilePlace, _Conditions | None]:
         """Return the condition on the rows of each place and its partition; None if no row of the place matches."""
-        by_encoding = defaultdict[str, list[_Place]](list)
+        by_encoding = defaultdict[str, list[FilePlace]](list)
         for place in places:
             by_encoding[place[1]].append(place)
-        conditions: dict[_Place, _Conditions | None] = {}
+        conditions: dict[FilePlace, _Conditions | None] = {}
         for key, group in by_encoding.items():
             encoding = self._snapshot.definitions[key]
             in_path = columns_in_path(encoding)

@@ -6,17 +6,13 @@ import functools
 import json
 import os
 import pickle
-import posixpath
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
 from dataclasses import dataclass
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from ftfile.core.arguments import Access
@@ -28,43 +24,31 @@ from ftfile.read.directory import Directory
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import pack, read_share
 from ftfile.rows.spark_types import arrow_schema, quoted_name
-from ftfile.spark.plain_files import (
-    NativeGroup,
-    Ways,
-    at_once,
-    compares_as_texts,
-    filtered,
-    plan_groups,
-    possible_adds,
-)
+from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_places
+from ftfile.spark.native.groups import Ways, plan_groups
+from ftfile.spark.native.listed_files import hadoop_url, reads_exactly, with_all_files, write_sink_log
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
-from ftfile.storage.paths import parse
 from ftfile.storage.registry import settings_for_others
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     import pyarrow as pa
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import DirectoryArguments
-    from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.read.shares import Share
-    from ftfile.storage.api import FileInfo
+    from ftfile.spark.native.readable_encodings import NativeGroup
 
 
-_INDEX = "MetadataLogFileIndex"
 _LEGACY = "LEGACY"
 
 _log = get_logger(__name__)
-
-_VERSION = "v1"
-_BLOCK_BYTES = 128 << 20  # recorded only for Spark, which splits files by its own settings
 
 
 def load(
@@ -84,8 +68,8 @@ def load(
     and the reasons, as `load_plan` does. Nothing is written. The DataFrame stays at its version. If a compaction, an
     overwrite or a vacuum removes its files, its next query fails: call `load` again.
 
-    If another program replaced a file before this call, only a different length is detected. If a file is replaced
-    later, the next query that reads it fails, unless length and time are equal.
+    If another program replaced a file, each query that reads it fails if the length differs from the log, or if the
+    time differs from an earlier query of the DataFrame. This call lists no directory.
 
     Args:
         spark: a session whose executors can access the path. With Spark Connect, ftfile's reader reads all files.
@@ -95,7 +79,7 @@ def load(
         where: a condition as for `DataFrame.where`, or a mapping from columns to a value, a list of values, a range of
             whole numbers, or None for null.
         check_files: before each query, Spark requests the length and time of each file that it will read. Without it,
-            Spark reads the existing files unchecked.
+            only the first query that reads a directory requests them, and later queries read the existing files.
         **access: how this call opens the directory, as in `ftfile.open`.
 
     Raises:
@@ -204,8 +188,7 @@ class _Loading:
         for group in ways.groups:
             read = self._natively(group)
             if isinstance(read, str):
-                for add, _ in group.files:
-                    ways.leave(add, read)
+                ways.leave(group.files.ids, read)
                 continue
             frames.append(read)
             spark_files[group.format] += len(group.files)
@@ -223,16 +206,11 @@ class _Loading:
 
     def _ways(self) -> Ways:
         if not hasattr(self.spark, "_jsparkSession"):
-            adds = list(self.snapshot.adds.values())
-            return Ways([], adds, Counter({"Spark Connect": len(adds)} if adds else {}))
-        head = self.directory.snapshot()
-        is_newest = head.version == self.snapshot.version
-        live = head.adds
-        if is_newest:
-            live = self.snapshot.adds
+            ids = [*self.snapshot.adds]
+            return Ways([], ids, Counter({"Spark Connect": len(ids)} if ids else {}))
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        adds = possible_adds(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
-        return plan_groups(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
+        places = possible_places(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
+        return plan_groups(self.directory, self.snapshot, places, legacy_times=legacy)
 
     def _no_rows(self) -> DataFrame:
         """Return a DataFrame without rows. As with files, Spark provides `_metadata`."""
@@ -243,51 +221,45 @@ class _Loading:
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
         """Return the rows of parts, or the reason why Spark cannot read them."""
-        time_unit_ms = self._time_unit_ms(group)
-        if isinstance(time_unit_ms, str):
-            return time_unit_ms
-        try:
-            with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
-                write_sink_log(Path(folder), self.directory.path, (info for _, info in group.files))
+        fault = self._store_fault(group)
+        if fault is not None:
+            return fault
+        files, url = group.files, self.directory.path
+        with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
+            try:
+                write_sink_log(Path(folder), url, files.samples())
                 reader = self.spark.read.format(group.format).schema(struct_type(group.schema_json))
                 frame = reader.options(**group.options).load(f"file://{folder}")
-        except PySparkException as error:
-            return f"Spark refuses them: {str(error).splitlines()[0]}"
-        if not _reads_exactly(frame, group):
-            return "the session has its own reader of sink logs or formats"
-        if self.check_files:
+            except PySparkException as error:
+                return f"Spark refuses them: {str(error).splitlines()[0]}"
+            if not reads_exactly(frame, len(files.texts), group.partition_by):
+                return "the session has its own reader of sink logs or formats"
+            content = Path(folder, "files")
+            with content.open("wb") as out:
+                out.writelines(files.encode(url))
             try:
-                frame = compare_files(frame, time_unit_ms)
+                frame = with_all_files(frame, content, files.size_bytes, compare=self.check_files)
             except Exception as error:
-                return f"Spark cannot compare them with the store: {_first_line(error)}"
+                return f"Spark cannot list them: {_first_line(error)}"
         columns = self._columns(group)
         if columns is None:
             return frame
         return frame.select(*columns)
 
-    def _time_unit_ms(self, group: NativeGroup) -> int | str:
-        """Return the unit in ms in which Spark and ftfile see equal modification times of parts; 0 if none.
+    def _store_fault(self, group: NativeGroup) -> str | None:
+        """Return why Spark's file systems do not find the parts of a group; None if they find one of them.
 
-        If Spark does not find the parts, a text with the reason is returned. Only the largest part is checked,
-        preferably with a non-ASCII path: a store may report other times for multipart uploads. Object stores list
-        milliseconds, but report seconds for a single file.
+        Preferably, a non-ASCII path is requested, which a JVM with another character set does not find.
         """
-        add, info = max(group.files, key=lambda pair: (not pair[1].path.isascii(), pair[0].length))
+        sample = min(group.files.samples(), key=lambda file: file.path.isascii())
         jvm: Any = self.spark._jvm  # noqa: SLF001 - what follows has no other way
         session: Any = self.spark._jsparkSession  # noqa: SLF001
         try:
-            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self.directory.path, info.path)))
-            status = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path)
-            size_bytes, changed_ms = status.getLen(), status.getModificationTime()
+            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self.directory.path, sample.path)))
+            size_bytes = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path).getLen()
         except Exception as error:
             return f"Spark's file systems do not find them: {_first_line(error)}"
-        if size_bytes != add.length:
-            return "Spark's file systems have other files"
-        if changed_ms == info.modified_ms and changed_ms % 1000:
-            return 1
-        if changed_ms // 1000 == info.modified_ms // 1000:
-            return 1000
-        return 0
+        return None if size_bytes == sample.size_bytes else "Spark's file systems have other files"
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns, computed from the columns of a group; None if they are the same."""
@@ -312,8 +284,10 @@ class _Loading:
         reader = self.spark.read.format("ftfile").option("versionAsOf", self.snapshot.version).options(**options)
         return reader.load(self.directory.path)
 
-    def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
+    def _by_ftfile(self, add_ids: Iterable[str]) -> DataFrame:
         """Return the rows of some adds, read by ftfile."""
+        chosen = set(add_ids)
+        adds = [add for add in self.snapshot.adds.values() if add.id in chosen]
         shares = pack(adds, self.snapshot.definitions)
         storage = tuple(settings_for_others(self.directory.path, self.access.settings).items())
         place = TaskDirectory(
@@ -345,70 +319,6 @@ class _Task(Shipped):
                 yield from read_share(fs, share, schema)
 
 
-def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
-    """Return True if Spark uses exactly the given parts and partition columns."""
-    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - the plan is not in the public API
-    if plan.getClass().getSimpleName() != "LogicalRelation":
-        return False
-    index = plan.relation().location()
-    if index.getClass().getSimpleName() != _INDEX or index.allFiles().size() != len(group.files):
-        return False
-    partition_names = [field["name"] for field in json.loads(index.partitionSchema().json())["fields"]]
-    return partition_names == list(group.partition_by)
-
-
 def _first_line(error: Exception) -> str:
     """Return the first line of an error, or of the Java exception that it wraps."""
     return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
-
-
-def hadoop_url(directory: str, path: str) -> str:
-    """Return the encoded Hadoop URL of a file in a directory; `directory` is a canonical URL."""
-    parsed = parse(directory)
-    scheme = parsed.scheme
-    if parsed.scheme == "s3":
-        scheme = "s3a"
-    return f"{scheme}://{parsed.authority}{quote(posixpath.join(parsed.path, path))}"
-
-
-def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> None:
-    """Write the log of a file sink to `folder`, as if the sink had written exactly these files."""
-    log = folder / "_spark_metadata"
-    log.mkdir()
-    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path does not need JSON escapes
-    more = json.dumps({"isDir": False, "blockReplication": 1, "blockSize": _BLOCK_BYTES, "action": "add"})[1:]
-    quoted = functools.lru_cache(maxsize=1024)(quote)  # most directories contain many files
-    with (log / "0").open("w", encoding="utf-8", newline="\n") as out:
-        out.write(_VERSION)
-        for file in files:
-            above, slash, name = file.path.rpartition("/")
-            path = f"{quoted(above)}{slash}{quote(name)}"
-            numbers = f'"size": {file.size_bytes}, "modificationTime": {file.modified_ms}'
-            out.write(f'\n{{"path": {start}{path}", {numbers}, {more}')
-
-
-def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
-    """Return a read of a list of files that fails at the start of a query if a file changed.
-
-    A file has changed if its length or time differs, or if it is missing. Only files that the query reads are checked.
-    Times are compared in units of `time_unit_ms`; 0 disables the comparison of times.
-    """
-    spark: Any = frame.sparkSession
-    session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
-    read: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
-    options = read.options()
-    arguments = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
-    arguments[0], arguments[1], arguments[2], arguments[3] = read.location(), read.sparkSession(), options, time_unit_ms
-    location = _constructor(jvm).newInstance(arguments)
-    schemas = read.partitionSchema(), read.dataSchema(), read.bucketSpec()
-    relation = read.copy(location, *schemas, read.fileFormat(), options, read.sparkSession())
-    return DataFrame(session.baseRelationToDataFrame(relation), spark)
-
-
-@functools.lru_cache(maxsize=1)
-def _constructor(jvm: object) -> Any:  # noqa: ANN401 - of Java
-    """Return the constructor of the list that compares files. Spark's compiler for generated code compiles it once."""
-    java: Any = jvm
-    compiler = java.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(resources(__package__).joinpath("ComparedFiles.java").read_text(encoding="utf-8"))
-    return compiler.getClassLoader().loadClass("ftfile.ComparedFiles").getConstructors()[0]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 import ftfile
 from ftfile.core.arguments import Access
 from ftfile.read.directory import Directory
-from ftfile.spark.native_load import hadoop_url, write_sink_log
-from ftfile.spark.plain_files import Ways, plan_groups
+from ftfile.spark.native.groups import Ways, plan_groups
+from ftfile.spark.native.listed_files import FileList, hadoop_url, write_sink_log
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.kit.parameters import parametrize
 from tests.unit.tools.migrate.foreign import UUID, parquet
@@ -24,10 +25,19 @@ ARRAY_OF_EMPTY_NAMES = {
 }
 
 
+def files_of(files: FileList) -> dict[str, int]:
+    """Return the sizes of the files of a list, by path."""
+    sizes = {}
+    for directory, texts in files.texts.items():
+        for text in texts:
+            size_bytes, name, _ = text.split("\0")
+            sizes[f"{directory}/{name}".removeprefix("/")] = int(size_bytes)
+    return sizes
+
+
 def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     directory = Directory(out, Access())
-    snapshot = directory.snapshot(version)
-    return plan_groups(directory.file_system, snapshot, snapshot.adds.values(), directory.snapshot().adds, **how)
+    return plan_groups(directory, directory.snapshot(version), **how)
 
 
 @parametrize(
@@ -70,7 +80,7 @@ def test_decimals_in_paths_that_spark_would_take_for_others(tmp_path: Path) -> N
     ftfile.migrate(tmp_path, partition_by={"d e": "decimal(11,1)", "n": "decimal(12,3)"}, dry_run=False)
     ways = ways_of(str(tmp_path))
     assert ways.reasons == {"decimals in directories have another scale": 2}
-    assert {info.path.rpartition("/")[2][5] for group in ways.groups for _, info in group.files} == {"2", "3"}
+    assert {name.rpartition("/")[2][5] for group in ways.groups for name in files_of(group.files)} == {"2", "3"}
 
 
 def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:
@@ -83,7 +93,7 @@ def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
-    """Other files may take the names of a version's parts later. A different length shows another file."""
+    """Other files may take the names of a version's parts later."""
     out = str(tmp_path / "out")
     query = MicroBatch(out, {"id": "long"})
     for batch in range(3):
@@ -92,9 +102,6 @@ def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
     query.run(3, [[{"id": 3}]])
     assert ways_of(out, 2).reasons == {"a later version removed files": 3}
     assert len(ways_of(out).groups[0].files) == 2
-    path = Path(out, ftfile.open(out).files()[0].path)
-    path.write_bytes(b"")
-    assert ways_of(out).reasons == {"files are not published": 1}
 
 
 def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +122,15 @@ def test_urls_and_the_list(tmp_path: Path) -> None:
     assert hadoop_url("file:///", "d") == "file:///d"
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}], [{"id": 2}]])
     (group,) = ways_of(f"file://{out}").groups
-    write_sink_log(tmp_path, f"file://{out}", [info for _, info in group.files])
+    write_sink_log(tmp_path, f"file://{out}", group.files.samples())
     version, *entries = (tmp_path / "_spark_metadata/0").read_text().splitlines()
     assert version == "v1"
     sizes = {entry["path"]: entry["size"] for entry in map(json.loads, entries)}
-    assert sizes == {hadoop_url("file:///", str(path)[1:]): path.stat().st_size for path in Path(out).glob("*.parquet")}
+    paths = sorted(Path(out).glob("*.parquet"))
+    assert files_of(group.files) == {path.name: path.stat().st_size for path in paths}
+    (url,) = sizes
+    assert unquote(urlsplit(url).path) in {*map(str, paths)}
+    assert sizes[url] == Path(unquote(urlsplit(url).path)).stat().st_size
 
 
 def test_orc_is_read_in_the_order_of_its_columns_where_timestamps_would_change_places(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The files that `ftfile.spark.load` omits before it lists any directory."""
+"""The files that `ftfile.spark.load` omits before Spark plans a query."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.spark.plain_files import filtered, possible_adds
+from ftfile.spark.native.conditions import filtered, possible_places
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ftfile.log.read.snapshot import Snapshot
 
 COLUMNS = {
     "id": "long",
@@ -43,7 +45,15 @@ def written(tmp_path: Path, partition_by: str) -> str:
 
 
 def left(out: str, where: Any) -> int:
-    return len(possible_adds(ftfile.open(out).snapshot(), where))
+    return possible(ftfile.open(out).snapshot(), where)
+
+
+def possible(snapshot: Snapshot, where: Any, *, as_texts: bool = False) -> int:
+    """Return the number of adds whose places are possible."""
+    places = possible_places(snapshot, where, as_texts=as_texts)
+    if places is None:
+        return len(snapshot.adds)
+    return sum((add.directory_key, add.encoding) in places for add in snapshot.adds.values())
 
 
 @parametrize(
@@ -104,8 +114,8 @@ def test_what_a_session_compares_as_texts_is_for_spark(
     tmp_path: Path, partition_by: str, where: Any, by_value: int, as_texts: int
 ) -> None:
     snapshot = ftfile.open(written(tmp_path, partition_by)).snapshot()
-    assert len(possible_adds(snapshot, where)) == by_value
-    assert len(possible_adds(snapshot, where, as_texts=True)) == as_texts
+    assert possible(snapshot, where) == by_value
+    assert possible(snapshot, where, as_texts=True) == as_texts
 
 
 @pytest.mark.parametrize(
@@ -123,7 +133,7 @@ def test_texts_that_spark_pads_or_collates_are_for_spark(tmp_path: Path, kind: s
     (city,) = (field for field in schema["fields"] if field["name"] == "city")
     city.update(type=kind, metadata=metadata)
     changed = dataclasses.replace(snapshot, definitions=snapshot.definitions | {snapshot.schema: json.dumps(schema)})
-    assert [len(possible_adds(each, "city = 'a'")) for each in (snapshot, changed)] == [1, 2]
+    assert [possible(each, "city = 'a'") for each in (snapshot, changed)] == [1, 2]
 
 
 @pytest.mark.parametrize("where", [7, [("month", "=", 7)], {1: 7}], ids=str)

@@ -125,6 +125,18 @@ class AddTable(Mapping[str, "Add"]):
             yield block.columns(names)
         yield columns_of(self._others.values(), names)
 
+    def columns_by_id(self, names: Sequence[str]) -> Iterator[tuple[Sequence[str], list[list[Any]]]]:
+        """Yield ids, and fields of the adds by their names in records, block by block, without decoding adds.
+
+        In paths, a NUL stands for the part of the id that is in file names, and in `path` for the whole id.
+        """
+        for block in self._blocks:
+            yield [*block.chosen_ids()], block.columns(names)
+        columns = AddColumns()
+        for add in self._others.values():
+            columns.append(add, 0)
+        yield columns.ids, [columns.fields[name] for name in names]
+
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in reverse order; few more are decoded than consumed."""
         yield from reversed(self._others.values())

@@ -1,0 +1,1 @@
+"""The parts of `ftfile.spark.load`."""
