@@ -11,6 +11,7 @@ import functools
 import math
 import operator
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Mapping
 
 NAN, INFINITY = math.nan, math.inf
 UTC = datetime.timezone.utc
@@ -90,13 +92,24 @@ class Condition(NamedTuple):
 
 
 class RandomConditions:
-    """Draws rows, and conditions on columns with these names in a directory whose time zone is `time_zone`."""
+    """Draws rows, and conditions on columns with these names in a directory whose time zone is `time_zone`.
 
-    def __init__(self, dice: random.Random, columns: list[str], time_zone: str) -> None:
+    `more` contains additional values by column.
+    """
+
+    def __init__(
+        self,
+        dice: random.Random,
+        columns: list[str],
+        time_zone: str,
+        more: Mapping[str, list[Any]] = MappingProxyType({}),
+    ) -> None:
         self._dice = dice
         self._columns = columns
         self._compared = [name for name in columns if name not in NESTED]
         self._zone = ZoneInfo(time_zone)
+        self._values = {name: [*COLUMNS[name][1], *more.get(name, [])] for name in columns}
+        self._texts = [sql_literal(text) for text in more.get("City", [])]
 
     def rows(self, first: int, count: int) -> list[dict[str, Any]]:
         """Return rows with the numbers from `first` on as `id`."""
@@ -112,7 +125,7 @@ class RandomConditions:
         return self._text(self._dice.randrange(5))
 
     def _value(self, name: str) -> Any:
-        return None if self._dice.random() < _NULLS else self._dice.choice(COLUMNS[name][1])
+        return None if self._dice.random() < _NULLS else self._dice.choice(self._values[name])
 
     def _text(self, depth: int) -> Condition:
         if not depth or self._dice.random() < 0.2:
@@ -143,7 +156,10 @@ class RandomConditions:
             return self._both("NULL")
         if name in ("at", "local"):
             return self._time(is_instant=name == "at")
-        text = self._dice.choice(_LITERALS[name])
+        texts = _LITERALS[name]
+        if name == "City":
+            texts = [*texts, *self._texts]
+        text = self._dice.choice(texts)
         if name == "City" and self._dice.random() < 0.2 and '"' not in text:
             return Condition('"' + text[1:-1].replace("''", "'") + '"', text)
         return self._both(text)
@@ -173,7 +189,7 @@ class RandomConditions:
 
     def _mapping(self) -> Condition:
         names = self._dice.sample(self._compared, self._dice.choice([1, 1, 2]))
-        values = {name: self._dice.choices([None, *COLUMNS[name][1]], k=self._dice.choice([1, 4])) for name in names}
+        values = {name: self._dice.choices([None, *self._values[name]], k=self._dice.choice([1, 4])) for name in names}
         sql = []
         for name, members in values.items():
             literals = [sql_literal(value) for value in members if value is not None] or ["NULL"]

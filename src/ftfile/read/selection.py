@@ -21,6 +21,7 @@ from ftfile.formats.reading import batch_as, batch_of
 from ftfile.log.format.layout import directory_of, stem_of
 from ftfile.log.read.snapshot import live_columns
 from ftfile.rows import kernels as pc
+from ftfile.rows.bounds.guarantees import may_be_true
 from ftfile.rows.conditions import predicate
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Selection:
             expressions = [partition_expression(mapping) for mapping in values]
             with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
                 if len(schema):
-                    possible = _may_be_true(where, expressions, self.filtered)
+                    possible = may_be_true(where, expressions, self.filtered)
                 else:
                     possible = [True] * len(group)
             for place, expression, may_be in zip(group, expressions, possible, strict=True):
@@ -314,23 +315,6 @@ def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scal
     table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
     chosen = {*matching_rows(table, where).column(len(columns)).to_pylist()}
     return [number in chosen for number in range(len(values))]
-
-
-def _may_be_true(
-    where: pc.Expression | None, partitions: Sequence[pc.Expression | None], schema: pa.Schema
-) -> list[bool]:
-    """Return False for each partition for which a condition on columns of `schema` cannot be true."""
-    import pyarrow.dataset as ds
-    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415
-
-    # Arrow compares a condition with the partitions of fragments, and opens no file.
-    file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
-    fragments = []
-    for number, partition in enumerate(partitions):
-        fragments.append(file_format.make_fragment(str(number), fs, partition))
-    dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)
-    possible = {int(fragment.path) for fragment in dataset.get_fragments(where)}
-    return [number in possible for number in range(len(partitions))]
 
 
 def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> pa.Table:

@@ -34,6 +34,7 @@ _COMPARED = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+OPPOSITES = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _DIGITS_MAX = 40  # more than any integer column has
 _MIDNIGHT = " 00:00:00"
 _OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
@@ -171,6 +172,18 @@ class Columns:
             raise ConfigError(f"{self.argument}: {', '.join(unknown)} is not one of the {self.called}, {which}")
         return matches
 
+    def always(self, value: bool) -> pc.Expression:  # noqa: FBT001 - a literal of the condition
+        """Return the condition with this value for all rows."""
+        return pc.scalar(value)
+
+    def is_null(self, field: pa.Field) -> pc.Expression:
+        """Return `field IS NULL`."""
+        return pc.field(field.name).is_null()
+
+    def is_valid(self, field: pa.Field) -> pc.Expression:
+        """Return `field IS NOT NULL`."""
+        return pc.field(field.name).is_valid()
+
     def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
         """Return `field sign value`; false instead of null."""
         if value is None:
@@ -193,7 +206,7 @@ class Columns:
         present = [value for value in values if value is not None]
         condition = self.is_one_of(field, present)
         if len(present) < len(values):
-            return condition | pc.field(field.name).is_null()
+            return condition | self.is_null(field)
         return condition
 
     def is_one_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:

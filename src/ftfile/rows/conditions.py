@@ -29,7 +29,7 @@ from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Argument
 from ftfile.rows import kernels as pc
-from ftfile.rows.comparisons import Columns, Cursor, TimeText, unquoted
+from ftfile.rows.comparisons import OPPOSITES, Columns, Cursor, TimeText, unquoted
 from ftfile.rows.value_text import UTC
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ _WALK_BYTES = 512 << 20  # bytes of stack, enough for 200,000 nested calls; only
 _CALL_END = b"\x03\x00\x00\x00end\x00"
 _COPIES = 2  # occurrences in every serialized expression, at its start and its end
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
+_SIGNS = {sign: sign for sign in OPPOSITES} | {"==": "=", "<>": "!="}
 _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
 _COMPARISON = "a comparison by a sign, IN, BETWEEN or IS NULL"
@@ -84,16 +83,27 @@ def predicate(
         return None
     if isinstance(where, pc.Expression):
         return _checked(where, schema, columns)
-    bound_columns = Columns(schema, time_zone, called=columns, time_zones=time_zones or {}, argument=argument)
-    if isinstance(where, str):
-        return _Parser(where, bound_columns).parsed()
-    if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(Advice(Argument(argument, where), " is not a condition: ", CONDITION_TAKEN[argument]))
-    fields = bound_columns.fields(where)
-    if not fields:
+    if isinstance(where, Mapping) and not where:
         return None
+    return bound(where, Columns(schema, time_zone, called=columns, time_zones=time_zones or {}, argument=argument))
+
+
+def bound(where: object, columns: Columns) -> Any:  # noqa: ANN401 - the type depends on the columns
+    """Return a text or a mapping as a condition on these columns, joined from the answers of their methods.
+
+    Raises:
+        ConfigError: like `predicate`.
+    """
+    if isinstance(where, str):
+        return _Parser(where, columns).parsed()
+    if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
+        raise ConfigError(
+            Advice(Argument(columns.argument, where), " is not a condition: ", CONDITION_TAKEN[columns.argument])
+        )
+    if not where:
+        return columns.always(True)  # noqa: FBT003 - a literal of the condition
     value_lists = [_as_list(values) for values in where.values()]
-    return _all(list(map(bound_columns.is_in, fields, value_lists)))
+    return _all(list(map(columns.is_in, columns.fields(where), value_lists)))
 
 
 def _as_list(values: object) -> list[Any]:
@@ -211,8 +221,7 @@ class _Parser(Cursor):
         if self._take("IS"):
             is_null = self._take("NOT") == negated
             self._expect("NULL")
-            column = pc.field(field.name)
-            return column.is_null() if is_null else column.is_valid()
+            return self._columns.is_null(field) if is_null else self._columns.is_valid(field)
         if self._take("NOT"):
             negated = not negated
             if self._peek().word not in ("IN", "BETWEEN"):
@@ -234,11 +243,11 @@ class _Parser(Cursor):
             sign = _FLIPPED[self._sign()]
             return self._compare(self._column(), sign, value, negated=negated)
         if value is None or isinstance(value, bool):
-            return pc.scalar(value is (not negated))
+            return self._columns.always(value is (not negated))
         raise self._error("a comparison")
 
     def _compare(self, field: pa.Field, sign: str, value: object, *, negated: bool) -> pc.Expression:
-        return self._columns.compare(field, _OPPOSITE[sign] if negated else sign, value)
+        return self._columns.compare(field, OPPOSITES[sign] if negated else sign, value)
 
     def _list(self) -> list[object]:
         self._expect("(")

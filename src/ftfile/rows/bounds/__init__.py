@@ -1,0 +1,1 @@
+"""Conditions on files, by the least and the greatest values of their columns."""
