@@ -236,6 +236,13 @@ class Format(ABC):
             SchemaError: names every such column, its type, and the remedy.
         """
 
+    def keeps(self, field: pa.Field) -> bool:  # noqa: ARG002 - for those that change values
+        """Return True if all values of a column are read back as they were written; others have no statistics.
+
+        `field` is a column, or a field of structs, without fields. By default True, which `check_schema` ensures.
+        """
+        return True
+
     @abstractmethod
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         """Start a file; rows for the encoder have exactly `schema`."""
