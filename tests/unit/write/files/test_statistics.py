@@ -9,6 +9,8 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.operate.compact import compact_log
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.write.files.encrypted import files_of, out, ring, snapshot
 
@@ -116,6 +118,7 @@ def test_adds_of_compacted_logs_have_none(out: str) -> None:
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
     query.run(0, [rows(1)])
     compact_log(out)
+    check_directory(open_filesystem(out))
     query.run(1, [rows(2)])
     assert statistics(out) == [{}, {"id": [2, 2, 0], "word": ["w2", "w2", 0]}]
     ftfile.compact(out)
