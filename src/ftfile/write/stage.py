@@ -158,7 +158,7 @@ class OpenPart:
         identity = layout.storage_identity("part", file.path)
         self._filtered = FilteredFile(file, chain, identity)
         self._encoder: Encoder = file_format.for_file(identity).encoder(schema, self._filtered)
-        self._statistics = Collector(schema, statistics)
+        self._statistics = Collector(schema, statistics, compares_text=not self._encoder.computes_text)
 
     @property
     def size_bytes(self) -> int:
@@ -216,6 +216,8 @@ class OpenPart:
     def staged(self) -> StagedPart:
         """Return the log entry of the ended part."""
         part = self.file.part(self._filtered.position, self.rows, self.directory_key, self._chain.names)
+        if self._encoder.computes_text:
+            self._statistics.set_text(self._encoder.text_extremes())
         return replace(part, statistics=self._statistics.entries())
 
 

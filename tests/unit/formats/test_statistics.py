@@ -22,9 +22,9 @@ from tests.unit.formats.rows import (
     TEXTUAL_TYPES,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    Target,
     batches,
     decode,
-    encode,
     for_reading,
     nested_types,
     one_column,
@@ -59,12 +59,20 @@ def check(name: str, options: dict[str, Any], batch: pa.RecordBatch) -> dict[str
     schema = batch.schema
     file_format = format_from_options(name, options)
     file_format.check_schema(schema)
-    collector = Collector(schema, first_columns(schema, file_format.keeps))
+    columns = first_columns(schema, file_format.keeps)
+    target = Target()
+    encoder = file_format.encoder(schema, target)
+    collector = Collector(schema, columns, compares_text=not encoder.computes_text)
     half = batch.num_rows // 2
-    collector.update(batch.slice(0, half))
-    collector.update(batch.slice(half))
+    for some in (batch.slice(0, half), batch.slice(half)):
+        collector.update(some.slice(0, encoder.write(some)))
+        encoder.flush()
+    encoder.finish()
+    if encoder.computes_text:
+        collector.set_text(encoder.text_extremes())
     entries = collector.entries()
-    rows = decode(for_reading(file_format, schema), encode(file_format, batch), schema)
+    rows = decode(for_reading(file_format, schema), bytes(target.data), schema)
+    assert len(rows) == batch.num_rows
     for path, field in leaves(schema):
         if key_of(path) in entries:
             values = [value_at(row, path) for row in rows]
@@ -200,3 +208,38 @@ def test_records_of_a_users_encoder_have_no_statistics() -> None:
 
 def test_a_null_of_text_is_read_as_an_empty_value_and_has_no_statistics() -> None:
     assert check("text", {}, one_column(pa.string(), "b", None)) == {}
+
+
+NULLS, VALUES = [None, None], ["b", "a"]
+TEXTS = pa.list_(pa.struct([("x", pa.string()), ("y", pa.int64())]))
+ENTRIES = pa.map_(pa.string(), pa.string())
+PAIR = pa.struct([("b", pa.string()), ("c", ENTRIES), ("d", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "bounds"),
+    [
+        (VALUES, NULLS, ["a", "b"]),
+        (NULLS, VALUES, ["a", "b"]),
+        (NULLS, NULLS, [None, None]),
+        (VALUES, ["", "c"], ["", "c"]),
+        (VALUES, ["x" * 5_000, "c"], [None, None]),
+        (["x" * 5_000, "c"], NULLS, [None, None]),
+    ],
+)
+def test_text_of_parquet_has_bounds_of_all_row_groups(first: list[Any], second: list[Any], bounds: list[Any]) -> None:
+    nulls = [*first, *second].count(None)
+    assert check("parquet", {}, one_column(pa.string(), *first, *second)) == {"v": [*bounds, nulls]}
+
+
+def test_text_of_parquet_is_taken_from_its_column() -> None:
+    columns = {
+        "l": pa.array([[{"x": "wrong", "y": 1}]], TEXTS),
+        "a.b": pa.array(["first"]),
+        "a": pa.array([{"b": "second", "c": [("key", "value")], "d": "third"}], PAIR),
+        "m": pa.array([[("key", "value")]], ENTRIES),
+        "z": pa.array(["last"]),
+    }
+    entries = check("parquet", {}, pa.RecordBatch.from_arrays([*columns.values()], names=[*columns]))
+    bounds = {key: low for key, (low, _, _) in entries.items()}
+    assert bounds == {"a\\.b": "first", "a.b": "second", "a.d": "third", "z": "last"}

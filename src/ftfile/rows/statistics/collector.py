@@ -21,7 +21,7 @@ from ftfile.rows.statistics.bounds import (
 from ftfile.rows.statistics.columns import key_of, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -34,17 +34,27 @@ KERNEL_ROWS = 1_000
 class Collector:
     """The statistics of the rows of one file: by the key of a column `[min, max, nulls]`, where None is unknown."""
 
-    def __init__(self, schema: pa.Schema, columns: Collection[str]) -> None:
-        """Collect statistics of the columns with these keys."""
+    def __init__(self, schema: pa.Schema, columns: Collection[str], *, compares_text: bool = True) -> None:
+        """Collect statistics of the columns with these keys; without `compares_text`, bounds of strings are unknown."""
         self._columns: list[_Column] = []
         for path, field in leaves(schema):
-            if key_of(path) in columns:
+            if key_of(path) not in columns:
+                continue
+            if pa.types.is_string(field.type) and not compares_text:
+                self._columns.append(_GivenTextColumn(path))
+            else:
                 self._columns.append(_column_of(path, field.type))
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         for column in self._columns:
             column.update(_values_at(batch, column.path))
+
+    def set_text(self, extremes: Mapping[Path, tuple[bytes, bytes] | None]) -> None:
+        """Set the least and the greatest value of the columns of strings that were not compared, by path."""
+        for column in self._columns:
+            if isinstance(column, _GivenTextColumn):
+                column.set_extremes(extremes.get(column.path))
 
     def entries(self) -> dict[str, list[Any]]:
         """Return the statistics of all rows, without columns that have a bound that is not UTF-8."""
@@ -168,6 +178,17 @@ class _TextColumn(_BytesColumn):
 
     def _bounds(self, low: bytes, high: bytes) -> tuple[str | None, str | None]:
         return text_bounds(low, high)
+
+
+class _GivenTextColumn(_TextColumn):
+    """The number of nulls of strings; the writer of the file computes their extremes."""
+
+    def _add(self, values: pa.Array) -> None:
+        pass
+
+    def set_extremes(self, extremes: tuple[bytes, bytes] | None) -> None:
+        if extremes is not None:
+            self._widen(*extremes)
 
 
 # The classes of types; other types that have bounds are whole numbers in memory.
