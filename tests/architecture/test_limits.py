@@ -28,8 +28,8 @@ MODULES = [
     *(ROOT / "src/ftfile/read").glob("log_*.py"),
     *(path for room in ROOMS for path in (ROOT / "src/ftfile" / room).rglob("*.py")),
 ]
-BATCH_MODULES_MAX = 56
-CLOSURE_MAX = 98
+BATCH_MODULES_MAX = 58
+CLOSURE_MAX = 100
 STORE_CLOSURE_MAX = 102
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)

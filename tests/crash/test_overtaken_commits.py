@@ -90,7 +90,7 @@ def run(store: Store, options: dict[str, str], pause_ms: int, at: int) -> tuple[
     """Overtake a batch before one of its calls.
 
     Returns:
-        The number of its calls, the versions of which the vacuum deleted the records, and whether the batch failed.
+        The number of its calls, the versions whose records the vacuum deleted, and whether the batch failed.
     """
     forget_caches()
     IDS.start(1, at + 1)

@@ -32,6 +32,8 @@ _OF_ALL = frozenset({"timeZone", "compression", "compressionLevel", "name"})
 class Encoder(ABC):
     """Writes the rows of one file; used by one thread, not picklable."""
 
+    computes_text: ClassVar[bool] = False  # `text_extremes` has the columns of strings
+
     @abstractmethod
     def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
         """Encode rows from the start of `batch` and return their number, at least one for a batch with rows.
@@ -61,6 +63,13 @@ class Encoder(ABC):
     @abstractmethod
     def finish(self) -> None:
         """Write the buffered rows and the footer, if the format has one. The target stays open."""
+
+    def text_extremes(self) -> Mapping[tuple[str, ...], tuple[bytes, bytes] | None]:
+        """Return the least and the greatest value of columns of strings, by path; None if unknown, or if all are null.
+
+        Only called after `finish`, if `computes_text`.
+        """
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +244,13 @@ class Format(ABC):
         Raises:
             SchemaError: names every such column, its type, and the remedy.
         """
+
+    def keeps(self, field: pa.Field) -> bool:  # noqa: ARG002 - for those that change values
+        """Return True if all values of a column are read back as they were written; others have no statistics.
+
+        `field` is a column, or a field of structs, without fields. By default True, which `check_schema` ensures.
+        """
+        return True
 
     @abstractmethod
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:

@@ -317,6 +317,9 @@ class BinaryRecords(Lines):
         advice = "select one column, give your own class as encoder, or use avro, json or parquet"
         check_one_text_column(self.name, schema, advice, "BINARY")
 
+    def keeps(self, field: pa.Field) -> bool:  # noqa: ARG002 - a user's class can change all values
+        return self.user is None
+
     def without_head(self, schema: pa.Schema) -> BinaryRecords:
         if self.user is not None:
             return self

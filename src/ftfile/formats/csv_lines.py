@@ -104,6 +104,9 @@ class CsvLines(Lines):
             )
         check_problems(self.name, problems)
 
+    def keeps(self, field: pa.Field) -> bool:
+        return self.times.keeps(field.type)
+
     def encode(self, batch: pa.RecordBatch) -> EncodedRows:
         return _csv_rows(batch.schema, self).encode(batch)
 

@@ -208,6 +208,9 @@ class JsonLines(Lines):
             check_variants(self.name, schema, _TWO_NULLS)
         check_problems(self.name, _problems_of_keys(schema))
 
+    def keeps(self, field: pa.Field) -> bool:
+        return self.times.keeps(field.type)
+
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         line_sep = self.line_sep.encode()
         as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])

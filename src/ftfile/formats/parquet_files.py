@@ -299,6 +299,8 @@ def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMeta
 class _ParquetEncoder(CollectingEncoder):
     """Writes a group as a row group; `metadata` is stored in the footer."""
 
+    computes_text: ClassVar[bool] = True
+
     def __init__(
         self,
         schema: pa.Schema,
@@ -313,6 +315,14 @@ class _ParquetEncoder(CollectingEncoder):
         self._metadata = metadata
         self._leaf_columns = len(list(chain.from_iterable(map(leaf_types, schema.types))))
         self._writer: pq.ParquetWriter | None = None
+        self._footers: list[pq.FileMetaData] = []  # filled when the writer is closed
+
+    def text_extremes(self) -> Mapping[tuple[str, ...], tuple[bytes, bytes] | None]:
+        (footer,) = self._footers
+        extremes = {}
+        for path, position in _text_columns(self._schema):
+            extremes[path] = _extremes(footer, position)
+        return extremes
 
     def _end(self) -> None:
         with encoding_errors("Parquet"):
@@ -342,7 +352,7 @@ class _ParquetEncoder(CollectingEncoder):
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         """Return the writer; the first rows decide which columns get dictionaries."""
         if self._writer is None:
-            settings = self._settings(rows) | self._encryption
+            settings = self._settings(rows) | self._encryption | {"metadata_collector": self._footers}
             self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **settings)
         return self._writer
 
@@ -355,6 +365,38 @@ class _ParquetEncoder(CollectingEncoder):
             "write_page_checksum": True,
             "store_schema": False,  # the Parquet types contain all about Spark's types
         }
+
+
+def _text_columns(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield the path and the position in the file of each column of strings that is not in a list or a map."""
+    position = 0
+    waiting: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in reversed(schema)]
+    while waiting:
+        path, field = waiting.pop()
+        if pa.types.is_struct(field.type):
+            waiting += [((*path, child.name), child) for child in reversed(list(field.type))]
+            continue
+        if pa.types.is_string(field.type):
+            yield path, position
+        position += len(list(leaf_types(field.type)))
+
+
+def _extremes(footer: pq.FileMetaData, position: int) -> tuple[bytes, bytes] | None:
+    """Return the least and the greatest value of a column. Row groups with values of 4 KiB have none."""
+    lows: list[bytes] = []
+    highs: list[bytes] = []
+    for number in range(footer.num_row_groups):
+        chunk = footer.row_group(number).column(position)
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_min_max:
+            if statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values:
+                continue
+            return None
+        lows.append(statistics.min_raw)
+        highs.append(statistics.max_raw)
+    if not lows:
+        return None
+    return min(lows), max(highs)
 
 
 def _leaf_columns(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:

@@ -49,6 +49,9 @@ class TextLines(Lines):
     def check_schema(self, schema: pa.Schema) -> None:
         check_one_text_column(self.name, schema, "select one column, or use csv, json or parquet", "STRING")
 
+    def keeps(self, field: pa.Field) -> bool:  # noqa: ARG002 - a file has one column
+        return False  # a null is read as an empty value
+
     def without_head(self, schema: pa.Schema) -> TextLines:
         return replace(self, column=schema.names[0])
 

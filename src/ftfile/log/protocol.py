@@ -83,11 +83,8 @@ def commit(  # noqa: PLR0913 - the last by name
         if task_found_batch:
             raise InvalidMessages("a task wrote nothing because this batch was in the log, but no record has it")
         starts = lineage_start(head, author, policy)
-        # a refused batch must not create a new directory for a lost log, which would hide the loss
-        log.prepare_directory()
-        if (body := prepare(head, partial(snapshot_at, log, head))) is None:
+        if (body := _prepared(log, head, prepare, stored_ms)) is None:
             return Committed(head.version, replayed=False)
-        _check_publishable(log, head, body, stored_ms)
         mac = fingerprint_mac(log.fs, fingerprint, author)
         record = structs.replace(
             record_of(log, head, body=body, author=author, nonce=nonce), lineage_start=starts, fingerprint=mac
@@ -112,6 +109,16 @@ def commit(  # noqa: PLR0913 - the last by name
     raise_own_or_warn(problems, author, record.version)
     post_commit(log, after)
     return Committed(record.version, replayed=False, record=record)
+
+
+def _prepared(log: CommitLog, head: LogState, prepare: Prepare, stored_ms: Mapping[str, int]) -> Body | None:
+    """Return the body of the record after this head, with publishable files; None if nothing is to be recorded."""
+    # a refused batch must not create a new directory for a lost log, which would hide the loss
+    log.prepare_directory()
+    body = prepare(head, partial(snapshot_at, log, head))
+    if body is not None:
+        _check_publishable(log, head, body, stored_ms)
+    return body
 
 
 class NextRecord(NamedTuple):

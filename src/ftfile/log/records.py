@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 # In ms. Clocks that differ by more were not only read at different moments.
 CLOCK_ERROR_MS = 10_000
-# Vacuum does not delete younger records, whatever its retention is; `CommitLog.create` depends on this.
+# Vacuum does not delete younger records with any retention; `CommitLog.create` depends on this.
 RECORD_AGE_MIN_MS = 3_600_000
 # Attempts to create a record with an uncertain outcome, over some 1.5 seconds.
 CREATE_TRIES = 5

@@ -424,7 +424,10 @@ class RowRewriter(Work[RewritePiece, Outcome]):
         else:
             batches = piece.without.apply(rows, encoding)
         with staging(fs, task) as stage:
-            part = stage.open(first.directory_key, file_format, schema, chain_of(encoding, keys))
+            columns = encoding.get("statistics", ())
+            part = stage.open(
+                first.directory_key, file_format, schema, chain=chain_of(encoding, keys), statistics=columns
+            )
             before = strong_digest(part.write_all(batches))
             stage.finish(part)
             stage.wait_closed()

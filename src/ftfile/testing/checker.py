@@ -179,13 +179,13 @@ def _check_checkpoints_published(fs: FileSystem, log: LogContents, foreign: Coll
 
 def _check_records(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
     """Check that all files are published up to the version that each record gives."""
-    given = {}
+    sources = {}
     for record in log.records:
         if record.published is not None:
-            given[record.published] = layout.record_path(record.version)
-    if given:
-        published = max(given)
-        _check_published(fs, log.upto(published), given[published], foreign)
+            sources[record.published] = layout.record_path(record.version)
+    if sources:
+        published = max(sources)
+        _check_published(fs, log.upto(published), sources[published], foreign)
 
 
 def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:

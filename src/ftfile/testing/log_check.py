@@ -309,8 +309,8 @@ def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:
     """Return the adds without the fields that compacted logs omit."""
     forgetting = {}
     for add_id, add in adds.items():
-        if add.ranges:
-            forgetting[add_id] = structs.replace(add, ranges=())
+        if add.ranges or add.statistics:
+            forgetting[add_id] = structs.replace(add, ranges=(), statistics={})
         else:
             forgetting[add_id] = add
     return forgetting

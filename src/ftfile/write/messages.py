@@ -96,6 +96,7 @@ class StagedPart:
     rows: int
     directory_key: str
     filters: tuple[str, ...] = ()  # names, in the order in which they were applied
+    statistics: dict[str, list[Any]] = field(default_factory=dict)  # see `rows.statistics`
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[Source
         origin=origin,
         filters=part.filters,
         ranges=ranges,
+        statistics=part.statistics,
     )
 
 

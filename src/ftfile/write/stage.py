@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections import deque
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.checksum import Crc32
@@ -19,7 +20,7 @@ from ftfile.write.messages import StagedPart, StagedSegment
 from ftfile.write.options import durability_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from concurrent.futures import Future
     from typing import TypeAlias
 
@@ -117,8 +118,8 @@ class StagedRange(FilteredFile):
             rows,
             directory_key,
             self._chain.names,
-            self._offset,
-            stats,
+            offset=self._offset,
+            rolling_stats=stats,
         )
 
 
@@ -139,12 +140,19 @@ class _SpoolEnd:
 
 
 class OpenPart:
-    """A part that is being written."""
+    """A part that is being written. It collects statistics of the columns with the keys `statistics`."""
 
     def __init__(
-        self, directory_key: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain
+        self,
+        directory_key: str,
+        file: StagedFile,
+        file_format: Format,
+        schema: pa.Schema,
+        chain: Chain,
+        statistics: Collection[str] = (),
     ) -> None:
         from ftfile.formats.api import LineFormat  # noqa: PLC0415 - stores stage files that have no format
+        from ftfile.rows.statistics.collector import Collector  # noqa: PLC0415 - likewise
 
         self.file = file
         self.directory_key = directory_key
@@ -155,6 +163,7 @@ class OpenPart:
         identity = layout.storage_identity("part", file.path)
         self._filtered = FilteredFile(file, chain, identity)
         self._encoder: Encoder = file_format.for_file(identity).encoder(schema, self._filtered)
+        self._statistics = Collector(schema, statistics, compares_text=not self._encoder.computes_text)
 
     @property
     def size_bytes(self) -> int:
@@ -179,6 +188,7 @@ class OpenPart:
             taken = self._write_about(batch, limit_bytes)
         else:
             taken = self._encoder.write(batch, limit_bytes)
+        self._statistics.update(batch.slice(0, taken))
         self.rows += taken
         return taken
 
@@ -210,7 +220,10 @@ class OpenPart:
 
     def staged(self) -> StagedPart:
         """Return the log entry of the ended part."""
-        return self.file.part(self._filtered.position, self.rows, self.directory_key, self._chain.names)
+        part = self.file.part(self._filtered.position, self.rows, self.directory_key, self._chain.names)
+        if self._encoder.computes_text:
+            self._statistics.set_text(self._encoder.text_extremes())
+        return replace(part, statistics=self._statistics.entries())
 
 
 class Stage:
@@ -281,13 +294,20 @@ class Stage:
         if size_bytes != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{size_bytes} bytes", "Spark runs the task again")
 
-    def open(self, directory_key: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
-        """Start a part."""
+    def open(
+        self,
+        directory_key: str,
+        file_format: Format,
+        schema: pa.Schema,
+        chain: Chain,
+        statistics: Collection[str] = (),
+    ) -> OpenPart:
+        """Start a part; see `OpenPart`."""
         if self._final_path is None:
             file = self.create("staged")
         else:
             file = self._create_direct(self._final_path, directory_key)
-        return OpenPart(directory_key, file, file_format=file_format, schema=schema, chain=chain)
+        return OpenPart(directory_key, file, file_format=file_format, schema=schema, chain=chain, statistics=statistics)
 
     def _create_direct(self, final_path: FinalPath, directory_key: str) -> StagedFile:
         """Start a part under its final name. A note is created first, with which vacuum finds uncommitted parts."""

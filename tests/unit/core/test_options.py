@@ -57,6 +57,7 @@ TYPES = {
     tuple[str, ...]: (kinds.COLUMNS, kinds.NAMES, kinds.TABLES),
     tuple[str, float]: (kinds.COLUMN_AND_DURATION,),
     tuple[FileRange, ...]: (kinds.FILE_RANGES,),
+    Literal["auto", "none"] | tuple[tuple[str, ...], ...]: (kinds.STATISTICS_COLUMNS,),
     int | Literal["latest"]: (kinds.LATEST_OR_VERSION,),
 }
 
@@ -93,6 +94,26 @@ def test_a_name_that_is_no_option_is_not_asked_for() -> None:
     assert (options.is_given("path"), options.is_given("rolling")) == (True, False)
     with pytest.raises(KeyError):
         options.is_given("pathh")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        (" Auto ", "auto"),
+        ("NONE", "none"),
+        ("`auto`", (("auto",),)),
+        ("id, a.b ,`c.d`.`e``,`", (("id",), ("a", "b"), ("c.d", "e`,"))),
+        ("a b", (("a b",),)),
+    ],
+)
+def test_columns_with_statistics(text: str, columns: object) -> None:
+    assert parse_options({"statisticsColumns": text}, SinkOptions).statistics_columns == columns
+
+
+@pytest.mark.parametrize("text", ["", ",", "a,", "a.", ".a", "a..b", "`a"])
+def test_paths_of_columns_that_are_incomplete_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="statisticsColumns"):
+        parse_options({"statisticsColumns": text}, SinkOptions)
 
 
 def test_keys_in_any_case_and_defaults() -> None:

@@ -1,4 +1,4 @@
-"""A process that wrote the last records alone assumes that its newest record is the head."""
+"""A process that wrote the last records, without others, assumes that its newest record is the head."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ftfile.log.commit_log import ALONE_FROM, CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor
 from ftfile.log.protocol import Committed, commit
+from ftfile.storage.api import StoredFile
 from ftfile.storage.registry import WrapperFileSystem
 
 if TYPE_CHECKING:
     from ftfile.log.state import LogState
-    from ftfile.storage.api import FileSystem
+    from ftfile.storage.api import FileInfo, FileSystem
     from tests.unit.log.conftest import Driver
 
 
@@ -34,7 +35,7 @@ class Reads(WrapperFileSystem):
 
 
 @pytest.fixture
-def alone(driver: Driver) -> Driver:
+def warm(driver: Driver) -> Driver:
     """Return a driver with the batches 0 to 2 as the versions 0 to 2."""
     for batch in range(3):
         driver.commit_new(batch)
@@ -46,59 +47,59 @@ def by_others(driver: Driver, batch: int) -> None:
     driver.create_record(CommitLog(driver.fs), author=driver.author(batch), adds=(driver.stage(batch),))
 
 
-def test_one_read_is_sufficient(alone: Driver) -> None:
-    alone.log.fs = reads = Reads(alone.fs)
-    alone.commit_new(3)
+def test_one_read_is_sufficient(warm: Driver) -> None:
+    warm.log.fs = reads = Reads(warm.fs)
+    warm.commit_new(3)
     assert reads.versions == [2]
 
 
-def test_after_a_restart_the_log_is_read_to_its_end(alone: Driver) -> None:
-    alone.restart()
+def test_after_a_restart_the_log_is_read_to_its_end(warm: Driver) -> None:
+    warm.restart()
     for batch in range(3, 3 + ALONE_FROM):
-        alone.log.fs = reads = Reads(alone.fs)
-        alone.commit_new(batch)
+        warm.log.fs = reads = Reads(warm.fs)
+        warm.commit_new(batch)
         assert batch in reads.versions
-    alone.log.fs = reads = Reads(alone.fs)
-    alone.commit_new(3 + ALONE_FROM)
+    warm.log.fs = reads = Reads(warm.fs)
+    warm.commit_new(3 + ALONE_FROM)
     assert reads.versions == [2 + ALONE_FROM]
 
 
-def test_a_record_of_others_is_read_before_the_next_assumption(alone: Driver) -> None:
+def test_a_record_of_others_is_read_before_the_next_assumption(warm: Driver) -> None:
     for number in range(2):
-        alone.create_record(CommitLog(alone.fs), author=MaintenanceAuthor("test", str(number)))
-        assert alone.commit(3 + number, alone.stage(3)) == Committed(4 + 2 * number, replayed=False)
-        assert alone.log.assumed_head() is None
+        warm.create_record(CommitLog(warm.fs), author=MaintenanceAuthor("test", str(number)))
+        assert warm.commit(3 + number, warm.stage(3)) == Committed(4 + 2 * number, replayed=False)
+        assert warm.log.assumed_head() is None
 
 
-def test_a_gap_is_decided_at_the_real_head(alone: Driver) -> None:
+def test_a_gap_is_decided_at_the_real_head(warm: Driver) -> None:
     """Another process has committed the batch in between."""
-    by_others(alone, 3)
-    assert alone.commit(4, alone.stage(4)) == Committed(4, replayed=False)
+    by_others(warm, 3)
+    assert warm.commit(4, warm.stage(4)) == Committed(4, replayed=False)
     with pytest.raises(BatchGap):
-        alone.commit(6, alone.stage(6))
+        warm.commit(6, warm.stage(6))
 
 
-def test_a_batch_that_others_committed_is_a_replay(alone: Driver) -> None:
-    alone.create_record(CommitLog(alone.fs), author=alone.author(3))
+def test_a_batch_that_others_committed_is_a_replay(warm: Driver) -> None:
+    warm.create_record(CommitLog(warm.fs), author=warm.author(3))
     with pytest.raises(Exception, match="batch 3"):
-        alone.commit(3, alone.stage(3), digest="other rows")
-    assert alone.log.refresh().version == 3
+        warm.commit(3, warm.stage(3), digest="other rows")
+    assert warm.log.refresh().version == 3
 
 
-def test_a_replay_needs_no_record(alone: Driver) -> None:
-    assert alone.commit(2, alone.stage(2)) == Committed(2, replayed=True)
+def test_a_replay_needs_no_record(warm: Driver) -> None:
+    assert warm.commit(2, warm.stage(2)) == Committed(2, replayed=True)
 
 
-def test_that_nothing_is_to_be_recorded_is_decided_at_the_real_head(alone: Driver) -> None:
+def test_that_nothing_is_to_be_recorded_is_decided_at_the_real_head(warm: Driver) -> None:
     def prepare(head: LogState, _: object) -> Body | None:
         return Body() if head.version == 3 else None
 
-    by_others(alone, 3)
-    assert commit(alone.log, JobAuthor("upkeep"), prepare).version == 4
-    assert commit(alone.log, JobAuthor("upkeep"), prepare) == Committed(4, replayed=False)
+    by_others(warm, 3)
+    assert commit(warm.log, JobAuthor("upkeep"), prepare).version == 4
+    assert commit(warm.log, JobAuthor("upkeep"), prepare) == Committed(4, replayed=False)
 
 
-def test_an_error_of_the_user_is_raised_once(alone: Driver) -> None:
+def test_an_error_of_the_user_is_raised_once(warm: Driver) -> None:
     heads = []
 
     def prepare(head: LogState, _: object) -> Body:
@@ -106,16 +107,72 @@ def test_an_error_of_the_user_is_raised_once(alone: Driver) -> None:
         raise UserCodeError("the user's")
 
     with pytest.raises(UserCodeError):
-        commit(alone.log, JobAuthor("upkeep"), prepare)
+        commit(warm.log, JobAuthor("upkeep"), prepare)
     assert heads == [2]
 
 
-def test_a_replaced_directory_is_noticed(alone: Driver) -> None:
+def test_a_replaced_directory_is_noticed(warm: Driver) -> None:
     """The directory was emptied, and another process has begun a new log."""
     for version in range(3):
-        alone.fs.delete(layout.record_path(version))
-    alone.fs.delete(layout.PUBLISHED_HINT)
-    alone.create_record(CommitLog(alone.fs), author=JobAuthor("another"))
+        warm.fs.delete(layout.record_path(version))
+    warm.fs.delete(layout.PUBLISHED_HINT)
+    warm.create_record(CommitLog(warm.fs), author=JobAuthor("another"))
     with pytest.raises(BatchGap):
-        alone.commit(3, alone.stage(3))
-    assert alone.log.refresh().version == 0
+        warm.commit(3, warm.stage(3))
+    assert warm.log.refresh().version == 0
+
+
+class Answers(WrapperFileSystem):
+    """A store that answers with these times, one for each created record, and counts listings of checkpoints."""
+
+    def __init__(self, inner: FileSystem, answers: list[StoredFile | None]) -> None:
+        super().__init__(inner)
+        self.answers = answers
+        self.listings = 0
+
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
+        super().create_exclusive(path, content)
+        if path.endswith(".record"):
+            return self.answers.pop(0)
+        return None
+
+    def list(self, path: str) -> list[FileInfo]:
+        self.listings += path == layout.CHECKPOINTS
+        return super().list(path)
+
+
+MINUTE_MS = 60_000
+NOW_MS = 1000 * MINUTE_MS
+
+
+def answer(began_minutes: float, took_minutes: float = 0) -> StoredFile:
+    """Return the answer to a request that began, and took, this time after `NOW_MS`."""
+    began_ms = NOW_MS + int(began_minutes * MINUTE_MS)
+    return StoredFile(1, modified_ms=began_ms, answered_ms=began_ms + int(took_minutes * MINUTE_MS))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "listings"),
+    [
+        (answer(0), answer(0), 0),  # also a stopped clock
+        (answer(0), answer(49), 0),
+        (answer(0), answer(51), 1),
+        (answer(0), answer(29, took_minutes=20), 0),
+        (answer(0), answer(31, took_minutes=20), 1),  # a proxy held the request
+        (answer(0, took_minutes=40), answer(41), 0),
+        (answer(0, took_minutes=40), answer(51), 1),
+        (answer(0), answer(-1), 1),  # a clock that was set back
+        (answer(0), answer(100_000), 1),
+        (None, answer(0), 1),
+        (answer(0), None, 1),
+    ],
+)
+def test_the_age_of_the_previous_record_by_the_store(
+    driver: Driver, before: StoredFile | None, after: StoredFile | None, listings: int
+) -> None:
+    driver.log = CommitLog(store := Answers(driver.fs, [answer(0), answer(0), before, after]))
+    for batch in range(3):
+        driver.commit_new(batch)
+    store.listings = 0
+    driver.commit_new(3)
+    assert store.listings == listings

@@ -39,6 +39,8 @@ _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
 # A column name, with or without backticks, and the comma after it or the end of the text.
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s,`][^,]*?))\s*(,|\Z)")
+# A name in a path of a column, with or without backticks, and the dot or comma after it or the end of the text.
+_PATH_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s,.`][^,.]*?))\s*([,.]|\Z)")
 _FILE_RANGE = re.compile("(.+):([0-9]+)-([0-9]+)")
 _ANY_NAME = "surrogatepass"  # file names on a disk can be invalid UTF-8
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
@@ -148,6 +150,29 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _statistics_columns(text: str) -> Literal["auto", "none"] | tuple[tuple[str, ...], ...]:
+    """Parse paths of columns, such as `id,address.city`; each name can be in backticks."""
+    word = text.strip().lower()
+    if word == "auto":
+        return "auto"
+    if word == "none":
+        return "none"
+    paths: list[tuple[str, ...]] = []
+    names: list[str] = []
+    position, sign = 0, ","
+    while sign:
+        match = _PATH_NAME.match(text, position)
+        if match is None:
+            raise ValueError(text)
+        quoted, plain, sign = match.groups()
+        names.append(plain if quoted is None else quoted.replace("``", "`"))
+        position = match.end()
+        if sign != ".":
+            paths.append(tuple(names))
+            names = []
+    return tuple(paths)
+
+
 def columns_text(names: Iterable[str]) -> str:
     """Return the text that an option of column names reads as these names."""
     return ",".join(map(_column_text, names))
@@ -247,6 +272,10 @@ TIME = Kind(
 )
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, names with a comma in backticks, none twice", _columns)
+STATISTICS_COLUMNS = Kind(
+    "`auto`, `none`, or columns separated by commas, such as `id,address.city`, names with a dot or comma in backticks",
+    _statistics_columns,
+)
 NAMES = Kind("names separated by commas, none twice", _names)
 TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables)
 FILE_RANGES = Kind(

@@ -211,6 +211,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("maxBytesPerFile", kinds.SIZE),
     Option("maxRecordsPerFile", kinds.COUNT),
     write_option("maxOpenBytes", kinds.SIZE, default=64 << 20),
+    Option("statisticsColumns", kinds.STATISTICS_COLUMNS, default="auto"),
     # Rolling over micro-batches.
     Option("rolling", one_of("batch", "policy"), default="batch"),
     Option("maxBatchesPerFile", kinds.COUNT),
@@ -330,6 +331,10 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(
         ("optimizewrite", "autocompact", "delta.autooptimize.optimizewrite", "delta.autooptimize.autocompact"),
         "merge small files with ftfile.compact(path), or avoid them with rolling=policy",
+    ),
+    **dict.fromkeys(
+        ("delta.dataskippingstatscolumns", "delta.dataskippingnumindexedcols"),
+        "use statisticsColumns",
     ),
     "datachange": "each write changes data; ftfile.compact(path) does not: streams do not read its rows again",
     **dict.fromkeys(

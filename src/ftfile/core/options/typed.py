@@ -171,6 +171,7 @@ class SinkOptions(WriterOptions):
     directory_state_ttl: float
     max_bytes_per_file: int | None
     max_records_per_file: int | None
+    statistics_columns: Literal["auto", "none"] | tuple[tuple[str, ...], ...]
     rolling: Literal["batch", "policy"]
     max_batches_per_file: int | None
     rollover_interval: float | None

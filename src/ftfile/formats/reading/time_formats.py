@@ -66,6 +66,10 @@ class TimeFormats:
         name = self._name(kind)
         return bool(getattr(self, name) == DEFAULTS[_OPTIONS[name]])
 
+    def keeps(self, kind: pa.DataType) -> bool:
+        """Return True if values of a type, also of a type without a pattern, are read back as they were written."""
+        return not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) or self.is_iso(kind)
+
     def is_default(self, kind: pa.DataType) -> bool:
         """Return True for the default pattern, and for timestamps in UTC."""
         return self.is_iso(kind) and (self.zone == "UTC" or self._name(kind) != "timestamp")

@@ -58,7 +58,7 @@ HEADER_BYTES = 1 << 16
 FIELDS = {
     info.encode_name: info
     for info in msgspec.structs.fields(Add)
-    if info.name not in {"id", "ranges", *Rare.__struct_fields__}
+    if info.name not in {"id", "ranges", "statistics", *Rare.__struct_fields__}
 }
 _LISTS = {name: GenericAlias(list, info.type) for name, info in FIELDS.items()}
 _attributes_of = operator.attrgetter(*(info.name for info in FIELDS.values()))
@@ -82,7 +82,7 @@ class AddColumns:
     fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*FIELDS, "rare")})
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
-        """Append one add, without the ranges of segments that a part was assembled from, which readers do not need."""
+        """Append one add, without its statistics, and without the ranges of the segments of a part."""
         self.ids.append(add.id)
         self.added.append(added)
         if removed is not None:

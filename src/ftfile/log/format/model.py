@@ -81,6 +81,8 @@ class Add(Value, frozen=True):
     ranges: tuple[SourceRange, ...] = field(default=(), name="segmentRanges")
     skip_rows: Count = 0  # rows at the start of a segment that a part already contains; not counted in `rows`
     rolling_stats: dict[str, Any] = field(default_factory=dict)  # opaque, plain JSON
+    # of the rows, by column, opaque; see `rows.statistics`. Adds from compacted logs have none
+    statistics: dict[str, list[Any]] = field(default_factory=dict)
 
 
 class Remove(Value, frozen=True):

@@ -120,6 +120,7 @@ class _Encoding(Struct, rename="camel"):
     format: _FormatOptions = field(default_factory=lambda: _FormatOptions(""))
     filters: list[Any] = []
     partition_by: list[str] = []
+    statistics: list[str] = []
     schema: str = ""
     store: dict[str, Any] = {}
 

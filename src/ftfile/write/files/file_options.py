@@ -18,6 +18,7 @@ from ftfile.formats.reading import TimeFormats
 from ftfile.log.directory import directory_url
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.rows.statistics.columns import first_columns, named_columns
 from ftfile.write.files.directory_settings import DirectorySettings
 from ftfile.write.files.naming import PathCheck, check_extension
 from ftfile.write.files.publishing import Publishing
@@ -26,7 +27,7 @@ from ftfile.write.files.rolling_rules import RollingSettings, load_policy, rolli
 from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ftfile.core.options import Settings
     from ftfile.storage.api import Capabilities
@@ -272,12 +273,30 @@ class CheckedOptions:
         return spark_schema_json(_without(arrow_schema(self.nullable_json), self._final_columns))
 
     @cached_property
+    def statistics(self) -> Sequence[str]:
+        """Return the keys of the columns with statistics; none for encrypted files, as the log is not encrypted."""
+        columns, schema, keeps = self.options.statistics_columns, self.file_schema, self.format.keeps
+        if columns == "none" or (columns == "auto" and self.encryption is not None):
+            return ()
+        if columns == "auto":
+            return first_columns(schema, keeps)
+        if self.encryption is not None:
+            raise ConfigError(
+                "statisticsColumns names columns, and the directory is encrypted: statistics contain values of the "
+                "rows, and the log, which contains the statistics, is authenticated but not encrypted. Leave out "
+                "statisticsColumns"
+            )
+        return named_columns(columns, schema, keeps)
+
+    @cached_property
     def encoding(self) -> dict[str, Any]:
         """Return the description of the files for readers, in the log."""
+        statistics = {"statistics": list(self.statistics)} if self.statistics else {}
         return {
             "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
             "filters": self.chain.definition(),
             **self.directories.definition(),
+            **statistics,
             # A part of the encoding, because segments do not contain the schema and only equal schemas are merged.
             "schema": spark_schema_json(self.file_schema),
         }

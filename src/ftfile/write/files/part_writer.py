@@ -343,8 +343,13 @@ class PartWriter:
 
     def _part(self, directory_key: str) -> OpenPart:
         if directory_key not in self._open:
+            config = self._config
             self._open[directory_key] = self._stage.open(
-                directory_key, self._config.format, self._schema, self._config.chain
+                directory_key,
+                config.format,
+                schema=self._schema,
+                chain=config.chain,
+                statistics=config.encoding.get("statistics", ()),
             )
         return self._open[directory_key]
 

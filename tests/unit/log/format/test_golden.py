@@ -63,7 +63,7 @@ LEFT = Add(
     checksum="crc32:759da0e7",
     rows=1,
     directory_key="kind=a",
-    encoding="ec033da77c740d07",
+    encoding="00154e31c3542a7d",
     origin=Origin(QUERY, 0, 0),
     offset=74,
     rolling_stats=STATS | {"partition": 0, "index": 0, "committedMs": 1700000000000},

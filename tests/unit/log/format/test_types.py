@@ -49,7 +49,14 @@ SEGMENT = Add(
     skip_rows=9,
     rolling_stats={"index": 1},
 )
-PART = structs.replace(SEGMENT, id="p", kind="part", final_path="p.json", ranges=(SourceRange("s", "rows", 0, 1),))
+PART = structs.replace(
+    SEGMENT,
+    id="p",
+    kind="part",
+    final_path="p.json",
+    ranges=(SourceRange("s", "rows", 0, 1),),
+    statistics={"id": [1, 2, 0]},
+)
 REMOVE = Remove("r", "part", "r.json", 5, "crc32:1")
 FINGERPRINT = Fingerprint("kind", "digest", covers_content=True)
 # With a different value in each field.

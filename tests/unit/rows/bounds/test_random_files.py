@@ -120,10 +120,10 @@ def check(files: Files, condition: Condition, ids: Sequence[int]) -> Counter[str
         masks.append(bound(condition.where, files.columns))
         certain = [*must(condition.where, files.columns)]
     for number, count in enumerate(files.counts):
-        told = f"{condition} on file {number}: {files.rows.take([files.file_of.index(number)]).to_pylist()[:1]}"
+        message = f"{condition} on file {number}: {files.rows.take([files.file_of.index(number)]).to_pylist()[:1]}"
         for mask in masks:
-            assert mask[number] or not matches[number], told
-        assert not certain[number] or matches[number] == count, told
+            assert mask[number] or not matches[number], message
+        assert not certain[number] or matches[number] == count, message
     return Counter(excluded=FILES - sum(masks[-1]), by_guarantee=FILES - sum(by_guarantee), certain=sum(certain))
 
 

@@ -1,0 +1,1 @@
+"""Statistics of the rows of a file, by column, as the log contains them."""
