@@ -80,7 +80,7 @@ class _Writer:
         return tuple(self._add("segment", path, f"key={number}") for number in range(SEGMENTS_PER_BATCH))
 
     def _write(self, ending: str) -> str:
-        directory = layout.staged_directory("query", self.batches)
+        directory = layout.staged_directory("query")
         self.fs.make_directories(directory)
         path = f"{directory}/{SYSTEM.ids.unique()}.{ending}"
         with self.fs.create(path) as stream:

@@ -104,7 +104,7 @@ def _linked(path: Path, original: Add, batch: int) -> Add:
     name = f"part-{batch:010d}-{layout.unique_part(unique)}{PurePosixPath(original.final_path).suffix}"
     final = str(PurePosixPath(original.final_path).with_name(name))
     os.link(path / original.final_path, path / final)
-    staged = f"{layout.staged_directory('links', batch)}/00000-0-{unique}.staged"
+    staged = f"{layout.staged_directory('links')}/00000-0-{unique}.staged"
     return structs.replace(original, id=unique, path=staged, final_path=final, origin=Origin("links", batch, batch))
 
 
@@ -113,7 +113,7 @@ def _add(batch: int) -> Add:
     return Add(
         id=unique,
         kind="part",
-        path=f"{layout.staged_directory('query', batch)}/00000-0-{unique}.staged",
+        path=f"{layout.staged_directory('query')}/00000-0-{unique}.staged",
         final_path=f"part-{batch:010d}-{layout.unique_part(unique)}.txt",
         length=0,
         logical_length=0,

@@ -156,7 +156,7 @@ def test_a_store_is_compacted_by_all_executors(spark: SparkSession, home: Path, 
     merged = compact(spark, out, full=True, key_provider=provider)
     assert isinstance(merged, CompactReport)
     assert merged.runs_written == 8
-    assert {path.name.partition("-")[0] for path in {*out.rglob("*.spool")} - before} == {"_00000", "_00001"}
+    assert {path.name.split("-")[1] for path in {*out.rglob("*.spool")} - before} == {"00000", "00001"}
     assert check_store(file_system(str(out), provider)).rows == {(f"k{number}",): (3,) for number in range(50)}
     text = error_of(lambda: compact(spark, f"{Path(EACH_ITS_OWN).parent}/store", full=True))
     assert "path='file:///proc/self/cwd/store': an executor on the host" in text

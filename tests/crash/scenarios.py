@@ -10,6 +10,8 @@ BATCHES = Scenario(
     (Batch("ab"), Batch("", batch_id=1), Batch("cd", batch_id=2, troubled=True)),
     new_processes=True,
 )
+# A process that remembers what it has made durable.
+ONE_PROCESS = Scenario("one process", tuple(Batch(letter, batch_id=number) for number, letter in enumerate("abcd")))
 # The same, written directly under final names.
 DIRECT = Scenario("direct", BATCHES.batches, new_processes=True, options=(("publish", "direct"),))
 # Replays are recognized by their offsets, not by their content.

@@ -105,7 +105,7 @@ def make_files(place: Path, file_format: str) -> None:
     write_due_compacted(log, log.refresh())
     fs.put("in the way", b"somebody's\n")
     set_aside(fs, "in the way", "it has the name of a part")
-    stage = layout.staged_directory(query.query_id, 4)
+    stage = layout.staged_directory(query.query_id)
     fs.make_directories(stage)
     fs.create_exclusive(f"{stage}/00000-0-{'3' * 32}.staged", b'{"id":9,"at":"2026-01-01T00:09:00.000Z"}\n')
     note = b"kind=a/part-0000000003-00001-444444444444.json"

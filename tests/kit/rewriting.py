@@ -27,7 +27,7 @@ def rewrite_without(url: str, condition: pc.Expression) -> None:
     fs = open_filesystem(url)
     log = CommitLog(fs)
     live = tuple(take_snapshot(log).adds.values())
-    stage = layout.staged_directory("0" * 32, 0)
+    stage = layout.staged_directory("0" * 32)
     fs.make_directories(stage)
     adds = []
     for number, add in enumerate(live):

@@ -134,7 +134,7 @@ def test_a_fault_that_passes_is_survived(
         if wire.hit is None:
             break
         assert error is None, f"{fault} at request {at}, {wire.hit}: {error!r}"
-    assert at >= (3 if fault.conditional else 6)
+    assert at >= (3 if fault.conditional else 4)
     stream.check()
 
 

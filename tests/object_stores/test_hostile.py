@@ -107,7 +107,7 @@ def test_every_row_is_there_once(what: str, begin: Callable[..., Ordeal], seed: 
     ordeal.run_here(SERVERS[what][3])
     ordeal.count_rows()
     print(f"{what}: {ordeal}")
-    assert ordeal.proxy.faults >= (FAULTS_MIN if THOROUGH else 20)
+    assert ordeal.proxy.faults >= (FAULTS_MIN if THOROUGH else 10)
 
 
 @pytest.mark.skipif(not THOROUGH, reason="takes minutes: in `make long`")

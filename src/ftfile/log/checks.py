@@ -30,7 +30,7 @@ from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of, parts_of
 from ftfile.log.format.model import Remove
-from ftfile.log.places import list_or_empty, stat_or_none
+from ftfile.log.places import list_or_empty, stat_or_none, sync_stage
 from ftfile.log.read.times import time_text
 from ftfile.storage.api import FileInfo
 from ftfile.storage.calls import parallel
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+# Above this number of files, listing their directory is cheaper than a call for each file.
+STATS_MAX = 8
 # The maximum number of records that are read for the names of live parts; for more records, a snapshot is cheaper.
 FOLLOWED_MAX = 256
 HORIZON_AHEAD = Advice(
@@ -67,41 +69,36 @@ _TOO_LONG = (
 )
 
 
-def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int, stored_ms: Mapping[str, int]) -> None:
+def check_staged(log: CommitLog, head: LogState, adds: Iterable[Add], stored_ms: Mapping[str, int]) -> None:
     """Check that files exist, are complete and are younger than the vacuum horizon; make their names durable.
 
     Files of `stored_ms`, which contains modification times by path, were complete at that time. If the time is after
     the horizon, no vacuum can have deleted the file.
     """
     adds = tuple(adds)
-    unconfirmed = [add for add in adds if stored_ms.get(add.path, 0) <= horizon_ms]
-    infos = find_files(fs, unconfirmed)
+    unconfirmed = [add for add in adds if stored_ms.get(add.path, 0) <= head.horizon_ms]
+    infos = find_files(log.fs, unconfirmed)
     for add in unconfirmed:
-        check_file(add, infos.get(add.path), horizon_ms)
-    if fs.capabilities.directory_sync:
-        unsynced: set[str] = set()
-        directories = {layout.parent(add.path) for add in adds}
-        for directory in directories:
-            unsynced.update(layout.ancestors(directory))
-        unsynced.difference_update(layout.ancestors(layout.META))
-        for directory in sorted(unsynced, reverse=True):
-            fs.sync_directory(directory)
+        check_file(add, infos.get(add.path), head.horizon_ms)
+    if log.fs.capabilities.directory_sync:
+        sync_stage(log.fs, log.known_paths.durable, {layout.parent(add.path) for add in adds}, head.queries)
 
 
 def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
-    """Return the existing files of the adds by path, and all other files in their staging directories."""
-    directories: set[str] = set()
-    direct: list[str] = []
+    """Return the existing files of the adds by path, and possibly other files in their directories."""
+    by_directory: dict[str, dict[str, None]] = {}
     for add in adds:
-        if layout.is_staged(add.path):
-            directories.add(layout.parent(add.path))
-        else:
-            direct.append(add.path)  # a directory of data is not listed, since it can contain any number of files
+        by_directory.setdefault(layout.parent(add.path), {})[add.path] = None
     infos: dict[str, FileInfo] = {}
-    for directory in directories:
-        for info in list_or_empty(fs, directory):
-            infos[info.path] = info
-    for existing in parallel(fs, partial(stat_or_none, fs), direct):
+    single: list[str] = []
+    for directory, paths in by_directory.items():
+        # A directory of data can contain any number of files.
+        if layout.is_staged(directory) and len(paths) > STATS_MAX:
+            for info in list_or_empty(fs, directory):
+                infos[info.path] = info
+        else:
+            single += paths
+    for existing in parallel(fs, partial(stat_or_none, fs), single):
         if existing is not None:
             infos[existing.path] = existing
     return infos

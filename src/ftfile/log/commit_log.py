@@ -66,6 +66,7 @@ class KnownPaths:
     """Final paths that are known from one commit to the next."""
 
     directories: dict[str, None] = field(default_factory=dict)  # seen in the store, oldest first
+    durable: set[str] = field(default_factory=set)  # directories of the stage whose names are durable
     live: set[str] = field(default_factory=set)  # names that can repeat, of the parts that were live at `version`
     version: int = -1  # -1 if nothing is known
     nonce: str = ""  # of the record at `version`
@@ -137,6 +138,7 @@ class CommitLog(Records):
         self._newest_stored: StoredFile | None = None  # the newest record, if this process created it
         self._durable_to = -1
         self._prepared = False
+        self.hinted: int | None = None  # the version of the last hint of this process
         self.known_paths = KnownPaths()
         self.lock = threading.RLock()
 
@@ -298,6 +300,8 @@ class CommitLog(Records):
             self.checkpoints.useless.clear()
             self.known_compacted.clear()
         self._prepared = False
+        self.known_paths.durable.clear()
+        self.hinted = None
         self._reset()
         checkpoint = self.checkpoints.read_newest()
         self.reads += checkpoint is not None

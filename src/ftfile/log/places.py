@@ -30,7 +30,8 @@ from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ftfile.core.progress import Tracker
     from ftfile.log.format.model import Add, Remove
@@ -303,14 +304,32 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
         _sync(fs, directory)
 
 
+def sync_stage(fs: FileSystem, durable: set[str], directories: AbstractSet[str], queries: Container[str]) -> None:
+    """Make names in directories durable, and names of directories that are not yet in `durable`."""
+    unsynced: set[str] = set()
+    for directory in directories:
+        unsynced.add(directory)
+        if directory not in durable:
+            unsynced.update(layout.ancestors(directory))
+    unsynced.difference_update(layout.ancestors(layout.META))
+    for directory in sorted(unsynced, reverse=True):
+        fs.sync_directory(directory)
+    # Vacuum does not remove the directories of queries.
+    for directory in directories:
+        if layout.is_staged(directory) and directory.rpartition("/")[2] in queries:
+            durable.add(directory)
+
+
 def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
-    """Remove the empty directories of the batch; files of other attempts, or a failure, are harmless."""
-    if fs.capabilities.implied_directories:
+    """Remove the empty directory of a job; files of other attempts, or a failure, are harmless.
+
+    The next batch of a query uses its directory again.
+    """
+    if fs.capabilities.implied_directories or entry.query_id is not None:
         return
     for directory in {layout.parent(add.path) for add in entry.adds if layout.is_staged(add.path)}:
         try:
-            if fs.remove_directory(directory) and entry.query_id is None:
-                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query has more
+            fs.remove_directory(directory)
         except StorageError as error:
             _log.debug("the directory %s was not removed: %s", directory, error)
 

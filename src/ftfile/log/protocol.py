@@ -208,4 +208,4 @@ def _check_staged_adds(log: CommitLog, head: LogState, body: Body, stored_ms: Ma
         if segment is not None:
             shared_spools.add(segment.path)
     adds = [add for add in (*body.adds, *body.dead_letters) if add.path not in shared_spools]
-    check_staged(log.fs, adds, head.horizon_ms, stored_ms)
+    check_staged(log, head, adds, stored_ms)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, Author, Record
     from ftfile.log.policy import Policy
     from ftfile.log.state import LogState, Unpublished
-    from ftfile.storage.api import FileSystem
 
 
 FIRST_WAIT_S = 0.05
@@ -87,7 +86,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
         head.unpublished.pop(version, None)
         log.commit_metrics.recoveries += version != created
     if not head.unpublished and created is None:  # otherwise `post_commit` writes it
-        write_published(log.fs, PublishedHint(head.version, head.nonce))
+        _write_hint(log, head)
     return problems
 
 
@@ -203,20 +202,27 @@ COMPACTED_BYTES = 256 << 10
 PAUSES_MAX = 6
 
 
-# On object stores, where a hint costs a request, commits write it at every 16th version. Each record contains what is
-# published, and a store does not lose one of two files.
+# On object stores, where a hint costs a request, a process writes it with its first commit, and then at every 16th
+# version. Each record contains the published version.
 HINT_EVERY = 16
 
 
-def _needs_hint(fs: FileSystem, version: int) -> bool:
-    return not fs.capabilities.implied_directories or version % HINT_EVERY == 0
+def _write_hint(log: CommitLog, head: LogState) -> None:
+    write_published(log.fs, PublishedHint(head.version, head.nonce))
+    log.hinted = head.version
+
+
+def _needs_hint(log: CommitLog, version: int) -> bool:
+    if not log.fs.capabilities.implied_directories or log.hinted is None:
+        return True
+    return version >= log.hinted + HINT_EVERY
 
 
 def post_commit(log: CommitLog, head: LogState) -> None:
     """Write a hint, a compacted log and a checkpoint if they are due."""
-    if not head.unpublished and _needs_hint(log.fs, head.version):
+    if not head.unpublished and _needs_hint(log, head.version):
         # Only the hint shows later that the newest record is lost.
-        write_published(log.fs, PublishedHint(head.version, head.nonce))
+        _write_hint(log, head)
     recent = log.recent
     if (head.version + 1) % COMPACTED_EVERY == 0 or recent.size_bytes >= COMPACTED_BYTES:
         if head.version >= recent.paused_to:

@@ -250,7 +250,7 @@ def copy_to(fs: FileSystem, add: Add, source: str) -> None:
     """Stage a copy of `source` for an add, unless its file is already staged. CorruptData if the content differs."""
     if has_content(fs, add.path, add):
         return
-    directory = layout.staged_directory(OPERATION, 0)
+    directory = layout.staged_directory(OPERATION)
     fs.make_directories(directory)
     fs.make_directories(layout.parent(add.path))
     copy = f"{directory}/{fs.context.ids.unique()}.staged"

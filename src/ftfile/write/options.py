@@ -140,7 +140,7 @@ def _transaction(parsed: WriterOptions, *, stream: bool) -> Transaction | None:
 
 def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
     """Raise a ConfigError if the store does not support the names of staged files or dead letters."""
-    staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
+    staged = f"{staged_directory(_ID)}/0000000000-00000-0-{_ID}.staged"
     for staged_path in (staged, dead_letter_path(_ID, 0, partition=0, letter_id=_ID, filters=letters.names)):
         if fault := store.fault_of(staged_path, MORE_DIGITS):
             raise ConfigError(f"path={path!r}: the sink would write a file {staged_path!r}, which {fault}")

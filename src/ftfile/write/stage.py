@@ -242,8 +242,8 @@ class Stage:
         self.identity = identity
         self.owner = identity.writer.owner
         self.partition = identity.partition
-        self._name = f"{identity.partition:05d}-{identity.attempt}"
-        self._directory = layout.staged_directory(self.owner, identity.writer.batch_number)
+        self._name = f"{identity.writer.batch_number}-{identity.partition:05d}-{identity.attempt}"
+        self._directory = layout.staged_directory(self.owner)
         self._opened: list[StagedFile] = []
         self._ended: list[str] = []
         self.durability = durability_of(durability, fs.capabilities)
@@ -374,7 +374,7 @@ class Stage:
             try:
                 return self.fs.create(path)
             except NotFound:
-                # The batch has no file yet, or a publisher of the batch has deleted the empty directory.
+                # The query or job has no file yet, or a publisher of the job has deleted the empty directory.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)
 

@@ -140,7 +140,7 @@ def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
     except BaseException as error:  # including KeyboardInterrupt; raised again below
         if not (isinstance(error, Exception) and is_away(error)):
             with contextlib.suppress(FtfileError):
-                for info in list_or_empty(fs, layout.staged_directory(job_id, JobIdentity.batch_number)):
+                for info in list_or_empty(fs, layout.staged_directory(job_id)):
                     if info.path not in named:
                         delete_file(fs, info.path)
         raise

@@ -175,7 +175,7 @@ class Builder:
         owner, batch = f"job-{self.log.ids.unique()}", self._batches
         self._batches += 1
         self.log.prepare_directory()
-        directory = layout.staged_directory(owner, batch)
+        directory = layout.staged_directory(owner)
         self.log.fs.make_directories(directory)
         path = f"{directory}/{self.log.ids.unique()}.spool"
         keys, found, content = self.definition.keys, [], bytearray()

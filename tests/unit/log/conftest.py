@@ -85,7 +85,7 @@ class Driver:
     def stage(self, batch: int, content: bytes = b"row\n", name: str | None = None) -> Add:
         """Write a staged part, as a task would; `{id}` in its name makes that unique."""
         number = next(_NUMBERS)
-        directory = layout.staged_directory(self.query_id, batch)
+        directory = layout.staged_directory(self.query_id)
         self.fs.make_directories(directory)
         path = f"{directory}/{number}.staged"
         with self.fs.create(path) as stream:

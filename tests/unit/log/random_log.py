@@ -101,7 +101,7 @@ def plain_record(version: int, files: int) -> Record:
     adds = []
     for number in range(files):
         add_id = f"{draw.getrandbits(128):032x}"
-        path = f"{layout.staged_directory(QUERY, version)}/{number:05d}-0-{add_id}.staged"
+        path = f"{layout.staged_directory(QUERY)}/{number:05d}-0-{add_id}.staged"
         name = f"part-{version:010d}-{number:05d}-{add_id[:12]}.json"
         crc, origin = f"crc32:{draw.getrandbits(32):08x}", Origin(QUERY, version, version)
         adds.append(Add(add_id, "part", path, name, 1000, 1000, crc, 10, "", "e", origin))

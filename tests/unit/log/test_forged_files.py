@@ -198,7 +198,7 @@ class TestRanges:
         driver = Driver(MemoryFileSystem("apart"))
         monkeypatch.setattr(compacted_writer, "CHUNK_RECORDS", 2)
         for batch in range(4):
-            driver.commit_new(batch)
+            driver.commit(batch, *(driver.stage(batch) for _ in range(3)))
         records = [record for version in range(4) if (record := driver.log.read_record(version)) is not None]
         monkeypatch.setattr(compacted, "FILE_BYTES_MAX", len(encode_compacted(compact_records(records, 0))) - 1)
         write_fewest_compacted(driver.log, driver.log.refresh())

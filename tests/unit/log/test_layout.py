@@ -14,7 +14,7 @@ def test_a_key_is_its_directory_and_its_stem(directory: str, stem: str) -> None:
 
 def test_identities_on_storage() -> None:
     """Identities distinguish pieces. They do not change when the directory is moved or letters are published."""
-    spool = f"{layout.staged_directory('query', 3)}/00001-0-0123456789abcdef.spool"
+    spool = f"{layout.staged_directory('query')}/00001-0-0123456789abcdef.spool"
     assert layout.storage_identity("part", spool) == "part 0123456789ab@0"
     assert layout.storage_identity("segment", spool, 7) == "segment 0123456789ab@7"
     letters = layout.dead_letter_path("query", 3, 1, "0123456789abcdef", ["gzip", "a-cipher"])

@@ -51,7 +51,7 @@ class TestFirstCommit:
         assert driver.commit(0, add) == Committed(0, replayed=False)
         assert driver.visible() == {add.final_path}
         assert driver.text(add.final_path or "") == b"a\nb\n"
-        assert not driver.fs.exists(layout.staged_directory("query-1", 0))
+        assert driver.fs.list(layout.staged_directory("query-1")) == []
 
     def test_an_empty_batch_is_a_record_too(self, driver: Driver) -> None:
         assert [driver.commit(batch).version for batch in range(3)] == [0, 1, 2]

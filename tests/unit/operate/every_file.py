@@ -99,7 +99,7 @@ KINDS = {
     "committed part, not published": Kind(("STAGED",), _staged_part),
     "spool of an open file": Kind(("STAGED",), _segment),
     "spool that is used up": Kind(("STAGED",), _used_segment),
-    "file of a lost attempt": Kind(("STAGED",), _first(f"{layout.STAGED}/{_QUERY}/9", ".staged")),
+    "file of a lost attempt": Kind(("STAGED",), _first(f"{layout.STAGED}/{_QUERY}", ".staged")),
     "note of such a file": Kind(("STAGED", "note_path", "noted_path"), _first(layout.STAGED, ".finalPath")),
     "retired part": Kind(("RETIRED", "retired_path"), _first(layout.RETIRED)),
     "dead letters": Kind(("DEAD_LETTERS", "dead_letter_path"), _first(layout.DEAD_LETTERS)),
@@ -150,7 +150,7 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
     write_marker(fs)
     fs.put("in the way", b"somebody's %d\n" % next(_NUMBERS))
     set_aside(fs, "in the way", "it has the name of a part")
-    stage = layout.staged_directory(_QUERY, 9)
+    stage = layout.staged_directory(_QUERY)
     fs.make_directories(stage)
     fs.create_exclusive(f"{stage}/_00000-0-{'3' * 32}.staged", b'{"id":%d}\n' % next(_NUMBERS))
     fs.create_exclusive(layout.note_path(stage, "00001"), b"kind=a/part-%d.json" % next(_NUMBERS))

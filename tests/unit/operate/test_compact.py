@@ -504,7 +504,7 @@ class TestFailures:
         with mounted(inner) as url:
             written(url)
         # The operation draws its id first. The parts that it has read are hidden before its new part is moved.
-        stage = layout.staged_directory(SeededIds().unique(), 0)
+        stage = layout.staged_directory(SeededIds().unique())
         stuck = Fault(Unavailable, operations=frozenset({"rename"}), path=f"{stage}/*", times=10**9)
         with repeatable(), mounted(FaultyFileSystem(inner, [stuck])) as url, pytest.raises(NotPublished):
             ftfile.compact(url, context=current())

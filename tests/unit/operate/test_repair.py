@@ -528,7 +528,7 @@ def rolled(tmp_path: Path, **options: str) -> MicroBatch:
 
 
 def damage_spool(tmp_path: Path, batch: int) -> str:
-    (spool,) = (tmp_path / "out" / layout.STAGED).rglob(f"{batch}/*.spool")
+    (spool,) = (tmp_path / "out" / layout.STAGED).rglob(f"_{batch}-*.spool")
     content = spool.read_bytes()
     spool.write_bytes(bytes(byte ^ 1 for byte in content))
     return spool.relative_to(tmp_path / "out").as_posix()
@@ -556,7 +556,7 @@ def test_a_missing_segment_is_given_up(tmp_path: Path) -> None:
     for batch in range(2):
         query.run(batch, [[{"id": batch}]])
     path = str(tmp_path / "out")
-    (spool,) = (tmp_path / "out" / layout.STAGED).rglob("0/*.spool")
+    (spool,) = (tmp_path / "out" / layout.STAGED).rglob("_0-*.spool")
     spool.unlink()
     (found,) = ftfile.open(path).verify().findings
     assert found.code == "missing-segment"

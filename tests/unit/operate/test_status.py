@@ -195,7 +195,7 @@ def test_a_policy_is_named_and_not_asked(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_job_that_fails(tmp_path: Path) -> None:
     stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
-    for spool in (tmp_path / "out" / layout.STAGED).rglob("0/*.spool"):
+    for spool in (tmp_path / "out" / layout.STAGED).rglob("_0-*.spool"):
         spool.write_bytes(bytes(len(spool.read_bytes())))
     stream.run(2, [[{"id": 2, "key": "c"}]])
     status = ftfile.open(str(tmp_path / "out")).status()
@@ -247,7 +247,7 @@ class TestVerdict:
 
     def test_an_open_file_fails(self, tmp_path: Path) -> None:
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
-        for spool in (tmp_path / "out" / layout.STAGED).rglob("0/*.spool"):
+        for spool in (tmp_path / "out" / layout.STAGED).rglob("_0-*.spool"):
             spool.write_bytes(bytes(len(spool.read_bytes())))
         stream.run(2, [[{"id": 2, "key": "c"}]])
         assert self.of(tmp_path / "out") == (

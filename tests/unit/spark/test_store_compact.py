@@ -70,7 +70,7 @@ def how_with(max_file_bytes: int) -> HowWritten:
 
 def staged_by_jobs(out: str) -> int:
     """Return the number of files that compactions staged, with or without a record. Ids of queries contain hyphens."""
-    return sum("-" not in path.parts[-3] for path in Path(out, "_ftfile/staged").rglob("*.spool"))
+    return sum("-" not in path.parts[-2] for path in Path(out, "_ftfile/staged").rglob("*.spool"))
 
 
 class TestRounds:

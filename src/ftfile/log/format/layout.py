@@ -177,9 +177,9 @@ def parse_wal_name(path: str) -> WalName | None:
     return None
 
 
-def staged_directory(owner: str, batch: int) -> str:
-    """Return the directory in which the attempts of one batch of a query (or of a job, batch 0) write."""
-    return f"{STAGED}/{owner}/{batch}"
+def staged_directory(owner: str) -> str:
+    """Return the directory in which the attempts of a query or a job write."""
+    return f"{STAGED}/{owner}"
 
 
 def is_staged(path: str) -> bool:

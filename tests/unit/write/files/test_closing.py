@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_closed_fails_the_attempt_which_leaves_nothing() -
         query = MicroBatch(url, {"letter": "string", "value": "string"}, OPTIONS)
         with pytest.raises(OutcomeUnknown, match="close"):
             query.run_tasks(0, [ROWS])
-        assert disk.list(layout.staged_directory(query.query_id, 0)) == []
+        assert disk.list(layout.staged_directory(query.query_id)) == []
 
 
 class TwoAtOnce(WrapperFileSystem, PickledByReference):
@@ -114,7 +114,7 @@ def test_the_failure_of_an_early_close_is_heard_and_what_was_begun_given_up() ->
             query.run_tasks(0, [[{"value": letter} for letter in LETTERS]])
         # A store may have invisible parts of a large file.
         assert watched.refused in watched.aborted
-        assert not store.exists(layout.staged_directory(query.query_id, 0))
+        assert not store.exists(layout.staged_directory(query.query_id))
 
 
 class CloseIsSlow(TwoAtOnce):
@@ -149,4 +149,4 @@ def test_files_of_a_failed_attempt_are_deleted_when_they_are_closed() -> None:
                 query.pickled_plan(), query.identity(0), 0, [{"value": "a"}], error=ConnectionError("executor lost")
             )
         assert slow.is_closed.wait(300)
-        assert not store.exists(layout.staged_directory(query.query_id, 0))
+        assert not store.exists(layout.staged_directory(query.query_id))

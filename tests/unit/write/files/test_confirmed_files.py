@@ -24,20 +24,24 @@ ROWS = [{"value": "a"}]
 
 
 class Listed(WrapperFileSystem):
-    """Remembers the listed directories."""
+    """Remembers the listed directories of the stage, and the staged files whose status is read."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(CrashingFileSystem(clock=clock, store="s3"))
-        self._directories: list[str] = []
+        self._paths: list[str] = []
 
     def staged(self) -> list[str]:
-        """Return the listed directories of staged files, and forget them."""
-        listed = [path for path in self._directories if path.startswith(layout.STAGED)]
-        self._directories.clear()
+        """Return the paths, and forget them."""
+        listed = [path for path in self._paths if path.startswith(layout.STAGED)]
+        self._paths.clear()
         return listed
 
+    def stat(self, path: str) -> FileInfo:
+        self._paths.append(path)
+        return super().stat(path)
+
     def list(self, path: str) -> list[FileInfo]:
-        self._directories.append(path)
+        self._paths.append(path)
         return super().list(path)
 
 
