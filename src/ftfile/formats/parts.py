@@ -163,10 +163,10 @@ def rows_of_parts(
             raise UnreadablePart(number, error) from error
 
 
-def is_splittable(add: Add, encoding: dict[str, Any]) -> bool:
-    """Return True if a share of an add can be read without the rest of it; see `Span`."""
-    is_seekable = not add.filters or tuple(add.filters) == (AesGcm.name,)
-    return add.kind == "part" and is_seekable and format_from_definition(encoding["format"]).has_groups
+def is_splittable(kind: str, filters: Sequence[str], encoding: dict[str, Any]) -> bool:
+    """Return True if a share of an add of a kind can be read without the rest of it; see `Span`."""
+    is_seekable = not filters or tuple(filters) == (AesGcm.name,)
+    return kind == "part" and is_seekable and format_from_definition(encoding["format"]).has_groups
 
 
 def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:

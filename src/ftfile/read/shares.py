@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from ftfile.core.arguments import check_count
@@ -19,6 +21,7 @@ from ftfile.log.format import layout
 from ftfile.log.places import Place, find_part, list_or_empty, walk
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.read.selection import matching_rows, path_values, rows_of_path
+from ftfile.read.shared_columns import columns_of_list, decode_columns, encode_columns
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.calls import parallel
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from ftfile.formats.api import RowFilter
     from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.compacted import AddColumns
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.storage.api import FileSystem
@@ -199,33 +203,58 @@ class Piece(NamedTuple):
     span: Span | None = None
 
 
+class _EncodedShare(msgspec.Struct):
+    """The form in which a share is sent to a task."""
+
+    adds: dict[str, Any]  # see `encode_columns`
+    spans: dict[int, tuple[int, int]]  # number and count, by the positions of adds that several tasks read
+    encodings: dict[str, Any]  # definitions of all encodings that the adds refer to, by key
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The pieces that one task reads, in their order."""
+    """The pieces that one task reads, in their order, encoded once."""
 
-    pieces: tuple[Piece, ...]
-    encodings: dict[str, Any]  # definitions of all encodings that the adds refer to, by key
+    content: bytes = b""
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """Return the pieces, newly decoded."""
+        return self.decode()[0]
+
+    def decode(self) -> tuple[Sequence[Piece], dict[str, Any]]:
+        """Return the pieces, and the definitions of all encodings that the adds refer to, by key."""
+        if not self.content:
+            return (), {}
+        contents = msgspec.msgpack.decode(self.content, type=_EncodedShare)
+        pieces = []
+        for position, add in enumerate(decode_columns(contents.adds)):
+            span = contents.spans.get(position)
+            pieces.append(Piece(add, None if span is None else Span(*span)))
+        return pieces, contents.encodings
 
 
 def pack(
     adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES, cores: int = 1
+) -> list[Share]:
+    """Return the shares of tasks that read some adds; see `pack_columns`."""
+    return pack_columns(columns_of_list(adds), definitions, task_bytes, cores)
+
+
+def pack_columns(
+    adds: AddColumns, definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES, cores: int = 1
 ) -> list[Share]:
     """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
 
     Opening a file counts as 1 MiB. Large files with row groups are split between tasks. A small read is distributed to
     `cores` tasks if it has enough files. No file is opened.
     """
-    adds = list(adds)
-    whole = sum(add.length + OPEN_COST_BYTES for add in adds)
+    lengths = adds.fields["lengthBytes"]
+    whole = sum(lengths) + OPEN_COST_BYTES * len(lengths)
     limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
-    pieces: list[Piece] = []
-    for add in adds:
-        pieces += _pieces(add, definitions, limit)
-    shares = []
-    for group in packed(pieces, _cost, limit + OPEN_COST_BYTES):
-        encodings = {piece.add.encoding: definitions[piece.add.encoding] for piece in group}
-        shares.append(Share(tuple(group), encodings))
-    return shares
+    shared = _shared_rows(adds, definitions, limit)
+    encoded = _EncodedDefinitions(definitions)
+    return [_share(adds, group, encoded) for group in packed(shared, _cost, limit + OPEN_COST_BYTES)]
 
 
 def read_share(
@@ -236,9 +265,10 @@ def read_share(
     If the adds are not `is_old`, they are live; see `open_add`. The filter uses requested columns with the same types,
     spelled as in the files.
     """
-    recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
-    for add, span in share.pieces:
-        encoding, schema = share.encodings[add.encoding], recorded[add.encoding]
+    pieces, encodings = share.decode()
+    recorded = {key: _as_recorded(encoding, requested) for key, encoding in encodings.items()}
+    for add, span in pieces:
+        encoding, schema = encodings[add.encoding], recorded[add.encoding]
         in_path = columns_in_path(encoding)
         if in_path.issuperset(schema.names):
             if span is None or span.number == 0:
@@ -255,17 +285,54 @@ def read_share(
             yield batch.rename_columns(requested.names)
 
 
-def _pieces(add: Add, definitions: Mapping[str, Any], limit: int) -> Iterator[Piece]:
-    count = -(-add.length // limit)
-    if count <= 1 or not is_splittable(add, definitions[add.encoding]):
-        yield Piece(add)
-        return
-    for number in range(count):
-        yield Piece(add, Span(number, count))
+class _SharedRows(NamedTuple):
+    """The position of an add in its columns, and the share of its rows."""
+
+    position: int
+    cost: int
+    span: Span | None
 
 
-def _cost(piece: Piece) -> int:
-    return piece.add.length // (1 if piece.span is None else piece.span.count) + OPEN_COST_BYTES
+_cost = operator.attrgetter("cost")
+
+
+def _shared_rows(adds: AddColumns, definitions: Mapping[str, Any], limit: int) -> Iterator[_SharedRows]:
+    """Yield the adds, and the shares of large adds, in their order."""
+    fields = adds.fields
+    for position, length in enumerate(fields["lengthBytes"]):
+        count = -(-length // limit)
+        encoding = fields["encoding"][position]
+        if count <= 1 or not is_splittable(
+            fields["kind"][position], fields["filters"][position], definitions[encoding]
+        ):
+            yield _SharedRows(position, length + OPEN_COST_BYTES, None)
+            continue
+        for number in range(count):
+            yield _SharedRows(position, length // count + OPEN_COST_BYTES, Span(number, count))
+
+
+class _EncodedDefinitions(dict[str, msgspec.Raw]):
+    """Definitions by key, each encoded once for all shares."""
+
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._definitions = definitions
+
+    def __missing__(self, key: str) -> msgspec.Raw:
+        self[key] = msgspec.Raw(msgspec.msgpack.encode(self._definitions[key]))
+        return self[key]
+
+
+def _share(adds: AddColumns, group: Sequence[_SharedRows], encoded: _EncodedDefinitions) -> Share:
+    """Return the share of consecutive adds. Two spans of the same add are too large to be in one share."""
+    start, end = group[0].position, group[-1].position + 1
+    assert end - start == len(group), "two spans of an add are in one share"
+    spans = {}
+    for rows in group:
+        if rows.span is not None:
+            spans[rows.position - start] = rows.span.number, rows.span.count
+    encodings = {key: encoded[key] for key in dict.fromkeys(adds.fields["encoding"][start:end])}
+    return Share(msgspec.msgpack.encode(_EncodedShare(encode_columns(adds, start, end), spans, encodings)))
 
 
 def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.rows.statistics.bounds import end_of_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+
+def _starts_with(column: pc.Expression, prefix: str) -> pc.Expression:
+    """Return a condition that Arrow, unlike `starts_with`, can compare with the bounds of a row group."""
+    end = end_of_prefix(prefix)
+    condition = column >= pa.scalar(prefix)
+    if end is not None:
+        condition &= column < pa.scalar(end)
+    return condition
+
+
 # By the name of Spark's class, since Spark 4.0 does not have these classes.
 _SIGNS: dict[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
     "EqualTo": operator.eq,
@@ -31,8 +42,8 @@ _SIGNS: dict[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
     "LessThan": operator.lt,
     "LessThanOrEqual": operator.le,
 }
-_TEXTS: dict[str, Callable[..., pc.Expression]] = {
-    "StringStartsWith": pc.starts_with,
+_TEXTS: dict[str, Callable[[pc.Expression, str], pc.Expression]] = {
+    "StringStartsWith": _starts_with,
     "StringEndsWith": pc.ends_with,
     "StringContains": pc.match_substring,
 }

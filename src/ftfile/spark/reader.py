@@ -17,7 +17,8 @@ from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
 from ftfile.read.selection import Selection
 from ftfile.read.sent_rows import rows_for_spark
-from ftfile.read.shares import Share, pack, read_share
+from ftfile.read.shared_columns import columns_of_snapshot
+from ftfile.read.shares import Share, pack_columns, read_share
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
@@ -25,14 +26,14 @@ from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import datasource
     from pyspark.sql.types import StructType
 
     from ftfile.core.options import Use
-    from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
+    from ftfile.read.selection import FilePlace
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -98,14 +99,18 @@ class FtFileReader(Shipped, DataSourceReader):
             recorded = pa.schema([])
         else:
             recorded = recorded_schema(snapshot.definitions[schema])
-        adds, row_filter = self._chosen(snapshot, recorded)
-        shares = pack(adds, snapshot.definitions, self._task_bytes, cores())
-        return [_Files(share, row_filter) for share in shares] or [_Files(Share((), {}))]
+        places, row_filter = self._chosen(snapshot, recorded)
+        adds = columns_of_snapshot(snapshot.adds, places)
+        shares = pack_columns(adds, snapshot.definitions, self._task_bytes, cores())
+        return [_Files(share, row_filter) for share in shares] or [_Files(Share())]
 
-    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
-        """Return the adds to read from a snapshot with the columns `recorded`, and a filter of their rows or None."""
-        del recorded
-        return snapshot.adds.values(), None
+    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Collection[FilePlace] | None, RowFilter | None]:
+        """Return the places to read from a snapshot with the columns `recorded`, and a filter of their rows.
+
+        None instead of the places means all adds, and None instead of the filter all rows.
+        """
+        del snapshot, recorded
+        return None, None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
@@ -128,7 +133,7 @@ class _PushingReader(FtFileReader):
         self._filters = tuple(filters)
         return filters
 
-    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
+    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Collection[FilePlace] | None, RowFilter | None]:
         from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
 
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
@@ -141,7 +146,7 @@ class _PushingReader(FtFileReader):
         if where is None:
             return super()._chosen(snapshot, recorded)
         selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC)
-        return [chosen.add for chosen in selection.adds()], RowFilter(where, selection.filtered)
+        return frozenset(selection.possible_places()), RowFilter(where, selection.filtered)
 
 
 def _opened(options: Mapping[str, str], *also: Use) -> tuple[Directory, int | None, ReadOptions]:

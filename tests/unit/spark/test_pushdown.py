@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import datasource as ds
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -15,6 +16,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from ftfile.core.errors import ConfigError
 from ftfile.read import shares
+from ftfile.rows.bounds.guarantees import may_be_true
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.pushdown import condition_of
 from ftfile.testing.micro_batch import MicroBatch
@@ -89,6 +91,49 @@ def test_a_condition_keeps_the_rows_that_match(condition: ds.Filter, kept: list[
     assert rows.filter(found)["number"].to_pylist() == kept
     both = condition_of([condition, ds.IsNotNull(("yes",))], rows.schema)
     assert rows.filter(both)["number"].to_pylist() == [number for number in kept if number < 2]
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_possible"),
+    [
+        (ds.GreaterThan(("n",), 20), False),
+        (ds.Not(ds.GreaterThan(("n",), 9)), False),
+        (ds.Not(ds.GreaterThanOrEqual(("n",), 10)), False),
+        (ds.Not(ds.GreaterThanOrEqual(("n",), 11)), True),
+        (ds.Not(ds.LessThan(("n",), 21)), False),
+        (ds.Not(ds.LessThanOrEqual(("n",), 19)), True),
+        (ds.Not(ds.EqualTo(("n",), 10)), True),
+        (ds.StringStartsWith(("name",), "bb"), True),
+        (ds.StringStartsWith(("name",), "b"), True),
+        (ds.StringStartsWith(("name",), ""), True),
+        (ds.StringStartsWith(("name",), "a"), False),
+        (ds.StringStartsWith(("name",), "cc"), False),
+        (ds.StringStartsWith(("name",), "a\U0010ffff"), False),
+        (ds.StringStartsWith(("name",), "\U0010ffff"), False),
+        (ds.Not(ds.StringStartsWith(("name",), "b")), True),
+        (ds.Not(ds.StringStartsWith(("name",), "")), False),
+    ],
+    ids=str,
+)
+def test_a_condition_is_compared_with_bounds(condition: ds.Filter, is_possible: bool) -> None:
+    schema = pa.schema([("n", pa.int64()), ("name", pa.string())])
+    n, name = pc.field("n"), pc.field("name")
+    bounds = (n >= 10) & (n <= 20) & (name >= "b") & (name <= "c")
+    assert may_be_true(condition_of([condition], schema), [bounds], schema) == [is_possible]
+
+
+@pytest.mark.parametrize("prefix", ["", "b", "b\ud7ff", "b\U0010ffff", "\U0010ffff", "\U0010ffff\U0010ffff", "ä", "\0"])
+def test_prefixes_have_the_same_rows_as_a_range(prefix: str) -> None:
+    texts = ["", "\0", "\0\0", "a", "b", "bb", "b\ud7ff", "b\ud7ffb", "b\ue000", "b\U0010ffff", "b\U0010ffffb"]
+    texts += ["c", "ä", "äb", "å", "\U0010fffe", "\U0010ffff", "\U0010ffff\U0010ffff"]
+    rows = pa.table({"name": [*texts, None]})
+    matches = [text for text in texts if text.startswith(prefix)]
+    for pushed, expected in (
+        (ds.StringStartsWith(("name",), prefix), matches),
+        (ds.Not(ds.StringStartsWith(("name",), prefix)), [text for text in texts if text not in matches]),
+    ):
+        assert rows.filter(condition_of([pushed], rows.schema))["name"].to_pylist() == expected
+    assert condition_of([ds.StringStartsWith(("name",), "\ud800")], rows.schema) is None
 
 
 @pytest.mark.slow

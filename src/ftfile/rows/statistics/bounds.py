@@ -38,12 +38,17 @@ def upper_text(text: str) -> str | None:
     """Return a short text that is not less; None if there is none."""
     if len(text) <= PREFIX_CHARACTERS:
         return text
-    for end in range(PREFIX_CHARACTERS, 0, -1):
-        code_point = ord(text[end - 1]) + 1
+    return end_of_prefix(text[:PREFIX_CHARACTERS])
+
+
+def end_of_prefix(prefix: str) -> str | None:
+    """Return the least text that is greater than all texts with a prefix; None if there is none."""
+    for end in range(len(prefix), 0, -1):
+        code_point = ord(prefix[end - 1]) + 1
         if code_point in _SURROGATES:
             code_point = _SURROGATES.stop
         if code_point <= _LAST_CODE_POINT:
-            return text[: end - 1] + chr(code_point)
+            return prefix[: end - 1] + chr(code_point)
     return None
 
 
