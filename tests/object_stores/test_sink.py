@@ -15,6 +15,7 @@ from ftfile.core.errors import ConfigError, CorruptData, Unsupported
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import Body, JobAuthor
 from ftfile.log.protocol import commit
+from ftfile.log.publish import HINT_EVERY
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -180,6 +181,16 @@ def test_the_requests_of_a_batch_of_one_file(sink: Sink, options: dict[str, str]
             query.run(batch, [rows("a")])
         if batch > 2:
             assert wire.counts() == Counter(requests) + Counter({"put": int(batch == 16)}), batch
+    computed = sink.open().status(request_prices=(5, 1)).requests
+    assert computed is not None
+    sums = {name: sum(getattr(step, name) for step in computed.steps) for name in ("get", "put", "copy", "delete")}
+    assert sums == {
+        "get": requests["read"],
+        "put": requests["put"] + 1 / HINT_EVERY,
+        "copy": requests.get("copy", 0),
+        "delete": requests.get("delete", 0),
+    }
+    assert sum(step.cost for step in computed.steps) == 5 * (sums["put"] + sums["copy"]) + sums["get"]
     ftfile.flush(sink.url, storage=sink.store.settings)
     sink.checked(*"a" * 20, direct="publish" in options)
 
@@ -355,3 +366,7 @@ def test_the_command(sink: Sink) -> None:
     assert "no log" in run("ls", f"{sink.url}-nowhere", *settings, code=2).stderr
     assert documents("drop", sink.url, "--where", "month = '7'", "--yes", *settings)[0]["rows_removed"] == 2
     assert documents("status", sink.url, *settings)[0]["version"] == 3
+    costs = documents("status", sink.url, "--request-prices", 0.005, 0.0004, *settings)[0]["requests"]
+    assert [step["step"] for step in costs["steps"]] == ["plan", "tasks", "commit", "publish"]
+    assert "Requests of a batch" in run("status", sink.url, "--request-prices", 0.005, 0.0004, *settings).stdout
+    assert "Requests of a batch" in run("report", sink.url, "-o", "-", *settings).stdout

@@ -99,14 +99,10 @@ class Fold:
             self._horizon_ms = record.horizon_ms
         if record.vacuumed_to is not None:
             self._vacuumed_to = max(self._vacuumed_to, record.vacuumed_to)
-        if record.log_start is not None and record.log_start > self._log_start:
-            self._log_start = record.log_start
-            still_reserved = {}
-            for name, reserved_at in self._reserved.items():
-                if reserved_at >= self._log_start:
-                    still_reserved[name] = reserved_at
-            self._reserved = SharedMap(still_reserved).builder()
-        self._forget_published(record)
+        self._apply_log_start(record)
+        # An older checkpoint or hint can lack this information.
+        if record.published is not None:
+            self._unpublished = {at: entry for at, entry in self._unpublished.items() if at > record.published}
         self._schema = record.schema or self._schema
         self._encoding = record.encoding or self._encoding
         ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
@@ -128,14 +124,15 @@ class Fold:
                 query_id = record.author.query_id
             self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
 
-    def _forget_published(self, record: Record) -> None:
-        """Forget the files that were published before the record was created."""
-        # Vacuum only deletes published records; an older checkpoint or hint can lack this information.
-        published_to = self._log_start - 1
-        if record.published is not None:
-            published_to = max(published_to, record.published)
-        for version in [version for version in self._unpublished if version <= published_to]:
-            del self._unpublished[version]
+    def _apply_log_start(self, record: Record) -> None:
+        if record.log_start is None or record.log_start <= self._log_start:
+            return
+        self._log_start = record.log_start
+        still_reserved = {}
+        for name, reserved_at in self._reserved.items():
+            if reserved_at >= self._log_start:
+                still_reserved[name] = reserved_at
+        self._reserved = SharedMap(still_reserved).builder()
 
     def _check(self, record: Record) -> None:
         path = layout.record_path(record.version)

@@ -8,6 +8,7 @@ from ftfile.core.arguments import Access, checked
 from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.operate.details import diff, file_details, version_details, version_schema
 from ftfile.operate.lag import Lag
+from ftfile.operate.requests import RequestPrices
 from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.read.directory import Directory
@@ -42,6 +43,7 @@ class OpenedDirectory(Directory):
         lag: bool = True,
         checkpoints: Collection[str] = (),
         sources: Collection[str] = (),
+        request_prices: tuple[float, float] | None = None,
     ) -> DirectoryStatus:
         """Return queries, open files, and unpublished files with the reasons, typically within a second.
 
@@ -56,6 +58,8 @@ class OpenedDirectory(Directory):
             checkpoints: paths of checkpoints that records do not contain, because the writer had no
                 `checkpointLocation`, or that have another path on this host.
             sources: paths of ftfile directories and stores that queries follow, because checkpoints do not name them.
+            request_prices: also compute the requests of recent batches on an object store, and their cost by these
+                prices of 1,000 PUT and of 1,000 GET requests. The call then also reads up to 100 records.
 
         Raises:
             ConfigError: a given checkpoint belongs to no query that wrote here, or a given source is not an ftfile
@@ -67,7 +71,10 @@ class OpenedDirectory(Directory):
         if lag:
             checkpoint_paths, source_paths = [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)]
             backlog = Lag(self.path, checkpoint_paths, source_paths, self._access.settings)
-        return directory_status(self._log, self.path, staged=staged, lag=backlog)
+        prices = None
+        if request_prices is not None:
+            prices = RequestPrices(*request_prices)
+        return directory_status(self._log, self.path, staged=staged, lag=backlog, request_prices=prices)
 
     @checked
     def version_details(self, version: int) -> VersionDetails:
@@ -191,6 +198,7 @@ def status(
     lag: bool = True,
     checkpoints: Collection[str] = (),
     sources: Collection[str] = (),
+    request_prices: tuple[float, float] | None = None,
     **access: Unpack[AccessArguments],
 ) -> DirectoryStatus:
     """Return the status of a directory or a store, typically within a second; `verdict` is its summary. Writes nothing.
@@ -201,6 +209,7 @@ def status(
         lag: see `Directory.status()`.
         checkpoints: see `Directory.status()`.
         sources: see `Directory.status()`.
+        request_prices: see `Directory.status()`.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
@@ -209,7 +218,9 @@ def status(
         CorruptData, StorageError: see `Directory.status()`.
     """
     opened = OpenedDirectory(path, Access.of(access))
-    return opened.status(staged=staged, lag=lag, checkpoints=checkpoints, sources=sources)
+    return opened.status(
+        staged=staged, lag=lag, checkpoints=checkpoints, sources=sources, request_prices=request_prices
+    )
 
 
 @checked

@@ -24,6 +24,7 @@ from ftfile.log.records import read_published
 from ftfile.operate.findings import CheckReport, find, worst_first
 from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.open_files import OpenFile, open_files_of
+from ftfile.operate.requests import store_requests
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState, QueryState
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
+    from ftfile.operate.requests import RequestPrices, StoreRequests
     from ftfile.storage.api import FileSystem
 
 
@@ -86,6 +88,7 @@ class DirectoryStatus(CheckReport):
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
     quarantined: int = 0  # files that repairs have quarantined
+    requests: StoreRequests | None = None  # of recent batches; None if not requested, or not on an object store
 
     def facts(self) -> Iterator[str]:
         """Yield facts of a directory without faults."""
@@ -223,10 +226,18 @@ def _listed(files: Sequence[OpenFile]) -> str:
     return f"{count_text(len(files), 'open file')} with {count_text(rows, 'row')} ({names})"
 
 
-def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
+def directory_status(
+    log: CommitLog,
+    url: str,
+    *,
+    staged: bool = False,
+    lag: Lag | None = None,
+    request_prices: RequestPrices | None = None,
+) -> DirectoryStatus:
     """Return the status from the newest checkpoint and the records after it; no data directory is listed.
 
-    With `staged`, it also lists the stage. With `lag`, it also reads the checkpoints of queries.
+    With `staged`, it also lists the stage. With `lag`, it also reads the checkpoints of queries. With `request_prices`,
+    it also reads the recent records.
 
     Raises:
         ConfigError: a checkpoint that `lag` names belongs to no query that wrote here.
@@ -266,6 +277,7 @@ def directory_status(log: CommitLog, url: str, *, staged: bool = False, lag: Lag
         unneeded_files=unneeded_files,
         unneeded_bytes=unneeded_bytes,
         quarantined=count_quarantined(log.fs),
+        requests=None if request_prices is None else store_requests(log, head, request_prices),
     )
     return replace(status, findings=worst_first([*look_at_head(log, head), *findings_of(status)]))
 

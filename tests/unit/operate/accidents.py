@@ -146,11 +146,12 @@ def on_terminal() -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_after_long(title: str) -> Iterator[None]:
-    """For accidents that need it, write a log checkpoint and a range at each commit, instead of one in 64 commits."""
+    """For accidents that need it, write a log checkpoint and a range at each commit, instead of one in 64 commits; delete young records."""
     with contextlib.ExitStack() as stack:
         if title in LONG:
             stack.enter_context(mock.patch("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0))
             stack.enter_context(mock.patch("ftfile.log.publish.COMPACTED_EVERY", 1))
+            stack.enter_context(mock.patch("ftfile.log.garbage.RECORD_AGE_MIN_MS", 0))
         yield
 
 

@@ -38,6 +38,7 @@ from ftfile.tools.report.views import (
     TableColumn,
     view_of_open,
     view_of_queries,
+    view_of_requests,
     view_of_sources,
     view_of_unpublished,
     with_commands,
@@ -120,6 +121,7 @@ def print_findings(findings: Iterable["Finding"], path: str) -> None:
 @command(
     "ftfile status /data/out",
     "ftfile status /data/out --source /data/in  # a directory that its query follows",
+    "ftfile status s3://bucket/out --request-prices 0.005 0.0004",
     "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
 )
 def status(
@@ -146,6 +148,14 @@ def status(
             metavar="PATH", help="An ftfile directory that a query follows, if no checkpoint names it. May be repeated."
         ),
     ] = None,
+    request_prices: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="PUT GET",
+            help="Also show the requests of recent batches on an object store, and their cost by these prices of 1,000 "
+            "PUT and GET requests, such as 0.005 0.0004.",
+        ),
+    ] = None,
     output: Output,
 ) -> None:
     """Show the status of a directory or a store: a one-line verdict, then the details behind it.
@@ -155,7 +165,13 @@ def status(
     The exit code is 4 if the whole log is lost.
     """
     status = ftfile.status(
-        place.path, staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or (), **place.access
+        place.path,
+        staged=staged,
+        lag=lag,
+        checkpoints=checkpoint or (),
+        sources=source or (),
+        request_prices=request_prices,
+        **place.access,
     )
     output.show(status, partial(_print_status, path=place.path), path=place.path)
     if status.version < 0 and any(finding.severity == "error" for finding in status.findings):
@@ -171,6 +187,8 @@ def _print_status(status: "DirectoryStatus", path: str) -> None:
         print_view(view_of_open(status.open, status.made_ms, path))
     if status.unpublished:
         print_view(view_of_unpublished(status.unpublished, path))
+    if status.requests is not None:
+        print_view(view_of_requests(status.requests))
 
 
 def _print_queries(status: "DirectoryStatus") -> None:
@@ -283,6 +301,13 @@ def report(
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Also compare the storage with the log; this takes longest.")
     ] = True,
+    request_prices: Annotated[
+        tuple[float, float],
+        typer.Option(
+            metavar="PUT GET",
+            help="Prices of 1,000 PUT and GET requests, for the cost of batches on an object store.",
+        ),
+    ] = (0.005, 0.0004),
     output: Output,
 ) -> None:
     """Write one page with plots, tables and warnings of a directory or a store; it opens offline in any browser.
@@ -292,7 +317,7 @@ def report(
     if file == "-" and output.json:
         raise ConfigError("--output=- and --json both print on stdout: use only one of them")
     with waiting("report"):
-        page = ftfile.report(place.path, verify=verify, **place.access)
+        page = ftfile.report(place.path, verify=verify, request_prices=request_prices, **place.access)
         if file != "-":
             page.save(file)
     if file == "-":

@@ -24,6 +24,7 @@ from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot
 from ftfile.operate.doctor import doctor
 from ftfile.operate.findings import find, worst_first
+from ftfile.operate.requests import RequestPrices
 from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.storage.paths import parse
@@ -32,7 +33,7 @@ from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars
 from ftfile.tools.report.charts import HEIGHT, timeline_of
 from ftfile.tools.report.history import CommitColumns, live_files_of, read_commits
 from ftfile.tools.report.scales import SECONDS
-from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_queries
+from ftfile.tools.report.views import view_of_machine, view_of_open, view_of_queries, view_of_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,6 +105,7 @@ def report(
     path: str | os.PathLike[str],
     *,
     verify: bool = True,
+    request_prices: tuple[float, float] = RequestPrices(),
     **access: Unpack[AccessArguments],
 ) -> Report:
     """Return a page with plots and tables of a directory or a store, and with warnings and their remedies.
@@ -114,6 +116,7 @@ def report(
     Args:
         path: of the directory or the store.
         verify: also compare the storage with the log, as `Directory.verify()` does. This takes most of the time.
+        request_prices: prices of 1,000 PUT and of 1,000 GET requests, for the cost of batches on an object store.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
@@ -137,7 +140,7 @@ def report(
         is_verified=verify,
         commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
-        status=directory_status(log, url),
+        status=directory_status(log, url, request_prices=RequestPrices(*request_prices)),
         machine=doctor(
             path,
             key_provider=place.key_provider,
@@ -296,6 +299,7 @@ def _values(contents: PageContents) -> dict[str, Any]:
         "open": _open(contents),
         "queries": view_of_queries(contents.status.queries, contents.made_ms),
         "machine": view_of_machine(contents.machine),
+        "requests": None if contents.status.requests is None else view_of_requests(contents.status.requests),
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import SourceLag
     from ftfile.operate.open_files import OpenFile
+    from ftfile.operate.requests import StoreRequests
     from ftfile.operate.status import QueryStatus, UnpublishedFile
 
 
@@ -219,6 +220,20 @@ def view_of_machine(findings: Sequence[Finding]) -> TableView:
         TableColumn("what to do", "remedy"),
     ]
     return TableView("Checks of the machine", columns, findings)
+
+
+def view_of_requests(requests: StoreRequests) -> TableView:
+    """Return the view of the requests of a batch by step."""
+    mean = ValueFormat("{:.3g}".format, str, is_number=True)
+    columns = [
+        TableColumn("step", "step"),
+        *(TableColumn(name.upper(), name, mean, hides_zero=True) for name in ("get", "put", "copy", "delete")),
+        TableColumn("cost of 1,000 batches", "cost", mean, hides_zero=True),
+    ]
+    title = f"Requests of a batch, the mean of {count_text(requests.batches, 'batch', 'batches')}"
+    if requests.batches_a_day is not None and requests.cost_a_day is not None:
+        title += f": {requests.batches_a_day:,.0f} batches a day cost {requests.cost_a_day:.2f}"
+    return TableView(title, columns, requests.steps)
 
 
 def offset_text(kind: str, offset: Any) -> str:  # noqa: ANN401 - any JSON
