@@ -220,7 +220,7 @@ def pack(
     limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
     pieces: list[Piece] = []
     for add in adds:
-        pieces += _pieces(add, definitions, limit)
+        pieces += _pieces(add.without_statistics(), definitions, limit)
     shares = []
     for group in packed(pieces, _cost, limit + OPEN_COST_BYTES):
         encodings = {piece.add.encoding: definitions[piece.add.encoding] for piece in group}
