@@ -192,8 +192,8 @@ def delete(
 
     The deleted rows are exactly the rows that `ftfile.open(path).to_arrow(where=where)` returns. Files whose rows all
     match are removed. Files with some matching rows are rewritten without these rows, and each new file is checked for
-    them. All other files stay. Open files with matching rows are finished first, as by a flush. If no row matches, no
-    record is created.
+    them. All other files stay. Files for which the statistics in the log decide this are not read. Open files with
+    matching rows are finished first, as by a flush. If no row matches, no record is created.
 
     Safe while queries, readers and other maintenance run; rows that are committed after the call began may stay. The
     deletion is atomic: if the call returns, all matching rows are removed, and if it fails, none is. The call can be
@@ -204,7 +204,7 @@ def delete(
         where: a condition on any columns, as `to_arrow` accepts it: values by column, a text, or a pyarrow expression.
             Clock functions return the current time, in the `timeZone` of the newest writer.
         dry_run: return the rows, files and bytes that would be removed, and write nothing. It reads the columns of the
-            condition.
+            condition from files that can have some matching rows.
         code: see `ftfile.flush`.
         threads: threads that read and write, each with memory for some row groups; by default one for each core.
         **access: see `ftfile.open`; `progress` is called with a `Progress` after each file, whose error ends the call.
@@ -314,32 +314,44 @@ class MatchingRows(RewriteChoice):
         return None
 
     def pieces(self, head: LogState, live: Live, excluded_ids: Container[str]) -> list[RewritePiece]:
-        """Return one piece for each file that may contain some matching rows."""
-        snapshot, by_directory = live(), dict[tuple[str, str], Without]()
-        filtered, chosen_adds = self._chosen(head, snapshot)
+        """Return one piece for each file that may contain some matching rows, or whose statistics match completely.
+
+        The statistics of a file can be unknown at a later head, so `removed` does not depend on them.
+        """
+        snapshot, by_directory = live(), dict[tuple[str, str, bool], Without]()
+        filtered, chosen_adds = self._chosen(head, snapshot, statistics=True)
         lists: list[list[Add]] = []
         withouts: list[Without] = []
-        for add, where, partition in chosen_adds:
-            if where is None or add.id in excluded_ids or (add.kind == "segment" and not self.takes_open):
+        for add, where, partition, by_statistics in chosen_adds:
+            if where is None and not by_statistics:
+                continue
+            if add.id in excluded_ids or (add.kind == "segment" and not self.takes_open):
                 continue
             lists.append([add])
-            key = (add.directory_key, add.encoding)
+            key = (add.directory_key, add.encoding, by_statistics)
             if key not in by_directory:
                 by_directory[key] = Without(where, partition, filtered)
             withouts.append(by_directory[key])
         return pieces_of(snapshot.adds.values(), lists, withouts)
 
     def removed(self, head: LogState, live: Live) -> list[Add]:
-        """Return the adds whose rows all match, also adds that were committed after the delete began."""
-        _, chosen_adds = self._chosen(head, live())
-        return [add for add, where, _ in chosen_adds if where is None]
+        """Return the adds of partitions that match, also adds that were committed after the delete began."""
+        _, chosen_adds = self._chosen(head, live(), statistics=False)
+        return [chosen.add for chosen in chosen_adds if chosen.where is None]
 
-    def _chosen(self, head: LogState, snapshot: Snapshot) -> tuple[pa.Schema, Iterable[ChosenAdd]]:
+    def _chosen(self, head: LogState, snapshot: Snapshot, *, statistics: bool) -> tuple[pa.Schema, Iterable[ChosenAdd]]:
         """Return the columns of the condition, and the adds that may contain matching rows."""
         if snapshot.schema is None:
             return pa.schema([]), ()
         schema = recorded_schema(snapshot.definitions[snapshot.schema])
-        selection = Selection(snapshot, schema, columns=None, where=self.where, time_zone=_time_zone(head))
+        selection = Selection(
+            snapshot,
+            schema,
+            columns=None,
+            where=self.where,
+            time_zone=_time_zone(head),
+            statistics=statistics,
+        )
         return selection.filtered, selection.adds()
 
 

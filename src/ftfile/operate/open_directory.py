@@ -163,6 +163,7 @@ def open_directory(
     *,
     storage: Mapping[str, str] | None = None,
     at_least_version: int | None = None,
+    statistics: bool = True,
     context: Context = SYSTEM,
 ) -> OpenedDirectory:
     """Return a directory that the sink wrote, for reading. Writes nothing and keeps nothing open.
@@ -176,6 +177,8 @@ def open_directory(
         at_least_version: a version that the directory is known to have had, such as the newest version of the last
             call. This call, and each later read of the log by the result, refuses a directory whose newest version is
             older.
+        statistics: skip files that cannot contain matching rows, by the statistics in the log. If False, reads with a
+            condition open all files in the matching partitions.
         context: clock, ids and retries; by default those of the machine.
 
     Raises:
@@ -185,7 +188,8 @@ def open_directory(
             `ftfile.kv.open`.
         StorageError: the store failed.
     """
-    opened = OpenedDirectory(path, Access(key_provider, storage, at_least_version, context))
+    access = Access(key_provider, storage, at_least_version, context)
+    opened = OpenedDirectory(path, access, statistics=statistics)
     opened.require_files()
     return opened
 

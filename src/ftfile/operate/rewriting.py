@@ -184,7 +184,8 @@ def pieces_of(
         without = None
         if withouts is not None:
             without = withouts[number]
-        pieces.append(RewritePiece(tuple(inputs), place, least.get(inputs[0].directory_key), without))
+        stripped = tuple(add.without_statistics() for add in inputs)
+        pieces.append(RewritePiece(stripped, place, least.get(inputs[0].directory_key), without))
         place += len(inputs)
     return pieces
 

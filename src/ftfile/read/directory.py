@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 class Directory:
     """Reader of the committed rows of a directory, without Spark. Each call reads the head of the log again."""
 
-    def __init__(self, path: str | os.PathLike[str], access: Access) -> None:
+    def __init__(self, path: str | os.PathLike[str], access: Access, *, statistics: bool = True) -> None:
         self.path = normalise(os.fspath(path))
         self._log = open_log(path, access)
         self._access = access._replace(storage=dict(access.settings))
+        self._uses_statistics = statistics
         self.file_system = self._log.fs
 
     def __repr__(self) -> str:
@@ -171,8 +172,8 @@ class Directory:
     ) -> pa.Table:
         """Return the rows of a version as a table with its schema, which can be empty. Several threads read the files.
 
-        Files whose partition values contradict `where` are not opened. From the other Parquet, ORC and Arrow files,
-        only the needed columns are read. Row groups of Parquet that cannot match are skipped.
+        Files whose partition values or statistics contradict `where` are not opened. From the other Parquet, ORC and
+        Arrow files, only the needed columns are read. Row groups of Parquet that cannot match are skipped.
 
         Args:
             version: the version to read; by default the newest one.
@@ -254,7 +255,8 @@ class Directory:
     def count(self, version: int | None = None, *, where: Where = None) -> int:
         """Return the number of rows of a version for which `where` is true; see `to_arrow`.
 
-        If `where` names only partition columns, no file is read: the log contains the number of rows of each file.
+        The log contains the number of rows of each file. Files are not read if `where` names only partition columns,
+        or if all or none of their rows match by their statistics.
 
         Raises:
             ConfigError, CorruptData, HistoryGone: see `to_arrow`.
@@ -350,7 +352,12 @@ class Directory:
         zone = UTC if where is None else self.time_zone()
         where = with_clock_values(where, self._log.clock.now_ms(), zone)
         selection = Selection(
-            snapshot, recorded_schema(self._schema_of(snapshot)), columns=columns, where=where, time_zone=zone
+            snapshot,
+            recorded_schema(self._schema_of(snapshot)),
+            columns=columns,
+            where=where,
+            time_zone=zone,
+            statistics=self._uses_statistics,
         )
         return selection, partial(selection.rows, self.file_system, is_old=version is not None)
 

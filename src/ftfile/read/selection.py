@@ -20,9 +20,10 @@ from ftfile.formats.parts import read_add
 from ftfile.formats.reading import batch_as, batch_of
 from ftfile.log.format.layout import directory_of, stem_of
 from ftfile.log.read.snapshot import live_columns
+from ftfile.read.file_answers import StatisticsReader
 from ftfile.rows import kernels as pc
 from ftfile.rows.bounds.guarantees import may_be_true
-from ftfile.rows.conditions import predicate
+from ftfile.rows.conditions import names_by_number, predicate, shown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -40,7 +41,6 @@ _Conditions: TypeAlias = "tuple[pc.Expression | None, pc.Expression | None]"
 
 _PIECE_ADDS = 10_000  # adds whose places are compared with a condition in one call
 _BATCH_ROWS = 65_536  # rows of a batch whose columns are all in the path
-_POSITION = "FieldPath("  # how the text of an expression shows a column that it names by number
 
 
 class ChosenAdd(NamedTuple):
@@ -50,18 +50,26 @@ class ChosenAdd(NamedTuple):
     where: pc.Expression | None  # the condition on its rows; None if it is true for all of them
     # an expression that is true for all rows of the add; None if there is no such expression
     known: pc.Expression | None
+    by_statistics: bool = False  # True if all rows match by the statistics of the file
 
 
 class Selection:
     """The columns `schema` of the rows of a snapshot for which a condition on the columns `filtered` is true."""
 
     def __init__(
-        self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object, time_zone: str
+        self,
+        snapshot: Snapshot,
+        recorded: pa.Schema,
+        *,
+        columns: Sequence[str] | None,
+        where: object,
+        time_zone: str,
+        statistics: bool = True,
     ) -> None:
         """Choose from the rows of a snapshot, whose schema is `recorded`.
 
         Times without an offset are in `time_zone`. Times that are compared with columns in a path are in the time zone
-        of the path.
+        of the path. Without `statistics`, files are only excluded by their partition.
 
         Raises:
             ConfigError: a column does not exist, or `where` is not a condition on the columns.
@@ -70,6 +78,7 @@ class Selection:
         self._recorded = recorded
         self._asked = where
         self._time_zone = time_zone
+        self._uses_statistics = statistics
         self._conditions: dict[tuple[str, frozenset[str]], pc.Expression | None] = {}
         # The time zone changes values of a condition, but not its columns.
         self._where = self._by_clocks(time_zone, frozenset())
@@ -83,19 +92,41 @@ class Selection:
 
     def adds(self) -> Iterator[ChosenAdd]:
         """Yield the adds that may contain matching rows, in the order of the snapshot; no file is opened."""
+        if self._where is None:
+            for add in self._snapshot.adds.values():
+                yield ChosenAdd(add, None, None)
+            return
         conditions_by_place: dict[FilePlace, _Conditions | None] = {}
-        adds = iter(self._snapshot.adds.values())
-        while piece := list(itertools.islice(adds, _PIECE_ADDS)):
-            if self._where is None:
-                for add in piece:
-                    yield ChosenAdd(add, None, None)
-                continue
-            places = {(add.directory_key, add.encoding) for add in piece}
+        for piece in self._possible():
+            places = {(add.directory_key, add.encoding) for add, is_certain in piece if not is_certain}
             conditions_by_place.update(self._compare(places - conditions_by_place.keys()))
-            for add in piece:
+            for add, is_certain in piece:
+                if is_certain:
+                    yield ChosenAdd(add, None, None, by_statistics=True)
+                    continue
                 conditions = conditions_by_place[add.directory_key, add.encoding]
                 if conditions is not None:
                     yield ChosenAdd(add, *conditions)
+
+    def _possible(self) -> Iterator[list[tuple[Add, bool]]]:
+        """Yield the adds whose statistics allow matching rows, each with True if all of its rows match, in pieces."""
+        adds = iter(self._snapshot.adds.values())
+        reader = None
+        if self._uses_statistics and len(self.filtered):
+            reader = StatisticsReader(
+                self._snapshot,
+                self._asked,
+                recorded=self._recorded,
+                filtered=self.filtered,
+                time_zone=self._time_zone,
+            )
+        while piece := list(itertools.islice(adds, _PIECE_ADDS)):
+            if reader is None:
+                yield [(add, False) for add in piece]
+                continue
+            possible, certain = reader.answers(piece)
+            numbers = possible.nonzero()[0].tolist()
+            yield [(piece[number], bool(certain[number])) for number in numbers]
 
     def possible_places(self) -> list[FilePlace]:
         """Return the places of adds that may contain matching rows, without decoding adds."""
@@ -111,7 +142,7 @@ class Selection:
 
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an add. A file without needed columns is not opened. For the errors see `read_add`."""
-        add, where, _ = chosen
+        add, where = chosen.add, chosen.where
         schema = self._read
         if where is None:
             schema = self.schema
@@ -178,12 +209,14 @@ class Selection:
 class Without:
     """The rows of files of one directory and encoding, except for those that match a condition. Picklable."""
 
-    where: pc.Expression
+    where: pc.Expression | None  # None if all rows match
     partition: pc.Expression | None  # an expression that is true for all rows of the directory
     filtered: pa.Schema  # the columns of the condition
 
     def matches(self, fs: FileSystem, add: Add, encoding: dict[str, Any]) -> int:
         """Return the number of rows of an add that match and are left out. For the errors see `Selection.rows`."""
+        if self.where is None:
+            return add.rows
         chosen = ChosenAdd(add, self.where, self.partition)
         place = repr(add.final_path or add.path)
         read = functools.partial(read_add, fs, add, encoding, self.filtered)
@@ -207,8 +240,8 @@ def _matching(
     read: Callable[..., Iterator[pa.RecordBatch]], chosen: ChosenAdd, filtered: pa.Schema, place: str
 ) -> Iterator[pa.Table]:
     """Yield the rows of an add for which its condition is true; `read` reads the add."""
-    _, where, partition = chosen
-    row_filter = Wanted(RowFilter(where, filtered, partition))
+    where = chosen.where
+    row_filter = Wanted(RowFilter(where, filtered, chosen.known))
     with _arrow_errors_as_config_errors(where, filtered, place):
         try:
             for batch in read(wanted=row_filter):
@@ -228,7 +261,7 @@ def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Sch
         yield
     except pa.ArrowException as error:
         columns = ", ".join(map(repr, filtered.names))
-        raise ConfigError(f"where: {where} fails on values of {columns} in {place}: {error}") from error
+        raise ConfigError(f"where: {shown(where)} fails on values of {columns} in {place}: {error}") from error
 
 
 def _divided(schema: pa.Schema, in_path: Collection[str]) -> tuple[pa.Schema, pa.Schema]:
@@ -276,10 +309,9 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
     """Return the columns that an expression names: without any of them, it cannot be evaluated."""
     if where is None:
         return []
-    text = str(where)
-    if _POSITION in text:
+    if names_by_number(where):
         raise ConfigError(
-            f"where: {text} refers to a column by its number: use its name, as in pyarrow.compute.field('a')"
+            f"where: {shown(where)} refers to a column by its number: use its name, as in pyarrow.compute.field('a')"
         )
     # Evaluating an expression without each column takes time with the square of the number of columns.
     if isinstance(asked, Mapping):
@@ -287,8 +319,11 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
     else:
         asked_names = set()
     names = []
+    text = text_of(where)
     for place, name in enumerate(recorded.names):
-        if name in text and (name.lower() in asked_names or _needs(where, recorded.remove(place))):
+        if text is not None and name not in text:
+            continue
+        if name.lower() in asked_names or _needs(where, recorded.remove(place)):
             names.append(name)
     return names
 

@@ -50,6 +50,8 @@ _TIMES = ("DATE", "TIMESTAMP")
 _COMPARISON = "a comparison by a sign, IN, BETWEEN or IS NULL"
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
 _WALKS = threading.Lock()
+_POSITION = "FieldPath("  # how the text of an expression shows a column that it names by number
+_UNPRINTABLE = "an expression with long texts"
 
 
 def predicate(
@@ -122,8 +124,40 @@ def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expres
         schema.empty_table().filter(where)
     except (pa.ArrowException, TypeError, ValueError) as error:
         names = ", ".join(schema.names) or "none"
-        raise ConfigError(f"where: {where} is not a condition on the {columns}, which are {names}: {error}") from error
+        raise ConfigError(
+            f"where: {shown(where)} is not a condition on the {columns}, which are {names}: {error}"
+        ) from error
     return where
+
+
+def text_of(expression: pc.Expression) -> str | None:
+    """Return the text of an expression; None if Arrow cannot print it.
+
+    Arrow shortens long texts of a value set to a number of bytes, also within a character.
+    """
+    try:
+        return str(expression)
+    except UnicodeDecodeError:
+        return None
+
+
+def shown(expression: pc.Expression | None) -> str:
+    """Return the text that names an expression in a message."""
+    if expression is None:
+        return str(expression)
+    return text_of(expression) or _UNPRINTABLE
+
+
+def names_by_number(expression: pc.Expression) -> bool:
+    """Return True if an expression names a column by its number."""
+    text = text_of(expression)
+    if text is not None:
+        return _POSITION in text
+    try:
+        expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return True  # Arrow cannot serialize such an expression
+    return False
 
 
 def _calls(where: pc.Expression) -> int:

@@ -100,7 +100,7 @@ READS: dict[str, Callable[[OpenedDirectory], list[int]]] = {
     "where": lambda directory: ids(directory.to_arrow(where="id >= 0 AND half IS NOT NULL").to_batches()),
     "to_batches": by_pieces,
     "tail": lambda directory: ids(directory.tail(ROWS).to_batches()),
-    "count": lambda directory: [*range(directory.count(where="id >= 0"))],
+    "count": lambda directory: [*range(directory.count(where="id >= 0 AND half IS NOT NULL"))],
     "dataset": lambda directory: ids(directory.dataset().to_batches()),
     "follow": followed,
 }

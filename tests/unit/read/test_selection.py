@@ -173,7 +173,7 @@ class TestFilesThatAreNotOpened:
             ({"where": {"month": 3}}, ["month=3"]),
             ({"where": "month >= 3"}, ["month=3", "month=4"]),
             ({"where": "month > 3 OR id = 1"}, [f"month={month}" for month in range(5)]),
-            ({"where": "month > 3 AND id = 1"}, ["month=4"]),
+            ({"where": "month > 3 AND id > 1"}, ["month=4"]),
             ({"where": pc.field("month") + 1 == 2}, ["month=1"]),
             ({"where": {"month": 9}}, []),
             ({"columns": ["month"]}, []),
@@ -303,7 +303,7 @@ def test_a_file_with_other_rows_is_an_error_also_where_row_groups_are_left_out(t
     content = (tmp_path / second.path).read_bytes()
     (tmp_path / first.path).write_bytes(content.ljust(first.size_bytes, b"\0"))
     with pytest.raises(FtfileError):
-        ftfile.open(out).to_arrow(where="id = 9")
+        ftfile.open(out, statistics=False).to_arrow(where="id = 9")
 
 
 def test_files_say_where_they_come_from_as_the_history_does(tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def test_types_without_an_order_have_no_statistics() -> None:
 def test_keys_escape_dots_and_backslashes() -> None:
     assert key_of(("a", "b")) == "a.b"
     assert key_of(("a.b", "c\\")) == "a\\.b.c\\\\"
+    assert key_of(("a\\", "b")) == "a\\\\.b"
 
 
 SCHEMA = pa.schema(

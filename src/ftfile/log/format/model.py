@@ -84,6 +84,12 @@ class Add(Value, frozen=True):
     # of the rows, by column, opaque; see `rows.statistics`. Adds from compacted logs have none
     statistics: dict[str, list[Any]] = field(default_factory=dict)
 
+    def without_statistics(self) -> Add:
+        """Return the same add for tasks, which read its rows and not its statistics."""
+        if not self.statistics:
+            return self
+        return msgspec.structs.replace(self, statistics={})
+
 
 class Remove(Value, frozen=True):
     """The removal of a live add. Length and checksum distinguish a part from another file of the same name."""

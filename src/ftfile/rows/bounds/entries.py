@@ -39,16 +39,6 @@ class BoundArrays(NamedTuple):
     nulls: pa.Array
 
 
-def column_key(*path: str) -> str:
-    """Return the name of a column in statistics: the names on its path through structs, joined by dots."""
-    return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in path)
-
-
-def is_bounded(kind: pa.DataType) -> bool:
-    """Return True for types whose values can have bounds."""
-    return _python_types(kind) is not None
-
-
 def bound_arrays(column: BoundsColumn, kind: pa.DataType) -> BoundArrays:
     """Return the entries of a column of this type.
 

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.rows import kernels as pc
-from ftfile.rows.bounds.entries import BoundArrays, bound_arrays, column_key, is_bounded
+from ftfile.rows.bounds.entries import BoundArrays, bound_arrays
+from ftfile.rows.conditions import text_of
+from ftfile.rows.statistics.columns import is_bounded, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,13 +37,13 @@ def possible_by_expression(
     Args:
         expression: a condition on the columns of `schema`; it should name all of them.
         schema: of the rows.
-        bounds: by `column_key`; a missing column is unknown in all files.
+        bounds: by `key_of`; a missing column is unknown in all files.
         rows: the number of rows of each file; None is unknown.
     """
     mask = np.full(len(rows), True)  # noqa: FBT003 - a value
     columns = dict[str, BoundArrays]()
     for field in schema:
-        column = bounds.get(column_key(field.name))
+        column = bounds.get(key_of((field.name,)))
         # A comparison with NaN is false, so its negation is true for a value outside all bounds.
         if column is not None and is_bounded(field.type) and not pa.types.is_floating(field.type):
             columns[field.name] = bound_arrays(column, field.type)
@@ -84,10 +86,9 @@ def _compares_exactly(expression: pc.Expression, schema: pa.Schema) -> bool:
     Arrow compares the bounds before a conversion that loses digits: 16,777,217 as a 32-bit float is 16,777,216. A
     value set of another type than its column has such a conversion, too.
     """
-    try:
-        text = str(expression)
-    except UnicodeDecodeError:
-        return False  # Arrow shortens long texts of a value set, also within a character
+    text = text_of(expression)
+    if text is None:
+        return False
     memberships = 0
     for field in schema:
         memberships += text.count(f"{_MEMBERSHIP}{field.name}, {{value_set={field.type}:")

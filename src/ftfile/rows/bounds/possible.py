@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.rows import kernels as pc
-from ftfile.rows.bounds.entries import BoundArrays, BoundsColumn, bound_arrays, column_key, compared_type, is_bounded
+from ftfile.rows.bounds.entries import BoundArrays, BoundsColumn, bound_arrays, compared_type
 from ftfile.rows.comparisons import Columns
+from ftfile.rows.statistics.columns import is_bounded, key_of
 from ftfile.rows.value_text import value_type
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class FileBounds(Columns):
     bound never excludes a file.
     """
 
-    bounds: Mapping[str, BoundsColumn]  # by `column_key`; a missing column is unknown in all files
+    bounds: Mapping[str, BoundsColumn]  # by `key_of`; a missing column is unknown in all files
     rows: Sequence[int | None]  # of each file
     _arrays: dict[str, BoundArrays] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -138,7 +139,7 @@ class FileBounds(Columns):
 
     def _column(self, field: pa.Field) -> BoundArrays | None:
         """Return the entries of a column; None if they are unknown."""
-        column, kind = self.bounds.get(column_key(field.name)), value_type(field.type)
+        column, kind = self.bounds.get(key_of((field.name,))), value_type(field.type)
         if column is None or not is_bounded(kind):
             return None
         if field.name not in self._arrays:

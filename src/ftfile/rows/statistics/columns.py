@@ -21,19 +21,22 @@ COLUMNS_MAX = 32
 
 _OPTION = "statisticsColumns"
 _BOUNDED = (
-    pa.types.is_integer,
-    pa.types.is_floating,
+    pa.types.is_signed_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
     pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_timestamp,
-    pa.types.is_decimal,
+    pa.types.is_date32,
+    pa.types.is_decimal128,
     pa.types.is_string,
     pa.types.is_binary,
 )
 
 
 def is_bounded(kind: pa.DataType) -> bool:
-    """Return True for types with an order that all readers share."""
+    """Return True for types of Spark with an order that all readers share."""
+    if pa.types.is_timestamp(kind):
+        is_bounded_time: bool = kind.unit == "us"
+        return is_bounded_time
     return any(is_kind(kind) for is_kind in _BOUNDED)
 
 

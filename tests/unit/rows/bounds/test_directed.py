@@ -13,16 +13,17 @@ import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.rows.bounds.certain import must
-from ftfile.rows.bounds.entries import BoundsColumn, column_key
+from ftfile.rows.bounds.entries import BoundsColumn
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
 from ftfile.rows.bounds.possible import VALUES_MAX, FileBounds
 from ftfile.rows.conditions import bound, predicate
-from tests.kit.file_statistics import LAST_POINT, entry_of, upper_bytes, upper_text
+from ftfile.rows.statistics.columns import key_of
+from tests.kit.file_statistics import entry_of
 
 NAN, INFINITY = float("nan"), float("inf")
 LONG, DOUBLE, TEXT, BINARY = pa.int64(), pa.float64(), pa.string(), pa.binary()
 INSTANT = pa.timestamp("us", "UTC")
-LAST = chr(LAST_POINT)
+LAST = "\U0010ffff"
 NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
 LAST_MILLISECOND = NOON.replace(hour=23, minute=59, second=59, microsecond=999_999)
 
@@ -38,7 +39,7 @@ def file_bounds(
         called="columns",
         time_zones={},
         argument="where",
-        bounds={column_key(name): BoundsColumn(*lists)},
+        bounds={key_of((name,)): BoundsColumn(*lists)},
         rows=[rows] * len(entries),
     )
 
@@ -244,8 +245,7 @@ def test_a_long_text_is_between_its_bounds(text: str) -> None:
 
 
 def test_a_short_text_is_its_own_greatest_bound() -> None:
-    assert upper_text("x" * 32) == "x" * 32
-    assert upper_bytes(b"x" * 32) == b"x" * 32
+    assert entry_of(["x" * 32], TEXT) == ["x" * 32, "x" * 32, 0]
     assert not may_contain("x > 'b'", TEXT, ["a", "b"])
 
 
@@ -339,9 +339,6 @@ def test_columns_without_an_order_are_unknown() -> None:
 
 
 def test_names_with_dots_are_not_fields_of_structs() -> None:
-    assert column_key("a", "b") == "a.b"
-    assert column_key("a.b") == "a\\.b"
-    assert column_key("a\\", "b") == "a\\\\.b"
     columns = file_bounds(LONG, [1, 9, 0], name="a.b")
     assert not bound("`A.B` = 10", columns).any()
 

@@ -23,7 +23,7 @@ from ftfile.rows.conditions import bound, predicate
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.micro_batch import spark_schema
-from tests.kit.file_statistics import LAST_POINT, bounds_columns, entries_of
+from tests.kit.file_statistics import bounds_columns, entries_of
 from tests.kit.random_conditions import COLUMNS, Condition, RandomConditions
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ PARTS = 10
 OF_THE_FILES = 100
 FILES = 30
 ZONES = ["UTC", "Europe/Berlin", "America/New_York"]
-_LAST = chr(LAST_POINT)
+_LAST = "\U0010ffff"
 MORE: dict[str, list[Any]] = {
     "City": ["x" * 32, "x" * 33, "x" * 32 + "y", "x" * 31 + _LAST * 3, _LAST * 40, "\ud7ff" * 33, "\ue000"],
     "raw": [b"a" * 32, b"a" * 33, b"a\x00", b"\xff" * 31 + b"a" * 9, b"\xff" * 40, b"\x80"],

@@ -1,0 +1,134 @@
+"""Answers of the statistics of files about a condition on their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.checksum import Decoding
+from ftfile.formats.partition_paths import columns_in_path
+from ftfile.log.format import layout
+from ftfile.log.read.snapshot import live_columns
+from ftfile.rows import kernels as pc
+from ftfile.rows.bounds.certain import must
+from ftfile.rows.bounds.entries import BoundsColumn
+from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
+from ftfile.rows.bounds.possible import FileBounds
+from ftfile.rows.conditions import bound
+from ftfile.rows.spark_types import recorded_schema
+from ftfile.rows.statistics.columns import is_bounded, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.rows.bounds.possible import Mask
+
+_UNKNOWN = (None, None, None)
+
+
+class FileAnswers(NamedTuple):
+    """Two masks over files, for a condition on their rows."""
+
+    possible: Mask  # False for each file that contains no matching row
+    certain: Mask  # True for each file whose rows all match
+
+
+class StatisticsReader:
+    """Compares a condition with the statistics of the files of a snapshot. No file is opened."""
+
+    def __init__(
+        self, snapshot: Snapshot, where: object, *, recorded: pa.Schema, filtered: pa.Schema, time_zone: str
+    ) -> None:
+        """Compare a condition on the columns `filtered` of rows whose schema is `recorded`.
+
+        Times without an offset are in `time_zone`.
+        """
+        self._where = where
+        self._recorded = recorded
+        self._filtered = filtered
+        self._time_zone = time_zone
+        self._keys: list[str] = []
+        if not isinstance(where, pc.Expression) or len(snapshot.adds) <= FILES_MAX:
+            self._keys = _comparable_keys(filtered, live_encodings(snapshot))
+
+    def answers(self, adds: Sequence[Add]) -> FileAnswers:
+        """Return the answers for some adds of the snapshot."""
+        possible, certain = np.full(len(adds), fill_value=True), np.full(len(adds), fill_value=False)
+        bounds = bounds_of(adds, self._keys)
+        if not bounds:
+            return FileAnswers(possible, certain)
+        rows = [add.rows for add in adds]
+        if isinstance(self._where, pc.Expression):
+            return FileAnswers(possible_by_expression(self._where, self._filtered, bounds, rows), certain)
+        columns = FileBounds(
+            schema=self._recorded,
+            time_zone=self._time_zone,
+            called="columns",
+            time_zones={},
+            argument="where",
+            bounds=bounds,
+            rows=rows,
+        )
+        assert isinstance(self._where, str | Mapping)
+        return FileAnswers(bound(self._where, columns), must(self._where, columns))
+
+
+def bounds_of(adds: Iterable[Add], keys: Collection[str]) -> dict[str, BoundsColumn]:
+    """Return the entries of adds by column, for the columns with these keys of which any add has an entry."""
+    entries = [add.statistics for add in adds]
+    columns = {}
+    for key in keys:
+        if any(key in statistics for statistics in entries):
+            columns[key] = _bounds_column([statistics.get(key, _UNKNOWN) for statistics in entries])
+    return columns
+
+
+def _bounds_column(entries: Iterable[Sequence[Any]]) -> BoundsColumn:
+    lows: list[Any] = []
+    highs: list[Any] = []
+    null_counts: list[int | None] = []
+    for entry in entries:
+        # An entry of another length was written by no version of ftfile.
+        low, high, nulls = entry if len(entry) == len(_UNKNOWN) else _UNKNOWN
+        lows.append(low)
+        highs.append(high)
+        null_counts.append(nulls)
+    return BoundsColumn(lows, highs, null_counts)
+
+
+def live_encodings(snapshot: Snapshot) -> list[Mapping[str, Any]]:
+    """Return the encodings of the live adds."""
+    keys = dict[str, None]()
+    for (encodings,) in live_columns(snapshot, ("encoding",)):
+        keys.update(dict.fromkeys(encodings))
+    with Decoding(layout.LOG, "encodings of files"):
+        return [snapshot.definitions[key] for key in keys]
+
+
+def _comparable_keys(columns: pa.Schema, encodings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the keys of the columns whose bounds are values of the column's type in all files.
+
+    A column that was dropped can exist again with another type. Readers convert the values of older files.
+    """
+    unequal = set[str]()
+    for encoding in encodings:
+        with Decoding(layout.LOG, "the schema of an encoding"):
+            stored, in_path = recorded_schema(encoding["schema"]), columns_in_path(encoding)
+        for field in columns:
+            if field.name not in in_path and not _is_comparable(field, stored):
+                unequal.add(field.name)
+    return [key_of((field.name,)) for field in columns if is_bounded(field.type) and field.name not in unequal]
+
+
+def _is_comparable(field: pa.Field, stored: pa.Schema) -> bool:
+    """Return True if files with these columns have the column with comparable values, or do not have it."""
+    if field.name not in stored.names:
+        return True
+    kind = stored.field(field.name).type
+    is_whole: bool = pa.types.is_signed_integer(kind) and pa.types.is_signed_integer(field.type)
+    return is_whole or kind == field.type
