@@ -30,7 +30,7 @@ MODULES = [
 ]
 BATCH_MODULES_MAX = 58
 CLOSURE_MAX = 100
-STORE_CLOSURE_MAX = 102
+STORE_CLOSURE_MAX = 103
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
 

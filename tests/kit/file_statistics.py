@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.rows.bounds.entries import BoundsColumn, column_key
+from ftfile.core.bounds import BoundsColumn
+from ftfile.rows.bounds.entries import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

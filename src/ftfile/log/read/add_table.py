@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ftfile.core.bounds import BoundsColumn, bounds_column
 from ftfile.core.errors import CorruptData
 from ftfile.log.format.compacted import (
     FIELDS,
@@ -22,10 +23,11 @@ from ftfile.log.format.compacted import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from ftfile.log.format.model import Add, Record
+    from ftfile.storage.api import FileSystem
 
 
 # Adds per document: more need too much memory at once, fewer compress worse.
@@ -78,6 +80,17 @@ class AddBlock:
         if self.chosen is None:
             return columns
         return [[*itertools.compress(column, self.chosen)] for column in columns]
+
+    def bounds(self, fs: FileSystem, names: Sequence[str]) -> dict[str, BoundsColumn]:  # noqa: ARG002 - for later formats
+        """Return the bounds of columns in the adds, by name. A missing column is unknown in all adds."""
+        return {}
+
+    def narrowed(self, mask: Sequence[bool]) -> AddBlock:
+        """Return the adds for which a mask over the adds is True."""
+        if self.chosen is None:
+            return replace(self, chosen=mask)
+        flags = iter(mask)
+        return replace(self, chosen=[is_chosen and next(flags) for is_chosen in self.chosen])
 
 
 class AddTable(Mapping[str, "Add"]):
@@ -137,6 +150,39 @@ class AddTable(Mapping[str, "Add"]):
             columns.append(add, 0)
         yield columns.ids, [columns.fields[name] for name in names]
 
+    def bounds(self, fs: FileSystem, names: Sequence[str]) -> Iterator[dict[str, BoundsColumn]]:
+        """Yield the bounds of columns by name, block by block, in the order of `columns`.
+
+        A missing column is unknown in all adds of the block.
+        """
+        for block in self._blocks:
+            yield block.bounds(fs, names)
+        yield _bounds_of(self._others.values(), names)
+
+    def narrowed(self, masks: Iterable[Sequence[bool]]) -> AddTable:
+        """Return the adds for which a mask is True, given a mask for each block in the order of `columns`."""
+        *block_masks, mask = masks
+        blocks: list[AddBlock] = []
+        for block, block_mask in zip(self._blocks, block_masks, strict=True):
+            if any(block_mask):
+                blocks.append(block.narrowed(block_mask))
+        return AddTable(blocks, dict(itertools.compress(self._others.items(), mask)))
+
+    def possible(
+        self,
+        fs: FileSystem,
+        names: Sequence[str],
+        may_match: Callable[[dict[str, BoundsColumn], list[int]], Sequence[bool]],
+    ) -> AddTable:
+        """Return the adds that may match, without decoding adds.
+
+        `may_match` returns a mask, given the bounds of the columns `names` in some adds, and their numbers of rows.
+        """
+        masks: list[Sequence[bool]] = []
+        for bounds, (rows,) in zip(self.bounds(fs, names), self.columns(["rows"]), strict=True):
+            masks.append(may_match(bounds, rows))
+        return self.narrowed(masks)
+
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in reverse order; few more are decoded than consumed."""
         yield from reversed(self._others.values())
@@ -163,6 +209,14 @@ def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
     """Return fields of adds by their names in records."""
     attributes = [FIELDS[name].name for name in names]
     return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
+
+
+def _bounds_of(adds: Iterable[Add], names: Sequence[str]) -> dict[str, BoundsColumn]:
+    statistics = [add.statistics for add in adds]
+    bounds: dict[str, BoundsColumn] = {}
+    for name in names:
+        bounds[name] = bounds_column(entries.get(name) for entries in statistics)
+    return bounds
 
 
 class _Packer:
