@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ftfile.core.bounds import BoundsColumn, bounds_column
-from ftfile.core.errors import CorruptData
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
 from ftfile.log.format.compacted import (
     FIELDS,
     AddColumns,
@@ -21,17 +22,21 @@ from ftfile.log.format.compacted import (
     decode_adds,
     decode_columns,
 )
+from ftfile.log.format.file_statistics import read_bounds, within_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from ftfile.log.format.file_statistics import StatisticsPlace
     from ftfile.log.format.model import Add, Record
     from ftfile.storage.api import FileSystem
 
 
 # Adds per document: more need too much memory at once, fewer compress worse.
 DOCUMENT_ADDS = 50_000
+
+_log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -42,6 +47,7 @@ class AddBlock:
     rest: bytes  # the second stream of the document
     path: str  # of its compacted log
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
+    statistics_at: StatisticsPlace | None = None  # in the compacted log; None if it has none
 
     def without(self, removed: AbstractSet[str]) -> int:
         """Remove adds and return their number."""
@@ -81,9 +87,20 @@ class AddBlock:
             return columns
         return [[*itertools.compress(column, self.chosen)] for column in columns]
 
-    def bounds(self, fs: FileSystem, names: Sequence[str]) -> dict[str, BoundsColumn]:  # noqa: ARG002 - for later formats
-        """Return the bounds of columns in the adds, by name. A missing column is unknown in all adds."""
-        return {}
+    def bounds(self, fs: FileSystem, names: Sequence[str]) -> dict[str, BoundsColumn]:
+        """Return the bounds of columns in the adds, by name. A missing column is unknown in all adds.
+
+        If the compacted log was merged since or is damaged, all columns are unknown.
+        """
+        if self.statistics_at is None:
+            return {}
+        try:
+            with fs.open(self.path) as file:
+                columns = read_bounds(file.read_at, self.statistics_at, len(self.ids), names=names, path=self.path)
+        except (NotFound, CorruptData) as error:
+            _log.info("statistics were not read, so a condition reads more files: %s", error)
+            return {}
+        return {name: self._chosen_bounds(column) for name, column in columns.items()}
 
     def narrowed(self, mask: Sequence[bool]) -> AddBlock:
         """Return the adds for which a mask over the adds is True."""
@@ -91,6 +108,12 @@ class AddBlock:
             return replace(self, chosen=mask)
         flags = iter(mask)
         return replace(self, chosen=[is_chosen and next(flags) for is_chosen in self.chosen])
+
+    def _chosen_bounds(self, column: BoundsColumn) -> BoundsColumn:
+        if self.chosen is None:
+            return column
+        chosen_values = (list(itertools.compress(values, self.chosen)) for values in column)
+        return BoundsColumn(*chosen_values)
 
 
 class AddTable(Mapping[str, "Add"]):
@@ -240,7 +263,9 @@ class _Packer:
 
     def documents(self) -> tuple[Document, ...]:
         self._flush()
-        return tuple(self._documents)
+        statistics = [document.statistics or b"" for document in self._documents]
+        pairs = zip(self._documents, within_limit(statistics), strict=True)
+        return tuple(replace(document, statistics=content) for document, content in pairs)
 
     def _flush(self) -> None:
         if self._waiting.ids:
@@ -305,6 +330,7 @@ def merge_compacted(contents: Sequence[CompactedLog], log_start: int) -> Compact
     removes = dict(removed)
     live_packer, ended = _Packer(), _Packer()
     for document in itertools.chain.from_iterable(part.kept for part in contents):
+        assert document.statistics is not None, "the statistics were not read"
         ids = document.versions().ids
         if removed.keys().isdisjoint(ids):
             live_packer.add_whole(document)

@@ -362,7 +362,10 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(AddBlock(ids, document.rest, document.path, chosen))
+            block = AddBlock(
+                ids, document.rest, path=document.path, chosen=chosen, statistics_at=document.statistics_at
+            )
+            self._blocks.append(block)
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():
