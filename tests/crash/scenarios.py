@@ -10,7 +10,7 @@ BATCHES = Scenario(
     (Batch("ab"), Batch("", batch_id=1), Batch("cd", batch_id=2, troubled=True)),
     new_processes=True,
 )
-# A process that remembers what it has made durable.
+# One process, which remembers the directories that it has synced.
 ONE_PROCESS = Scenario("one process", tuple(Batch(letter, batch_id=number) for number, letter in enumerate("abcd")))
 # The same, written directly under final names.
 DIRECT = Scenario("direct", BATCHES.batches, new_processes=True, options=(("publish", "direct"),))

@@ -46,14 +46,14 @@ def _adds(ids: tuple[str, ...], rest: bytes, path: str) -> tuple[Add, ...]:
     return tuple(decode_adds(ids, rest, path))
 
 
-def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> CompactedLog:
+def _decode_range_once(file: InputFile, path: str, *, ended: bool | None, statistics: bool = False) -> CompactedLog:
     """Read a range as `decode_compacted` does."""
-    return _range(file.read_at(0, file.size_bytes), path, ended)
+    return _range(file.read_at(0, file.size_bytes), path, ended, statistics)
 
 
 @cache
-def _range(content: bytes, path: str, ended: bool | None) -> CompactedLog:
-    return decode_compacted(RangeFile.of_content(path, content), path, ended=ended)
+def _range(content: bytes, path: str, ended: bool | None, statistics: bool) -> CompactedLog:
+    return decode_compacted(RangeFile.of_content(path, content), path, ended=ended, statistics=statistics)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.rows.bounds.entries import BoundsColumn
+from ftfile.core.bounds import BoundsColumn
 from ftfile.rows.statistics.collector import Collector
 from ftfile.rows.statistics.columns import key_of, leaves
 

@@ -124,6 +124,12 @@ def _has_ints(value: Any) -> bool:  # noqa: ANN401 - of the user
     return isinstance(value, Collection) and all(map(_is_int, value))
 
 
+def _is_pair_of_numbers(value: object) -> bool:
+    if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004
+        return False
+    return all(isinstance(item, int | float) and not isinstance(item, bool) and item >= 0 for item in value)
+
+
 def _has_names(value: object) -> bool:
     return isinstance(value, Mapping) and _has_texts(value)
 
@@ -152,6 +158,7 @@ _KINDS = {
     "Sequence[str]": _TEXTS._replace(check=_has_texts_in_order),
     "Collection[str]": _TEXTS,
     "Collection[int]": _ArgumentKind("a list of ints, such as [0, 1]", check=_has_ints),
+    "tuple[float, float]": _ArgumentKind("two numbers from 0 on, such as (0.005, 0.0004)", check=_is_pair_of_numbers),
     "Mapping[str, str]": _ArgumentKind("a dictionary of texts, such as {'name': 'text'}", check=_has_settings),
     "str | Mapping[str, str]": _ArgumentKind(
         "a text, or a dictionary of texts, such as {'name': 'text'}", (str,), _has_settings

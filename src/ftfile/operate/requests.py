@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # The number of newest versions that are read.
 VERSIONS_READ = 100
-DAY_S = 86_400
 
 
 class RequestPrices(NamedTuple):
@@ -94,7 +93,7 @@ def requests_of(records: Sequence[Record], prices: RequestPrices) -> StoreReques
     batches_a_day = cost_a_day = None
     passed_s = (records[-1].created_ms - records[0].created_ms) / 1000
     if passed_s > 0:
-        batches_a_day = DAY_S * (count - 1) / passed_s
+        batches_a_day = 86_400 * (count - 1) / passed_s
         cost_a_day = batches_a_day * sum(step.cost for step in steps) / 1000
     return StoreRequests(count, steps, batches_a_day, cost_a_day)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ftfile.core.bounds import BoundsColumn
 from ftfile.core.checksum import Decoding
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.log.format import layout
 from ftfile.log.read.snapshot import live_columns
 from ftfile.rows import kernels as pc
 from ftfile.rows.bounds.certain import must
-from ftfile.rows.bounds.entries import BoundsColumn
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
 from ftfile.rows.bounds.possible import FileBounds
 from ftfile.rows.conditions import bound

@@ -18,7 +18,7 @@ from ftfile.log import sealed
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
 from ftfile.log.directory import read_marker
-from ftfile.log.format import compacted, layout
+from ftfile.log.format import column_coding, compacted, layout
 from ftfile.log.format import record as record_format
 from ftfile.log.format.compacted import FIELDS, decode_compacted, encode_compacted
 from ftfile.log.format.model import Add, JobAuthor, Origin, Record, Transaction
@@ -175,7 +175,7 @@ class TestRanges:
         size_bytes = 100_000
         content = with_stream(1, lambda _: None, lambda text: zlib.compress(text + b" " * size_bytes))
         assert all_adds(content) == all_adds(RANGE)
-        monkeypatch.setattr(compacted, "FILE_BYTES_MAX", size_bytes)
+        monkeypatch.setattr(column_coding, "FILE_BYTES_MAX", size_bytes)
         with pytest.raises(CorruptData, match="more than 100000 bytes"):
             all_adds(content)
 

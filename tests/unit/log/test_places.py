@@ -316,7 +316,7 @@ class TestStuck:
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))
         state = CommitLog(driver.fs).refresh()
         assert state.unpublished.keys() == {0, 1}
-        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=1)
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=1, published=0)
         assert CommitLog(driver.fs).refresh().unpublished.keys() == {1}
-        driver.create_record(author=MaintenanceAuthor("vacuum", "w"), log_start=2)
+        driver.create_record(author=MaintenanceAuthor("vacuum", "w"), log_start=2, published=1)
         assert CommitLog(driver.fs).refresh().unpublished == {}

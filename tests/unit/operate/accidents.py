@@ -146,7 +146,7 @@ def on_terminal() -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_after_long(title: str) -> Iterator[None]:
-    """For accidents that need it, write a log checkpoint and a range at each commit, instead of one in 64 commits; delete young records."""
+    """For accidents that need it, write a log checkpoint and a range at each commit, and delete young records."""
     with contextlib.ExitStack() as stack:
         if title in LONG:
             stack.enter_context(mock.patch("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0))

@@ -472,6 +472,15 @@ class TestDerived:
         world.write(layout.compacted_path(name), encode_compacted(other))
         assert world.the("bad-range").actual == "other adds than in its records"
 
+    def test_damaged_statistics(self, world: World) -> None:
+        add = structs.replace(world.driver.stage(9), statistics={"id": [1, 2, 0]})
+        world.driver.commit(9, add)
+        name = max(list_compacted(world.fs), key=lambda name: (name.last, name.first))
+        path = layout.compacted_path(name)
+        world.write(path, world.fs.read(path)[:-1] + b"?")
+        assert add.id in ftfile.open(world.url).snapshot().adds
+        assert "bytes of statistics" in world.the("bad-range").actual
+
     @pytest.mark.parametrize("what", ["kept", "removes", "ended"])
     def test_a_range_without_some_of_it(self, world: World, what: str) -> None:
         live = list(ftfile.open(world.url).snapshot().adds.values())

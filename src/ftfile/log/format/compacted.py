@@ -5,23 +5,30 @@ removed it. The second stream contains the other columns, each as `["constant", 
 indexes]` or `["plain", values]`, and under `rare` fields that few adds have, by the position of the add. In paths, a
 NUL stands for the id of the add.
 
-Live adds are first, so that readers of later versions read no further.
+Live adds are first, so that readers of later versions read no further. Statistics are last, and conditions read them.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.remedies import Advice, Remedy
+from ftfile.log.format.column_coding import check_count, code_column, pack_json, unpack_json
+from ftfile.log.format.file_statistics import (
+    StatisticsPlace,
+    check_statistics,
+    pack_statistics,
+    place_of,
+    unpack_statistics,
+)
 from ftfile.log.format.model import Add, Count, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
@@ -39,8 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.storage.api import InputFile
-
-_Value = TypeVar("_Value")
 
 
 class Rare(Value, frozen=True):
@@ -67,8 +72,6 @@ NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
 _ADVICE = Advice("If the records of its versions exist, ", Remedy("repair", dry_run=False), " rebuilds it")
 _COMPACTED_LOG = "a compacted log"
-# Level 6 takes twice the time and saves a tenth.
-COMPRESSION_LEVEL = 1
 
 
 @dataclass(slots=True)
@@ -80,11 +83,13 @@ class AddColumns:
     removed: list[int] = field(default_factory=list)  # version of the record that removed each; empty if they are live
     # By the name of the field; under `rare`, fields that few adds have, or None.
     fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*FIELDS, "rare")})
+    statistics: list[dict[str, list[Any]]] = field(default_factory=list)
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
-        """Append one add, without its statistics, and without the ranges of the segments of a part."""
+        """Append one add, without the ranges of the segments of a part."""
         self.ids.append(add.id)
         self.added.append(added)
+        self.statistics.append(add.statistics)
         if removed is not None:
             self.removed.append(removed)
         for name, value in zip(FIELDS, _attributes_of(add), strict=True):
@@ -97,6 +102,7 @@ class AddColumns:
         """Append chosen adds of another value, by default all."""
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
+        pairs.append((self.statistics, other.statistics))
         pairs += [(self.fields[name], values) for name, values in other.fields.items()]
         for column, values in pairs:
             column.extend(values if chosen is None else itertools.compress(values, chosen))
@@ -104,7 +110,13 @@ class AddColumns:
     def part(self, start: int, end: int | None = None) -> AddColumns:
         """Return the adds at some positions."""
         fields = {name: values[start:end] for name, values in self.fields.items()}
-        return AddColumns(self.ids[start:end], self.added[start:end], self.removed[start:end], fields)
+        return AddColumns(
+            self.ids[start:end],
+            self.added[start:end],
+            removed=self.removed[start:end],
+            fields=fields,
+            statistics=self.statistics[start:end],
+        )
 
 
 class _Ids(Value, frozen=True):
@@ -123,13 +135,19 @@ class Document:
     ids: bytes
     rest: bytes
     path: str = field(default="", compare=False)  # of the compacted log that contains it
+    statistics: bytes | None = b""  # bytes of `pack_statistics`; None: not read
+    # of the statistics in the compacted log at `path`; None if it has none
+    statistics_at: StatisticsPlace | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, columns: AddColumns) -> Document:
-        """Return the document of these adds."""
+        """Return the document of these adds. Removed adds lose their statistics, because no condition needs them."""
         deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
         ids = _Ids(columns.ids, deltas, columns.removed)
-        return cls(len(columns.ids), pack_json(ids), pack_json(_code_all(columns)))
+        statistics = b""
+        if not columns.removed:
+            statistics = pack_statistics(columns.statistics)
+        return cls(len(columns.ids), pack_json(ids), rest=pack_json(_code_all(columns)), statistics=statistics)
 
     def versions(self) -> AddColumns:
         """Return only ids and versions; the fields are empty."""
@@ -141,10 +159,11 @@ class Document:
             return AddColumns(ids.id, list(itertools.accumulate(ids.added_version_deltas)), ids.removed_versions)
 
     def columns(self) -> AddColumns:
-        """Return the adds with all fields."""
+        """Return the adds with all fields, and with their statistics if these were read."""
         columns = self.versions()
         with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
             columns.fields = _fields(unpack_json(self.rest, dict[str, Any]), len(columns.ids))
+            columns.statistics = unpack_statistics(self.statistics or b"", len(columns.ids))
         return columns
 
 
@@ -159,12 +178,6 @@ def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> 
     with Decoding(path, _COMPACTED_LOG, _ADVICE):
         columns = unpack_json(rest, dict[str, Any])
         return [_decode(columns, count, name) for name in names]
-
-
-def check_count(name: str, values: Sequence[object], count: int) -> None:
-    """Raise a ValueError unless there is this number of values."""
-    if len(values) != count:
-        raise ValueError(f"{name} is {values!r:.80}, but needs {count} values")
 
 
 def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
@@ -190,36 +203,11 @@ def adds_of(ids: Sequence[str], coded: dict[str, Any]) -> Iterator[Add]:
     return iter([Add(*row, **msgspec.structs.asdict(rare)) if rare else Add(*row) for row, rare in rows])
 
 
-def pack_json(value: object) -> bytes:
-    """Return the value as compressed JSON; ConfigError for a value that readers would refuse."""
-    return zlib.compress(within_limits(compact_json(value)), COMPRESSION_LEVEL)
-
-
-def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
-    """Return the value of `pack_json`; ValueError or zlib.error for damage, and above the limits."""
-    stream = zlib.decompressobj()
-    text = stream.decompress(content, FILE_BYTES_MAX)
-    if not stream.eof or stream.unused_data:
-        raise ValueError(
-            f"a compressed stream that is truncated, has trailing bytes, or has more than {FILE_BYTES_MAX} bytes"
-        )
-    return decode_json(text, kind)
-
-
 def _code_all(columns: AddColumns) -> dict[str, Any]:
     """Return a column for each field, and rare fields by position."""
-    coded: dict[str, Any] = {name: _code(columns.fields[name]) for name in FIELDS}
+    coded: dict[str, Any] = {name: code_column(columns.fields[name]) for name in FIELDS}
     coded["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
     return coded
-
-
-def _code(values: list[Any]) -> list[Any]:
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    if len(numbers) == 1:
-        return ["constant", values[0]]
-    if len(numbers) <= len(values) // 2:
-        return ["dictionary", list(numbers), [numbers[value] for value in values]]
-    return ["plain", values]
 
 
 def _fields(coded: dict[str, Any], count: int) -> dict[str, list[Any]]:
@@ -279,10 +267,14 @@ class Placed(Value, frozen=True):
     ids_checksum: str
     fields_bytes: Count
     fields_checksum: str
+    # of live adds, at the end of the file
+    statistics_bytes: Count = 0
+    statistics_index_bytes: Count = 0
+    statistics_index_checksum: str = ""
 
 
 class CompactedLogContents(Value, frozen=True):
-    """The fields of a header for the rest of the file: documents of live adds, removes, documents of removed adds."""
+    """The fields of a header for the rest of the file: live adds, removes, removed adds, statistics of live adds."""
 
     removes_bytes: Count
     removes_checksum: str
@@ -308,16 +300,18 @@ def encode_compacted(content: CompactedLog) -> bytes:
     before, behind = (
         b"".join(document.ids + document.rest for document in group) for group in (content.kept, content.ended)
     )
-    encoded = head + before + removes + behind
+    statistics = b"".join(document.statistics or b"" for document in content.kept)
+    encoded = head + before + removes + behind + statistics
     if len(encoded) > FILE_BYTES_MAX:
         raise ConfigError(f"a compacted log has {len(encoded)} bytes, but readers accept at most {FILE_BYTES_MAX}")
     return encoded
 
 
-def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> CompactedLog:
+def decode_compacted(file: InputFile, path: str, *, ended: bool | None, statistics: bool = False) -> CompactedLog:
     """Read and check a compacted log from a file.
 
-    With `ended`, also the adds that the compacted log itself removed are read; with None, no adds.
+    With `ended`, also the adds that the compacted log itself removed are read; with None, no adds. Statistics are only
+    read and checked with `statistics`.
     """
     if file.size_bytes > FILE_BYTES_MAX:
         raise CorruptData(path, f"at most {FILE_BYTES_MAX} bytes", f"{file.size_bytes} bytes", _ADVICE)
@@ -329,17 +323,51 @@ def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Compa
             return content
         contents = decode_json(line, CompactedLogContents)
         lengths = _length(contents.live) + contents.removes_bytes, _length(contents.ended)
-        if file.size_bytes != end + sum(lengths):
-            raise CorruptData(path, f"{end + sum(lengths)} bytes", f"{file.size_bytes} bytes", _ADVICE)
+        behind = end + sum(lengths)
+        size_bytes = behind + sum(placed.statistics_bytes for placed in contents.live)
+        if file.size_bytes != size_bytes:
+            raise CorruptData(path, f"{size_bytes} bytes", f"{file.size_bytes} bytes", _ADVICE)
         streams = _Streams(file.read_at(end, sum(lengths) if ended else lengths[0]), path)
-        live_documents = tuple(map(streams.document, contents.live))
+        read_documents = map(streams.document, contents.live)
+        live_documents = tuple(_with_places(zip(contents.live, read_documents, strict=True), behind))
         removes = unpack_json(streams.take(contents.removes_bytes, contents.removes_checksum), _Removes)
+        if statistics:
+            statistics_read = file.read_at(behind, size_bytes - behind)
+            live_documents = tuple(_with_statistics(live_documents, statistics_read, behind))
         return msgspec.structs.replace(
             content,
             kept=live_documents,
             removes=dict(zip(removes.ids, removes.versions, strict=True)),
             ended=tuple(map(streams.document, contents.ended)) if ended else None,
         )
+
+
+def _with_places(documents: Iterable[tuple[Placed, Document]], offset: int) -> Iterator[Document]:
+    """Yield documents of live adds with the places of their statistics, which begin at an offset."""
+    for placed, document in documents:
+        if not placed.statistics_bytes:
+            yield document
+            continue
+        place = StatisticsPlace(
+            offset,
+            placed.statistics_bytes,
+            index_length=placed.statistics_index_bytes,
+            index_checksum=placed.statistics_index_checksum,
+        )
+        yield replace(document, statistics=None, statistics_at=place)
+        offset += place.length
+
+
+def _with_statistics(documents: Iterable[Document], content: bytes, offset: int) -> Iterator[Document]:
+    """Yield documents with their statistics, given the bytes from an offset on."""
+    for document in documents:
+        place = document.statistics_at
+        if place is None:
+            yield document
+            continue
+        start = place.offset - offset
+        statistics = check_statistics(content[start : start + place.length], place, document.path)
+        yield replace(document, statistics=statistics)
 
 
 class _Streams:
@@ -374,9 +402,22 @@ def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
 
 
 def _placed(document: Document) -> Placed:
-    ids, rest = document.ids, document.rest
-    return Placed(
-        document.count, len(ids), ids_checksum=checksum(ids), fields_bytes=len(rest), fields_checksum=checksum(rest)
+    assert document.statistics is not None, "the statistics were not read"
+    placed = Placed(
+        document.count,
+        len(document.ids),
+        ids_checksum=checksum(document.ids),
+        fields_bytes=len(document.rest),
+        fields_checksum=checksum(document.rest),
+    )
+    if not document.statistics:
+        return placed
+    place = place_of(document.statistics, 0)
+    return msgspec.structs.replace(
+        placed,
+        statistics_bytes=place.length,
+        statistics_index_bytes=place.index_length,
+        statistics_index_checksum=place.index_checksum,
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ftfile.core.errors import CorruptData
+from ftfile.core.bounds import BoundsColumn, bounds_column
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
 from ftfile.log.format.compacted import (
     FIELDS,
     AddColumns,
@@ -20,16 +22,21 @@ from ftfile.log.format.compacted import (
     decode_adds,
     decode_columns,
 )
+from ftfile.log.format.file_statistics import read_bounds, within_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from ftfile.log.format.file_statistics import StatisticsPlace
     from ftfile.log.format.model import Add, Record
+    from ftfile.storage.api import FileSystem
 
 
 # Adds per document: more need too much memory at once, fewer compress worse.
 DOCUMENT_ADDS = 50_000
+
+_log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -40,6 +47,7 @@ class AddBlock:
     rest: bytes  # the second stream of the document
     path: str  # of its compacted log
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
+    statistics_at: StatisticsPlace | None = None  # in the compacted log; None if it has none
 
     def without(self, removed: AbstractSet[str]) -> int:
         """Remove adds and return their number."""
@@ -78,6 +86,34 @@ class AddBlock:
         if self.chosen is None:
             return columns
         return [[*itertools.compress(column, self.chosen)] for column in columns]
+
+    def bounds(self, fs: FileSystem, names: Sequence[str]) -> dict[str, BoundsColumn]:
+        """Return the bounds of columns in the adds, by name. A missing column is unknown in all adds.
+
+        If the compacted log was merged since or is damaged, all columns are unknown.
+        """
+        if self.statistics_at is None:
+            return {}
+        try:
+            with fs.open(self.path) as file:
+                columns = read_bounds(file.read_at, self.statistics_at, len(self.ids), names=names, path=self.path)
+        except (NotFound, CorruptData) as error:
+            _log.info("statistics were not read, so a condition reads more files: %s", error)
+            return {}
+        return {name: self._chosen_bounds(column) for name, column in columns.items()}
+
+    def narrowed(self, mask: Sequence[bool]) -> AddBlock:
+        """Return the adds for which a mask over the adds is True."""
+        if self.chosen is None:
+            return replace(self, chosen=mask)
+        flags = iter(mask)
+        return replace(self, chosen=[is_chosen and next(flags) for is_chosen in self.chosen])
+
+    def _chosen_bounds(self, column: BoundsColumn) -> BoundsColumn:
+        if self.chosen is None:
+            return column
+        chosen_values = (list(itertools.compress(values, self.chosen)) for values in column)
+        return BoundsColumn(*chosen_values)
 
 
 class AddTable(Mapping[str, "Add"]):
@@ -137,6 +173,39 @@ class AddTable(Mapping[str, "Add"]):
             columns.append(add, 0)
         yield columns.ids, [columns.fields[name] for name in names]
 
+    def bounds(self, fs: FileSystem, names: Sequence[str]) -> Iterator[dict[str, BoundsColumn]]:
+        """Yield the bounds of columns by name, block by block, in the order of `columns`.
+
+        A missing column is unknown in all adds of the block.
+        """
+        for block in self._blocks:
+            yield block.bounds(fs, names)
+        yield _bounds_of(self._others.values(), names)
+
+    def narrowed(self, masks: Iterable[Sequence[bool]]) -> AddTable:
+        """Return the adds for which a mask is True, given a mask for each block in the order of `columns`."""
+        *block_masks, mask = masks
+        blocks: list[AddBlock] = []
+        for block, block_mask in zip(self._blocks, block_masks, strict=True):
+            if any(block_mask):
+                blocks.append(block.narrowed(block_mask))
+        return AddTable(blocks, dict(itertools.compress(self._others.items(), mask)))
+
+    def possible(
+        self,
+        fs: FileSystem,
+        names: Sequence[str],
+        may_match: Callable[[dict[str, BoundsColumn], list[int]], Sequence[bool]],
+    ) -> AddTable:
+        """Return the adds that may match, without decoding adds.
+
+        `may_match` returns a mask, given the bounds of the columns `names` in some adds, and their numbers of rows.
+        """
+        masks: list[Sequence[bool]] = []
+        for bounds, (rows,) in zip(self.bounds(fs, names), self.columns(["rows"]), strict=True):
+            masks.append(may_match(bounds, rows))
+        return self.narrowed(masks)
+
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in reverse order; few more are decoded than consumed."""
         yield from reversed(self._others.values())
@@ -165,6 +234,14 @@ def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
     return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
 
 
+def _bounds_of(adds: Iterable[Add], names: Sequence[str]) -> dict[str, BoundsColumn]:
+    statistics = [add.statistics for add in adds]
+    bounds: dict[str, BoundsColumn] = {}
+    for name in names:
+        bounds[name] = bounds_column(entries.get(name) for entries in statistics)
+    return bounds
+
+
 class _Packer:
     def __init__(self) -> None:
         self._documents: list[Document] = []
@@ -186,7 +263,9 @@ class _Packer:
 
     def documents(self) -> tuple[Document, ...]:
         self._flush()
-        return tuple(self._documents)
+        statistics = [document.statistics or b"" for document in self._documents]
+        pairs = zip(self._documents, within_limit(statistics), strict=True)
+        return tuple(replace(document, statistics=content) for document, content in pairs)
 
     def _flush(self) -> None:
         if self._waiting.ids:
@@ -251,6 +330,7 @@ def merge_compacted(contents: Sequence[CompactedLog], log_start: int) -> Compact
     removes = dict(removed)
     live_packer, ended = _Packer(), _Packer()
     for document in itertools.chain.from_iterable(part.kept for part in contents):
+        assert document.statistics is not None, "the statistics were not read"
         ids = document.versions().ids
         if removed.keys().isdisjoint(ids):
             live_packer.add_whole(document)

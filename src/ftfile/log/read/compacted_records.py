@@ -61,11 +61,13 @@ def reach(chosen: Sequence[CompactedName]) -> int:
     return -1
 
 
-def read_compacted(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> CompactedLog:
+def read_compacted(
+    fs: FileSystem, name: CompactedName, *, ended: bool | None, statistics: bool = False
+) -> CompactedLog:
     """Read a compacted log, see `decode_compacted`; NotFound means that a larger one has replaced it: list again."""
     path = layout.compacted_path(name)
     with fs.open(path) as file:
-        content = decode_compacted(file, path, ended=ended)
+        content = decode_compacted(file, path, ended=ended, statistics=statistics)
     if (content.first, content.last) != (name.first, name.last):
         actual = f"{content.first} to {content.last}"
         raise CorruptData(path, f"versions {name.first} to {name.last}", actual)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
@@ -95,7 +97,7 @@ class _CompactedLogWriter:
         """Read the compacted logs of the log completely, and skip damaged ones."""
         for name in self._chosen:
             try:
-                read_compacted(self._log.fs, name, ended=True)
+                self._read(name)
             except (NotFound, CorruptData) as error:
                 self._pass_over(name, error)
 
@@ -123,7 +125,7 @@ class _CompactedLogWriter:
         contents: list[CompactedLog] = []
         for name in inside:
             try:
-                contents.append(read_compacted(self._log.fs, name, ended=True))
+                contents.append(self._read(name))
             except (NotFound, CorruptData) as error:
                 self._pass_over(name, error)
                 self._complete(interval)
@@ -136,6 +138,17 @@ class _CompactedLogWriter:
         except ConfigError as error:
             _log.warning("the compacted logs of versions %d to %d were not merged: %s", *interval, error)
             self._complete_halves(interval)
+
+    def _read(self, name: CompactedName) -> CompactedLog:
+        """Read a compacted log completely. If no records can replace damaged statistics, it is read without them."""
+        try:
+            return read_compacted(self._log.fs, name, ended=True, statistics=True)
+        except CorruptData as error:
+            if name.first >= self._head.log_start:
+                raise
+            content = read_compacted(self._log.fs, name, ended=True)
+            _log.warning("the statistics of a compacted log are dropped, so conditions read more files: %s", error)
+            return structs.replace(content, kept=tuple(replace(document, statistics=b"") for document in content.kept))
 
     def _complete_halves(self, interval: Interval) -> None:
         if interval.size > 1 and reach(self._chosen) < interval.last:

@@ -88,6 +88,13 @@ def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list
     yield from adds.columns(names) if isinstance(adds, AddTable) else [columns_of(adds.values(), names)]
 
 
+def live_table(snapshot: Snapshot) -> AddTable:
+    """Return the live adds as a table, for `AddTable.bounds` and `AddTable.possible`."""
+    if isinstance(snapshot.adds, AddTable):
+        return snapshot.adds
+    return AddTable((), dict(snapshot.adds))
+
+
 def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bool = False) -> Snapshot:
     """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it.
 
@@ -355,7 +362,10 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(AddBlock(ids, document.rest, document.path, chosen))
+            block = AddBlock(
+                ids, document.rest, path=document.path, chosen=chosen, statistics_at=document.statistics_at
+            )
+            self._blocks.append(block)
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():

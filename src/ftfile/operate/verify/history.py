@@ -167,7 +167,7 @@ class History:
             if layout.compacted_path(name) in self._scan.misleading:
                 continue
             try:
-                content = read_compacted(self._scan.log.fs, name, ended=True)
+                content = read_compacted(self._scan.log.fs, name, ended=True, statistics=True)
             except NotFound:
                 continue
             except CorruptData as error:

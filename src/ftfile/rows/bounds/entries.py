@@ -13,22 +13,12 @@ from ftfile.rows import kernels as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ftfile.core.bounds import BoundsColumn
+
 _INSTANT_UNIT = "us"
 _IS_TEXT = (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal128)
 _IS_NUMBER = (pa.types.is_float32, pa.types.is_float64)
 _IS_WHOLE = (pa.types.is_signed_integer, pa.types.is_date32)
-
-
-class BoundsColumn(NamedTuple):
-    """The entries of a column, one for each file, with the values of the log; None is unknown.
-
-    A bound is a number, a text (also of a decimal; base64 of binary), a boolean, days, or microseconds. It is not
-    necessarily a value of the file: `low` can be less than all values, and `high` can be greater.
-    """
-
-    low: Sequence[Any]
-    high: Sequence[Any]
-    nulls: Sequence[int | None]
 
 
 class BoundArrays(NamedTuple):

@@ -16,7 +16,7 @@ from ftfile.rows.statistics.columns import is_bounded, key_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.rows.bounds.entries import BoundsColumn
+    from ftfile.core.bounds import BoundsColumn
     from ftfile.rows.bounds.possible import Mask
 
 # A file takes 45 µs. No file is excluded from more files.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.rows import kernels as pc
-from ftfile.rows.bounds.entries import BoundArrays, BoundsColumn, bound_arrays, compared_type
+from ftfile.rows.bounds.entries import BoundArrays, bound_arrays, compared_type
 from ftfile.rows.comparisons import Columns
 from ftfile.rows.statistics.columns import is_bounded, key_of
 from ftfile.rows.value_text import value_type
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from numpy.typing import NDArray
+
+    from ftfile.core.bounds import BoundsColumn
 
     Mask: TypeAlias = NDArray[np.bool_]
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from ftfile.core.bounds import BoundsColumn
 from ftfile.core.errors import ConfigError
 from ftfile.rows.bounds.certain import must
-from ftfile.rows.bounds.entries import BoundsColumn
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
 from ftfile.rows.bounds.possible import VALUES_MAX, FileBounds
 from ftfile.rows.conditions import bound, predicate
