@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.operate.rewriting import Live, RewritePiece, RewriteReport
     from ftfile.read.selection import ChosenAdd
+    from ftfile.storage.api import FileSystem
     from ftfile.write.workers import Workers
 
 
@@ -258,9 +259,9 @@ class Deleting:
                 )
             )
         where = settled_for(head, where, log.clock)
-        choice = MatchingRows(where, takes_open=dry_run)
+        choice = MatchingRows(where, takes_open=dry_run, fs=self.log.fs)
         if not dry_run:
-            self._finish_open(MatchingRows(where, takes_open=True))
+            self._finish_open(MatchingRows(where, takes_open=True, fs=self.log.fs))
         return rewrite(log, self.author, self.workers, choice, dry_run=dry_run, progress=self.progress)
 
     def _finish_open(self, choice: MatchingRows) -> None:
@@ -305,6 +306,7 @@ class MatchingRows(RewriteChoice):
     takes_all: ClassVar[bool] = True
     where: Mapping[str, object] | str | pc.Expression
     takes_open: bool  # include segments, which are read but never rewritten
+    fs: FileSystem  # the directory, whose statistics exclude files
 
     @property
     def text(self) -> str | None:
@@ -319,7 +321,7 @@ class MatchingRows(RewriteChoice):
         The statistics of a file can be unknown at a later head, so `removed` does not depend on them.
         """
         snapshot, by_directory = live(), dict[tuple[str, str, bool], Without]()
-        filtered, chosen_adds = self._chosen(head, snapshot, statistics=True)
+        filtered, chosen_adds = self._chosen(head, snapshot, self.fs)
         lists: list[list[Add]] = []
         withouts: list[Without] = []
         for add, where, partition, by_statistics in chosen_adds:
@@ -336,11 +338,13 @@ class MatchingRows(RewriteChoice):
 
     def removed(self, head: LogState, live: Live) -> list[Add]:
         """Return the adds of partitions that match, also adds that were committed after the delete began."""
-        _, chosen_adds = self._chosen(head, live(), statistics=False)
+        _, chosen_adds = self._chosen(head, live(), None)
         return [chosen.add for chosen in chosen_adds if chosen.where is None]
 
-    def _chosen(self, head: LogState, snapshot: Snapshot, *, statistics: bool) -> tuple[pa.Schema, Iterable[ChosenAdd]]:
-        """Return the columns of the condition, and the adds that may contain matching rows."""
+    def _chosen(
+        self, head: LogState, snapshot: Snapshot, fs: FileSystem | None
+    ) -> tuple[pa.Schema, Iterable[ChosenAdd]]:
+        """Return the columns of the condition, and the adds that may contain matching rows; see `Selection`."""
         if snapshot.schema is None:
             return pa.schema([]), ()
         schema = recorded_schema(snapshot.definitions[snapshot.schema])
@@ -350,7 +354,7 @@ class MatchingRows(RewriteChoice):
             columns=None,
             where=self.where,
             time_zone=_time_zone(head),
-            statistics=statistics,
+            fs=fs,
         )
         return selection.filtered, selection.adds()
 

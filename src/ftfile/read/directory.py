@@ -357,7 +357,7 @@ class Directory:
             columns=columns,
             where=where,
             time_zone=zone,
-            statistics=self._uses_statistics,
+            fs=self.file_system if self._uses_statistics else None,
         )
         return selection, partial(selection.rows, self.file_system, is_old=version is not None)
 

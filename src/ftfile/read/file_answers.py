@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.bounds import BoundsColumn
 from ftfile.core.checksum import Decoding
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.log.format import layout
-from ftfile.log.read.snapshot import live_columns
+from ftfile.log.read.snapshot import live_columns, live_table
 from ftfile.rows import kernels as pc
 from ftfile.rows.bounds.certain import must
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
@@ -22,13 +22,13 @@ from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.statistics.columns import is_bounded, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from ftfile.core.bounds import BoundsColumn
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.rows.bounds.possible import Mask
-
-_UNKNOWN = (None, None, None)
+    from ftfile.storage.api import FileSystem
 
 
 class FileAnswers(NamedTuple):
@@ -48,6 +48,7 @@ class StatisticsReader:
 
         Times without an offset are in `time_zone`.
         """
+        self._snapshot = snapshot
         self._where = where
         self._recorded = recorded
         self._filtered = filtered
@@ -56,15 +57,24 @@ class StatisticsReader:
         if not isinstance(where, pc.Expression) or len(snapshot.adds) <= FILES_MAX:
             self._keys = _comparable_keys(filtered, live_encodings(snapshot))
 
-    def answers(self, adds: Sequence[Add]) -> FileAnswers:
-        """Return the answers for some adds of the snapshot."""
-        possible, certain = np.full(len(adds), fill_value=True), np.full(len(adds), fill_value=False)
-        bounds = bounds_of(adds, self._keys)
+    def possible(self, fs: FileSystem) -> Iterator[tuple[Add, bool]]:
+        """Yield the adds that may contain a matching row, each with True if all of its rows match."""
+        table = live_table(self._snapshot)
+        masks: list[Sequence[bool]] = []
+        certain: list[Sequence[bool]] = []
+        for bounds, (rows,) in zip(table.bounds(fs, self._keys), table.columns(["rows"]), strict=True):
+            answers = self.answers(bounds, rows)
+            masks.append(answers.possible.tolist())
+            certain.append(answers.certain[answers.possible].tolist())
+        yield from zip(table.narrowed(masks).adds(), chain.from_iterable(certain), strict=True)
+
+    def answers(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int]) -> FileAnswers:
+        """Return the answers for files with these bounds and numbers of rows. A column without bounds is unknown."""
         if not bounds:
-            return FileAnswers(possible, certain)
-        rows = [add.rows for add in adds]
+            return FileAnswers(np.full(len(rows), fill_value=True), np.full(len(rows), fill_value=False))
         if isinstance(self._where, pc.Expression):
-            return FileAnswers(possible_by_expression(self._where, self._filtered, bounds, rows), certain)
+            possible = possible_by_expression(self._where, self._filtered, bounds, rows)
+            return FileAnswers(possible, np.full(len(rows), fill_value=False))
         columns = FileBounds(
             schema=self._recorded,
             time_zone=self._time_zone,
@@ -76,29 +86,6 @@ class StatisticsReader:
         )
         assert isinstance(self._where, str | Mapping)
         return FileAnswers(bound(self._where, columns), must(self._where, columns))
-
-
-def bounds_of(adds: Iterable[Add], keys: Collection[str]) -> dict[str, BoundsColumn]:
-    """Return the entries of adds by column, for the columns with these keys of which any add has an entry."""
-    entries = [add.statistics for add in adds]
-    columns = {}
-    for key in keys:
-        if any(key in statistics for statistics in entries):
-            columns[key] = _bounds_column([statistics.get(key, _UNKNOWN) for statistics in entries])
-    return columns
-
-
-def _bounds_column(entries: Iterable[Sequence[Any]]) -> BoundsColumn:
-    lows: list[Any] = []
-    highs: list[Any] = []
-    null_counts: list[int | None] = []
-    for entry in entries:
-        # An entry of another length was written by no version of ftfile.
-        low, high, nulls = entry if len(entry) == len(_UNKNOWN) else _UNKNOWN
-        lows.append(low)
-        highs.append(high)
-        null_counts.append(nulls)
-    return BoundsColumn(lows, highs, null_counts)
 
 
 def live_encodings(snapshot: Snapshot) -> list[Mapping[str, Any]]:

@@ -64,12 +64,13 @@ class Selection:
         columns: Sequence[str] | None,
         where: object,
         time_zone: str,
-        statistics: bool = True,
+        fs: FileSystem | None = None,
     ) -> None:
         """Choose from the rows of a snapshot, whose schema is `recorded`.
 
         Times without an offset are in `time_zone`. Times that are compared with columns in a path are in the time zone
-        of the path. Without `statistics`, files are only excluded by their partition.
+        of the path. Statistics are read from `fs`, the directory of the log; without it, files are only excluded by
+        their partition.
 
         Raises:
             ConfigError: a column does not exist, or `where` is not a condition on the columns.
@@ -78,7 +79,7 @@ class Selection:
         self._recorded = recorded
         self._asked = where
         self._time_zone = time_zone
-        self._uses_statistics = statistics
+        self._fs = fs
         self._conditions: dict[tuple[str, frozenset[str]], pc.Expression | None] = {}
         # The time zone changes values of a condition, but not its columns.
         self._where = self._by_clocks(time_zone, frozenset())
@@ -110,9 +111,10 @@ class Selection:
 
     def _possible(self) -> Iterator[list[tuple[Add, bool]]]:
         """Yield the adds whose statistics allow matching rows, each with True if all of its rows match, in pieces."""
-        adds = iter(self._snapshot.adds.values())
-        reader = None
-        if self._uses_statistics and len(self.filtered):
+        adds: Iterator[tuple[Add, bool]]
+        if self._fs is None or not len(self.filtered):
+            adds = ((add, False) for add in self._snapshot.adds.values())
+        else:
             reader = StatisticsReader(
                 self._snapshot,
                 self._asked,
@@ -120,13 +122,9 @@ class Selection:
                 filtered=self.filtered,
                 time_zone=self._time_zone,
             )
+            adds = reader.possible(self._fs)
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
-            if reader is None:
-                yield [(add, False) for add in piece]
-                continue
-            possible, certain = reader.answers(piece)
-            numbers = possible.nonzero()[0].tolist()
-            yield [(piece[number], bool(certain[number])) for number in numbers]
+            yield piece
 
     def possible_places(self) -> list[FilePlace]:
         """Return the places of adds that may contain matching rows, without decoding adds."""
