@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.bounds import BoundsColumn
     from ftfile.log.format.model import Add
+    from ftfile.log.read.add_table import AddTable
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.rows.bounds.possible import Mask
     from ftfile.storage.api import FileSystem
@@ -59,6 +60,11 @@ class StatisticsReader:
 
     def possible(self, fs: FileSystem) -> Iterator[tuple[Add, bool]]:
         """Yield the adds that may contain a matching row, each with True if all of its rows match."""
+        table, certain = self.narrowed(fs)
+        yield from zip(table.adds(), certain, strict=True)
+
+    def narrowed(self, fs: FileSystem) -> tuple[AddTable, Iterable[bool]]:
+        """Return the adds that may contain a matching row, without decoding them, and for each if all rows match."""
         table = live_table(self._snapshot)
         masks: list[Sequence[bool]] = []
         certain: list[Sequence[bool]] = []
@@ -66,7 +72,7 @@ class StatisticsReader:
             answers = self.answers(bounds, rows)
             masks.append(answers.possible.tolist())
             certain.append(answers.certain[answers.possible].tolist())
-        yield from zip(table.narrowed(masks).adds(), chain.from_iterable(certain), strict=True)
+        return table.narrowed(masks), chain.from_iterable(certain)
 
     def answers(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int]) -> FileAnswers:
         """Return the answers for files with these bounds and numbers of rows. A column without bounds is unknown."""

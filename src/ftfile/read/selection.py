@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -115,16 +115,25 @@ class Selection:
         if self._fs is None or not len(self.filtered):
             adds = ((add, False) for add in self._snapshot.adds.values())
         else:
-            reader = StatisticsReader(
-                self._snapshot,
-                self._asked,
-                recorded=self._recorded,
-                filtered=self.filtered,
-                time_zone=self._time_zone,
-            )
-            adds = reader.possible(self._fs)
+            adds = self._statistics().possible(self._fs)
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
             yield piece
+
+    def _statistics(self) -> StatisticsReader:
+        return StatisticsReader(
+            self._snapshot,
+            self._asked,
+            recorded=self._recorded,
+            filtered=self.filtered,
+            time_zone=self._time_zone,
+        )
+
+    def possible_files(self) -> Snapshot:
+        """Return the snapshot with only the adds whose statistics allow matching rows, without decoding adds."""
+        if self._fs is None or not len(self.filtered):
+            return self._snapshot
+        table, _ = self._statistics().narrowed(self._fs)
+        return replace(self._snapshot, adds=table)
 
     def possible_places(self) -> list[FilePlace]:
         """Return the places of adds that may contain matching rows, without decoding adds."""

@@ -24,7 +24,7 @@ from ftfile.read.directory import Directory
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import pack, read_share
 from ftfile.rows.spark_types import arrow_schema, quoted_name
-from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_places
+from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_files, possible_places
 from ftfile.spark.native.groups import Ways, plan_groups
 from ftfile.spark.native.listed_files import hadoop_url, reads_exactly, with_all_files, write_sink_log
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
@@ -51,7 +51,7 @@ _LEGACY = "LEGACY"
 _log = get_logger(__name__)
 
 
-def load(
+def load(  # noqa: PLR0913 - the last by name
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
@@ -59,6 +59,7 @@ def load(
     timestamp: str | datetime | None = None,
     where: str | Mapping[str, object] | None = None,
     check_files: bool = True,
+    statistics: bool = True,
     **access: Unpack[DirectoryArguments],
 ) -> DataFrame:
     """Return the rows of exactly one version, read with Spark's built-in sources if they return the same rows.
@@ -80,6 +81,7 @@ def load(
             whole numbers, or None for null.
         check_files: before each query, Spark requests the length and time of each file that it will read. Without it,
             only the first query that reads a directory requests them, and later queries read the existing files.
+        statistics: read only files whose statistics allow rows that match `where`. The rows are the same without it.
         **access: how this call opens the directory, as in `ftfile.open`.
 
     Raises:
@@ -90,7 +92,16 @@ def load(
     """
     where = at_once(spark, where)
     directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
-    plan = _plan(_Loading(spark, directory, snapshot=snapshot, access=place, where=where, check_files=check_files))
+    loading = _Loading(
+        spark,
+        directory,
+        snapshot=snapshot,
+        access=place,
+        where=where,
+        check_files=check_files,
+        statistics=statistics,
+    )
+    plan = _plan(loading)
     return filtered(plan.rows, where)
 
 
@@ -170,6 +181,7 @@ class _Loading:
     access: Access
     where: str | Mapping[str, object] | None = None
     check_files: bool = True
+    statistics: bool = True
 
     @property
     def schema_json(self) -> str:
@@ -209,8 +221,11 @@ class _Loading:
             ids = [*self.snapshot.adds]
             return Ways([], ids, Counter({"Spark Connect": len(ids)} if ids else {}))
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        places = possible_places(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
-        return plan_groups(self.directory, self.snapshot, places, legacy_times=legacy)
+        as_texts, snapshot = compares_as_texts(self.spark), self.snapshot
+        places = possible_places(snapshot, self.where, as_texts=as_texts)
+        if self.statistics:
+            snapshot = possible_files(snapshot, self.where, self.directory.file_system, as_texts=as_texts)
+        return plan_groups(self.directory, snapshot, places, legacy_times=legacy)
 
     def _no_rows(self) -> DataFrame:
         """Return a DataFrame without rows. As with files, Spark provides `_metadata`."""

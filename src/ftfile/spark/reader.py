@@ -99,18 +99,20 @@ class FtFileReader(Shipped, DataSourceReader):
             recorded = pa.schema([])
         else:
             recorded = recorded_schema(snapshot.definitions[schema])
-        places, row_filter = self._chosen(snapshot, recorded)
+        snapshot, places, row_filter = self._chosen(directory, snapshot, recorded)
         adds = columns_of_snapshot(snapshot.adds, places)
         shares = pack_columns(adds, snapshot.definitions, self._task_bytes, cores())
         return [_Files(share, row_filter) for share in shares] or [_Files(Share())]
 
-    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Collection[FilePlace] | None, RowFilter | None]:
-        """Return the places to read from a snapshot with the columns `recorded`, and a filter of their rows.
+    def _chosen(
+        self, directory: Directory, snapshot: Snapshot, recorded: pa.Schema
+    ) -> tuple[Snapshot, Collection[FilePlace] | None, RowFilter | None]:
+        """Return the adds of a snapshot with the columns `recorded`, the places to read, and a filter of their rows.
 
         None instead of the places means all adds, and None instead of the filter all rows.
         """
-        del snapshot, recorded
-        return None, None
+        del directory, recorded
+        return snapshot, None, None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
@@ -133,7 +135,9 @@ class _PushingReader(FtFileReader):
         self._filters = tuple(filters)
         return filters
 
-    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Collection[FilePlace] | None, RowFilter | None]:
+    def _chosen(
+        self, directory: Directory, snapshot: Snapshot, recorded: pa.Schema
+    ) -> tuple[Snapshot, Collection[FilePlace] | None, RowFilter | None]:
         from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
 
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
@@ -144,9 +148,11 @@ class _PushingReader(FtFileReader):
         filterable = pa.schema(fields)
         where = condition_of(self._filters, filterable)
         if where is None:
-            return super()._chosen(snapshot, recorded)
-        selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC)
-        return frozenset(selection.possible_places()), RowFilter(where, selection.filtered)
+            return super()._chosen(directory, snapshot, recorded)
+        fs = directory.file_system
+        selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC, fs=fs)
+        row_filter = RowFilter(where, selection.filtered)
+        return selection.possible_files(), frozenset(selection.possible_places()), row_filter
 
 
 def _opened(options: Mapping[str, str], *also: Use) -> tuple[Directory, int | None, ReadOptions]:

@@ -11,7 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.spark.native.conditions import filtered, possible_places
+from ftfile.spark.native.conditions import filtered, possible_files, possible_places
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 
@@ -141,3 +141,51 @@ def test_what_is_no_condition(where: Any) -> None:
     frame: Any = None
     with pytest.raises(ConfigError, match="it takes a condition as text, such as"):
         filtered(frame, where)
+
+
+@pytest.fixture(scope="module")
+def one_row_each(tmp_path_factory: pytest.TempPathFactory) -> ftfile.Directory:
+    """Return a directory of six files with one row each."""
+    out = str(tmp_path_factory.mktemp("files") / "out")
+    query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
+    for number in range(6):
+        row = {"id": number, "name": "xyz"[number % 3], "n": number % 3, "day": DAYS[number % 2], "city": None}
+        query.run(number, [[row | {"real": 0.5, "at": NOON}]])
+    return ftfile.open(out)
+
+
+@pytest.mark.parametrize(
+    ("where", "files"),
+    [
+        (None, 6),
+        ("id = 3", 1),
+        ("ID >= 4", 2),
+        ("id BETWEEN 1 AND 3 AND name <> 'x'", 2),
+        ("id = 1 OR name = 'z'", 3),
+        ("city IS NOT NULL", 1),  # for the columns that Spark reads from a file
+        ("city IS NULL", 6),
+        ("day = DATE '2024-07-02'", 3),
+        ("id = 99", 1),
+        ({"id": 5}, 1),
+        ({"id": [0, 5], "n": 0}, 1),
+        ({"day": DAYS[0]}, 3),
+        # Conditions that Spark may interpret differently, or that only Spark supports.
+        ("real > 0.5", 6),
+        ("at < TIMESTAMP '2020-01-01 00:00:00'", 6),
+        ("id % 2 = 1", 6),
+        ("id = 1.0", 6),
+        ("missing = 1", 6),
+        ("name > 5", 6),
+    ],
+)
+def test_files_are_left_out_by_their_statistics(one_row_each: ftfile.Directory, where: Any, files: int) -> None:
+    snapshot = one_row_each.snapshot()
+    assert len(possible_files(snapshot, where, one_row_each.file_system).adds) == files
+
+
+@pytest.mark.parametrize(("where", "files"), [("name = 'x'", 2), ("day = '2024-07-02'", 6), ("id = 1", 1)])
+def test_statistics_are_not_compared_where_spark_may_compare_texts(
+    one_row_each: ftfile.Directory, where: str, files: int
+) -> None:
+    snapshot = one_row_each.snapshot()
+    assert len(possible_files(snapshot, where, one_row_each.file_system, as_texts=True).adds) == files

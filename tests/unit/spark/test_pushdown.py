@@ -167,6 +167,32 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path, monkeypatch: pytest.Monk
     assert found(ds.EqualTo(("A",), 1), schema=wider) == found()
 
 
+@pytest.mark.parametrize(
+    ("filters", "files"),
+    [
+        ((), 6),
+        ((ds.EqualTo(("id",), 25),), 1),
+        ((ds.GreaterThan(("id",), 35), ds.LessThan(("name",), "name 5")), 2),
+        ((ds.Not(ds.LessThan(("id",), 40)),), 2),
+        ((ds.In(("id",), (5, 55)),), 2),
+        ((ds.StringStartsWith(("name",), "name 3"),), 1),
+        ((ds.IsNull(("id",)),), 0),
+        ((ds.GreaterThan(("id",), 1000),), 0),
+    ],
+)
+def test_a_reader_leaves_out_files_by_their_statistics(
+    tmp_path: Path, filters: tuple[ds.Filter, ...], files: int
+) -> None:
+    out = str(tmp_path / "out")
+    query = MicroBatch(out, {"id": "long", "name": "string"}, {"fileFormat": "json"})
+    for batch in range(6):
+        query.run(batch, [[{"id": 10 * batch + n, "name": f"name {batch}"} for n in range(10)]])
+    source = FtFileDataSource({"path": out, "filterPushdown": "true"})
+    reader: Any = source.reader(source.schema())
+    list(reader.pushFilters(list(filters)))
+    assert sum(len(part.share.pieces) for part in reader.partitions()) == files
+
+
 @parametrize("file_format", ["parquet", "orc", "json", "csv", "avro"], quick=1)
 def test_a_reader_leaves_out_rows(tmp_path: Path, file_format: str) -> None:
     """Filters refer to the requested type of a column, not to its type in the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.read.selection import FilePlace
+    from ftfile.storage.api import FileSystem
 
 
 _DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
@@ -126,6 +128,34 @@ def possible_places(
         return {*selection.possible_places()} or {*islice(places, 1)}
     except ConfigError:  # Spark may accept the condition, or reports the error
         return None
+
+
+def possible_files(
+    snapshot: Snapshot, where: str | Mapping[str, object] | None, fs: FileSystem, *, as_texts: bool = False
+) -> Snapshot:
+    """Return a snapshot without the adds whose statistics exclude rows for which a condition is true.
+
+    If Spark may read the condition differently, no add is left out. At least one add remains, as in `possible_places`.
+    """
+    if where is None or snapshot.schema is None or not _is_plain(where):
+        return snapshot
+    schema = recorded_schema(snapshot.definitions[snapshot.schema])
+    try:
+        selection = Selection(snapshot, schema, columns=(), where=where, time_zone="UTC", fs=fs)
+    except ConfigError:  # Spark may accept the condition, or reports the error
+        return snapshot
+    kinds = [field.type for field in selection.filtered]
+    is_alike = all(_is_compared_alike(kind) for kind in kinds)
+    if not is_alike or _LOOSE_TEXTS.search(snapshot.definitions[snapshot.schema]):
+        return snapshot
+    has_text = isinstance(where, str) and "'" in where
+    if as_texts and has_text and not all(pa.types.is_string(kind) for kind in kinds):
+        return snapshot
+    possible = selection.possible_files()
+    if possible.adds or not snapshot.adds:
+        return possible
+    first_id = next(iter(snapshot.adds))
+    return replace(snapshot, adds={first_id: snapshot.adds[first_id]})
 
 
 def _is_plain(where: object) -> bool:
