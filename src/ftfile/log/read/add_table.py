@@ -22,7 +22,12 @@ from ftfile.log.format.compacted import (
     decode_adds,
     decode_columns,
 )
-from ftfile.log.format.file_statistics import read_bounds, within_limit
+from ftfile.log.format.file_statistics import (
+    check_statistics,
+    read_bounds,
+    unpack_statistics,
+    within_limit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -101,6 +106,32 @@ class AddBlock:
             _log.info("statistics were not read, so a condition reads more files: %s", error)
             return {}
         return {name: self._chosen_bounds(column) for name, column in columns.items()}
+
+    def with_statistics(self, fs: FileSystem) -> Iterator[Add]:
+        """Yield the adds, newly decoded, with their statistics.
+
+        If the compacted log was merged since or is damaged, they have none.
+        """
+        adds = self.adds()
+        statistics = self._statistics(fs)
+        if statistics is None:
+            return adds
+        if self.chosen is not None:
+            statistics = itertools.compress(statistics, self.chosen)
+        return map(_with_entries, adds, statistics)
+
+    def _statistics(self, fs: FileSystem) -> Iterable[dict[str, list[Any]]] | None:
+        """Return the statistics of all adds of the document, if they can be read."""
+        place = self.statistics_at
+        if place is None:
+            return None
+        try:
+            with fs.open(self.path) as file:
+                content = check_statistics(file.read_at(place.offset, place.length), place, self.path)
+        except (NotFound, CorruptData) as error:
+            _log.info("statistics were not read, so readers of exports read more files: %s", error)
+            return None
+        return unpack_statistics(content, len(self.ids))
 
     def narrowed(self, mask: Sequence[bool]) -> AddBlock:
         """Return the adds for which a mask over the adds is True."""
@@ -182,6 +213,12 @@ class AddTable(Mapping[str, "Add"]):
             yield block.bounds(fs, names)
         yield _bounds_of(self._others.values(), names)
 
+    def with_statistics(self, fs: FileSystem) -> Iterator[Iterable[Add]]:
+        """Yield the adds with their statistics, block by block; see `AddBlock.with_statistics`."""
+        for block in self._blocks:
+            yield block.with_statistics(fs)
+        yield self._others.values()
+
     def narrowed(self, masks: Iterable[Sequence[bool]]) -> AddTable:
         """Return the adds for which a mask is True, given a mask for each block in the order of `columns`."""
         *block_masks, mask = masks
@@ -226,6 +263,10 @@ class _AddsView(ValuesView["Add"]):
 
     def __iter__(self) -> Iterator[Add]:
         return self._mapping.adds()
+
+
+def _with_entries(add: Add, statistics: dict[str, list[Any]]) -> Add:
+    return msgspec.structs.replace(add, statistics=statistics)
 
 
 def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:

@@ -21,14 +21,15 @@ import pyarrow.parquet as pq
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.places import delete_file, names_in, write_file
+from ftfile.operate.export.delta_statistics import DeltaStatistics, skipping_columns, skipping_property
 from ftfile.operate.export.limits import LIMITS
-from ftfile.operate.export.versions import COUNTED, Exported, ExportTable
+from ftfile.operate.export.tables import COUNTED, Exported, ExportTable
 from ftfile.rows.value_text import UTC, value_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.operate.export.versions import TableChange
+    from ftfile.operate.export.tables import TableChange
     from ftfile.storage.api import FileSystem
 
 
@@ -87,6 +88,9 @@ class DeltaLog(ExportTable):
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self._is_redefined = False  # True if the newest commit redefined the columns
+
+    def statistics_columns(self, columns: str, recorded: Sequence[str]) -> list[str]:  # noqa: D102 - the interface describes it
+        return skipping_columns(columns, recorded)
 
     def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
         commits = self._commits()
@@ -206,6 +210,7 @@ def _actions(change: TableChange, *, is_checkpoint: bool = False) -> list[Action
     for path in change.removes:
         gone = {"path": _path(path), "deletionTimestamp": change.time_ms, "dataChange": change.is_change}
         actions.append({"remove": gone})
+    statistics = DeltaStatistics(change.columns, change.exported.statistics)
     for file in change.adds:
         values = zip(file.values, map(_text, file.values.values()), strict=True)
         add = {
@@ -214,7 +219,7 @@ def _actions(change: TableChange, *, is_checkpoint: bool = False) -> list[Action
             "size": file.size_bytes,
             "modificationTime": change.time_ms,
             "dataChange": file.is_change and not is_checkpoint,
-            "stats": json.dumps({"numRecords": file.rows}),
+            "stats": statistics.text(file),
         }
         actions.append({"add": add})
     return actions
@@ -233,7 +238,7 @@ def _table_actions(change: TableChange, maps: Callable[..., object]) -> list[Act
         "format": {"provider": "parquet", "options": maps()},
         "schemaString": change.columns,
         "partitionColumns": change.exported.partition_by,
-        "configuration": maps(),
+        "configuration": maps(skipping_property(change.columns, change.exported.statistics)),
         "createdTime": change.table_time_ms,
     }
     return [{"protocol": protocol | {"writerFeatures": [*features, _WRITER_FEATURE]}}, {"metaData": metadata}]

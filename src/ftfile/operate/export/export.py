@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
-    from ftfile.operate.export.versions import ExportTable
+    from ftfile.operate.export.tables import ExportTable
 
 
 TRIES = 100

@@ -20,13 +20,13 @@ from ftfile.operate.export.iceberg_avro import ANEW, ICEBERG, METADATA, read_avr
 from ftfile.operate.export.iceberg_manifests import SnapshotManifests, live, live_entries
 from ftfile.operate.export.iceberg_schemas import FieldIds, promotes
 from ftfile.operate.export.limits import LIMITS
-from ftfile.operate.export.versions import Exported, ExportTable
+from ftfile.operate.export.tables import Exported, ExportTable
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ftfile.operate.export.versions import TableChange
+    from ftfile.operate.export.tables import TableChange
     from ftfile.storage.api import FileSystem
 
 

@@ -22,7 +22,7 @@ from ftfile.operate.export.iceberg_schemas import avro_type, raw_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ftfile.operate.export.versions import ExportedFile
+    from ftfile.operate.export.tables import ExportedFile
     from ftfile.storage.api import FileSystem
 
 

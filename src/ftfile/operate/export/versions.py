@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
@@ -16,12 +15,14 @@ from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
 from ftfile.log.format.adds import parts_of
 from ftfile.log.format.model import MaintenanceAuthor, StreamAuthor
-from ftfile.log.read.snapshot import take_snapshot
+from ftfile.log.read.snapshot import live_table, take_snapshot
 from ftfile.log.read.times import created_ms
+from ftfile.operate.export.tables import Exported, ExportedFile, TableChange
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
+from ftfile.rows.statistics.columns import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -32,83 +33,10 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.operate.export.limits import TableLimits
+    from ftfile.operate.export.tables import ExportTable
 
-
-# Files after which an export reports its progress.
-COUNTED = 10_000
 
 _log = get_logger(__name__)
-
-
-class Exported(NamedTuple):
-    """The version of a directory that a commit of a table represents."""
-
-    commit: int  # number of the table's commit, from 0 on
-    version: int  # of the directory
-    nonce: str  # of its record
-    schema: str  # key of its columns in the log
-    partition_by: list[str]  # its partition columns
-    table: str  # the table's id, 32 hex digits
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedFile:
-    """A finished part."""
-
-    path: str  # relative to the directory
-    size_bytes: int
-    rows: int
-    values: Mapping[str, pa.Scalar]  # of the partition columns, typed
-    is_change: bool = True  # True if its rows are new to readers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableChange:
-    """The content of a commit of a table."""
-
-    exported: Exported
-    operation: str  # operation on the directory
-    time_ms: int  # when the version was created, since 1970 UTC
-    table_time_ms: int  # creation time of the oldest kept version
-    columns: str  # of the rows, as Spark's JSON
-    is_redefined: bool = False  # True if the columns or partition columns may differ from the previous commit
-    is_change: bool = True  # False if rows were only moved to other files
-    file_columns: list[str]  # of the added files, which may have more columns, as Spark's JSON
-    adds: list[ExportedFile]
-    removes: list[str]  # paths of the removed files, relative to the directory
-
-
-class ExportTable(ABC):
-    """A table of another format over the files of a directory, with a commit for each version."""
-
-    limits: ClassVar[TableLimits]
-
-    @abstractmethod
-    def newest(self) -> Exported | None:
-        """Return the version of the newest commit, if any; ConfigError if another program wrote the commit."""
-
-    @abstractmethod
-    def live_paths(self) -> set[str]:
-        """Return the paths of the files of the newest commit, relative to the directory."""
-
-    @abstractmethod
-    def refuse(self, whole: TableChange) -> None:
-        """Raise a ConfigError if the table cannot be changed to contain exactly these live files."""
-
-    @abstractmethod
-    def append(self, change: TableChange, done: Callable[[int], object] | None) -> None:
-        """Create a commit atomically.
-
-        If `done` is given, it is called with the number of files that were added since the last call.
-
-        Raises:
-            AlreadyExists: another process created this commit.
-            ConfigError: the format does not support the change.
-        """
-
-    @abstractmethod
-    def follow_up(self, exported: Exported, whole: Callable[[], TableChange]) -> None:
-        """Run idempotent work after the newest commit that helps readers. `whole` returns all live files."""
 
 
 class Versions:
@@ -120,6 +48,7 @@ class Versions:
         # The head does not contain definitions that only older rows use; snapshots add them.
         self._definitions = dict(head.definitions)
         self._values: dict[tuple[str, str, str], Mapping[str, pa.Scalar]] = {}
+        self._file_columns: dict[str, pa.Schema] = {}  # by encoding
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the snapshot of a version, and remember its definitions."""
@@ -167,6 +96,16 @@ class Versions:
             schemas.add(self.encoding(key)["schema"])
         return sorted(schemas)
 
+    def statistics(self, encoding: str | None) -> Sequence[str]:
+        """Return the keys of the columns in files of an encoding whose statistics are recorded."""
+        if encoding is None:
+            return ()
+        definition = self.encoding(encoding)
+        keys = dict.fromkeys(definition.get("statistics", ()))
+        for name in definition["partitionBy"]:
+            keys.pop(key_of((name,)), None)
+        return [*keys]
+
     def partition_by(self, encoding: str) -> list[str]:
         """Return the partition columns of files of an encoding."""
         return [*self.encoding(encoding)["partitionBy"]]
@@ -196,21 +135,30 @@ class Versions:
             directory, stem = layout.directory_of(add.directory_key), layout.stem_of(add.directory_key)
             columns = arrow_schema(self.columns(schema))
             self._values[key] = path_column_values(self.encoding(add.encoding), directory, stem, columns)
+        if add.encoding not in self._file_columns:
+            self._file_columns[add.encoding] = arrow_schema(self.encoding(add.encoding)["schema"])
         assert add.final_path is not None
-        return ExportedFile(add.final_path, add.length, rows=add.rows, values=self._values[key], is_change=is_change)
+        return ExportedFile(
+            path=add.final_path,
+            size_bytes=add.length,
+            rows=add.rows,
+            values=self._values[key],
+            is_change=is_change,
+            statistics=add.statistics,
+            columns=self._file_columns[add.encoding],
+        )
 
     def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[ExportedFile]:
         """Return all finished parts of a version, and count them; ConfigError if the format does not support a part."""
         schema = snapshot.schema
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
-        parts = parts_of(snapshot.adds.values())
         files: list[ExportedFile] = []
-        for first in range(0, len(parts), COUNTED):
-            some = parts[first : first + COUNTED]
-            files += [self.file(add, schema) for add in some]
+        for adds in live_table(snapshot).with_statistics(self.log.fs):
+            parts = parts_of(adds)
+            files += [self.file(add, schema) for add in parts]
             if tracker is not None:
-                tracker.add(len(some))
+                tracker.add(len(parts))
         return files
 
     def time_ms(self, version: int) -> int:
@@ -305,11 +253,14 @@ class Exporter:
         whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
         paths = set(map(attrgetter("path"), whole.adds))
         whole.removes.extend(sorted(before - paths))
-        new_files = []
+        is_described_anew = whole.exported.statistics != newest.statistics
+        changed_files = []
         for file in whole.adds:
             if file.path not in before:
-                new_files.append(file)
-        whole.adds[:] = new_files
+                changed_files.append(file)
+            elif is_described_anew:
+                changed_files.append(replace(file, is_change=False))
+        whole.adds[:] = changed_files
         self._append(whole, files)
         return whole.exported
 
@@ -323,31 +274,40 @@ class Exporter:
                 "no record",
                 "Export again: the log no longer contains it",
             )
-        removes = []
-        for remove in record.removes:
-            if remove.final_path is None:
-                continue
-            if remove.final_path.startswith(f"{layout.RETIRED}/"):
-                # A repair removes files under names that were never used.
-                return self._append_difference(newest, version, files)
-            removes.append(remove.final_path)
+        removes = [remove.final_path for remove in record.removes if remove.final_path is not None]
+        if any(path.startswith(f"{layout.RETIRED}/") for path in removes):
+            # A repair removes files under names that were never used.
+            return self._append_difference(newest, version, files)
         schema, partition_by = record.schema or newest.schema, newest.partition_by
         adds = parts_of(record.adds)
         versions.know(version, {schema, record.encoding or schema, *map(attrgetter("encoding"), adds)})
         if record.encoding is not None:
             partition_by = versions.partition_by(record.encoding)
         versions.refuse(adds, schema)
-        is_redefined = (schema, partition_by) != (newest.schema, newest.partition_by)
+        recorded: Sequence[str] = newest.statistics
+        if record.encoding is not None:
+            recorded = versions.statistics(record.encoding)
+        statistics = self._table.statistics_columns(versions.columns(schema), recorded)
+        is_described_anew = statistics != newest.statistics
+        is_redefined = is_described_anew or (schema, partition_by) != (newest.schema, newest.partition_by)
         if is_redefined:
-            versions.refuse(versions.snapshot(version).adds.values(), schema)
+            snapshot = versions.snapshot(version)
+            versions.refuse(snapshot.adds.values(), schema)
         is_change = record.is_change or not isinstance(record.author, MaintenanceAuthor)
-        exported = Exported(
-            newest.commit + 1, version, nonce=record.nonce, schema=schema, partition_by=partition_by, table=newest.table
+        exported = newest._replace(
+            commit=newest.commit + 1,
+            version=version,
+            nonce=record.nonce,
+            schema=schema,
+            partition_by=partition_by,
+            statistics=statistics,
         )
         new_files = []
         for add in adds:
             # The rows of open files are new to readers when a maintenance operation finishes them.
             new_files.append(versions.file(add, schema, is_change=is_change or bool(add.ranges)))
+        if is_described_anew:
+            new_files.extend(_earlier_files(versions.files(snapshot), [*new_files]))
         change = TableChange(
             exported=exported,
             operation=_operation(record.author),
@@ -371,30 +331,60 @@ class Exporter:
         self._follow_up(change.exported)
 
     def _follow_up(self, exported: Exported) -> None:
-        self._table.follow_up(exported, partial(self._whole, exported.version, exported.commit, exported.table))
+        whole = partial(
+            self._whole, exported.version, exported.commit, table=exported.table, recorded=exported.statistics
+        )
+        self._table.follow_up(exported, whole)
 
-    def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> TableChange:
-        """Return a commit with all live files of a version."""
+    def _whole(
+        self,
+        version: int,
+        commit: int,
+        table: str,
+        tracker: Tracker | None = None,
+        recorded: Sequence[str] | None = None,
+    ) -> TableChange:
+        """Return a commit with all live files of a version.
+
+        `recorded` contains the keys of the columns with statistics, by default those of the newest files.
+        """
         versions = self._versions
         snapshot = versions.snapshot(version)
         if tracker is not None:
             tracker.expect(2 * len(snapshot.adds), 0)
         files, schema = versions.files(snapshot, tracker), snapshot.schema
         assert schema is not None
-        partition_by = versions.partition_columns(snapshot)
+        columns = versions.columns(schema)
+        if recorded is None:
+            recorded = versions.statistics(versions.head.encoding)
+        exported = Exported(
+            commit=commit,
+            version=version,
+            nonce=versions.nonce(version),
+            schema=schema,
+            partition_by=versions.partition_columns(snapshot),
+            table=table,
+            statistics=self._table.statistics_columns(columns, recorded),
+        )
         return TableChange(
-            exported=Exported(
-                commit, version, nonce=versions.nonce(version), schema=schema, partition_by=partition_by, table=table
-            ),
+            exported=exported,
             operation="EXPORT",
             time_ms=versions.time_ms(version),
             table_time_ms=versions.time_ms(0),
-            columns=versions.columns(schema),
+            columns=columns,
             is_redefined=True,
             file_columns=versions.file_columns(snapshot.adds.values()),
             adds=files,
             removes=[],
         )
+
+
+def _earlier_files(files: Iterable[ExportedFile], new_files: Iterable[ExportedFile]) -> Iterator[ExportedFile]:
+    """Yield the files except the new ones. Their rows are not new to readers."""
+    paths = set(map(attrgetter("path"), new_files))
+    for file in files:
+        if file.path not in paths:
+            yield replace(file, is_change=False)
 
 
 def last_published(head: LogState) -> int:

@@ -46,7 +46,7 @@ def compared_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _python_types(kind: pa.DataType) -> set[type] | None:
+def python_types(kind: pa.DataType) -> set[type] | None:
     """Return the Python types of the bounds of a type in the log, or None if the type has no bounds."""
     if pa.types.is_boolean(kind):
         return {bool}
@@ -65,7 +65,7 @@ def _instant(kind: pa.DataType) -> pa.DataType:
 
 def _values_of(bounds: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return bounds as values of a type. A bound that is not a value of the type is unknown."""
-    types = _python_types(kind) or set()
+    types = python_types(kind) or set()
     if not set(map(type, bounds)) <= {*types, type(None)}:
         bounds = [_if_of(types, bound) for bound in bounds]
     try:

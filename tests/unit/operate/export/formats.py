@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import fastavro
+import pytest
 
 import ftfile
 from ftfile.core.context import SYSTEM
@@ -21,6 +23,8 @@ from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from ftfile.operate.export.export import ExportReport
     from ftfile.storage.api import FileSystem
 
@@ -28,6 +32,17 @@ COLUMNS = {"id": "long", "word": "string"}
 METADATA = "_iceberg/metadata"
 HINT = f"{METADATA}/version-hint.text"
 MOUNTED = "mounted://fs/"  # the same URL for all mounts of a directory
+
+
+@functools.cache
+def duckdb_with(*extensions: str) -> DuckDBPyConnection:
+    """Return DuckDB with the extensions from PyPI packages, because this machine may have no cached extensions."""
+    connection: DuckDBPyConnection = pytest.importorskip("duckdb").connect(config={"threads": 1})
+    for name in extensions:
+        package = pytest.importorskip(f"duckdb_extension_{name}")
+        (found,) = Path(package.__path__[0]).rglob(f"{name}.duckdb_extension")
+        connection.execute(f"LOAD '{found}'")
+    return connection
 
 
 def rows(first: int, count: int = 2) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import ftfile
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.operate.export.formats import export, forget_follow_up
+from tests.unit.operate.export.formats import duckdb_with, export, forget_follow_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,24 +47,13 @@ def _row(number: int) -> dict[str, Any]:
     return row | {name: None for place, name in enumerate(names) if (number + place) % 3 == 0}
 
 
-@functools.cache
-def _duckdb(*extensions: str) -> DuckDBPyConnection:
-    """Return DuckDB with the extensions from PyPI packages, because this machine may have no cached extensions."""
-    connection: DuckDBPyConnection = pytest.importorskip("duckdb").connect(config={"threads": 1})
-    for name in extensions:
-        package = pytest.importorskip(f"duckdb_extension_{name}")
-        (found,) = Path(package.__path__[0]).rglob(f"{name}.duckdb_extension")
-        connection.execute(f"LOAD '{found}'")
-    return connection
-
-
 def _rows(connection: DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = connection.execute(sql).to_arrow_table().to_pylist()
     return found
 
 
 def duckdb_delta(url: str, version: int) -> list[dict[str, Any]]:
-    connection = _duckdb("delta")
+    connection = duckdb_with("delta")
     connection.execute(f"ATTACH '{url}' AS t (TYPE delta, VERSION {version})")
     try:
         return _rows(connection, "FROM t")
@@ -75,7 +63,7 @@ def duckdb_delta(url: str, version: int) -> list[dict[str, Any]]:
 
 def duckdb_iceberg(url: str, version: int) -> list[dict[str, Any]]:
     sql = f"FROM iceberg_scan('{_metadata(url)}', snapshot_from_id = {version + 1})"
-    return _rows(_duckdb("avro", "iceberg"), sql)
+    return _rows(duckdb_with("avro", "iceberg"), sql)
 
 
 def polars_delta(url: str, version: int) -> list[dict[str, Any]]:
