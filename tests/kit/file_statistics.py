@@ -12,9 +12,14 @@ from ftfile.rows.statistics.collector import Collector
 from ftfile.rows.statistics.columns import key_of, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Entry = list[Any]
+
+
+def as_lists(statistics: Mapping[str, Iterable[Any]]) -> dict[str, Entry]:
+    """Return the statistics of a file with a list for each entry, as decoded JSON."""
+    return {name: list(entry) for name, entry in statistics.items()}
 
 
 def entries_of(rows: pa.Table) -> dict[str, Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ class BoundsColumn(NamedTuple):
 
 def bounds_column(entries: Iterable[Sequence[Any] | None]) -> BoundsColumn:
     """Return a column of entries `[low, high, nulls]`. An entry that is missing or has another length is unknown."""
-    low: list[Any] = []
-    high: list[Any] = []
-    nulls: list[int | None] = []
-    for entry in entries:
-        values = entry
-        if values is None or len(values) != len(_UNKNOWN):
-            values = _UNKNOWN
-        low.append(values[0])
-        high.append(values[1])
-        nulls.append(values[2])
+    rows = [entry or _UNKNOWN for entry in entries]
+    if {*map(len, rows)} != {len(_UNKNOWN)}:
+        rows = list(map(_checked, rows))
+    low, high, nulls = (list(map(itemgetter(position), rows)) for position in range(len(_UNKNOWN)))
     return BoundsColumn(low, high, nulls)
+
+
+def _checked(entry: Sequence[Any]) -> Sequence[Any]:
+    if len(entry) == len(_UNKNOWN):
+        return entry
+    return _UNKNOWN

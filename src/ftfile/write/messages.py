@@ -96,7 +96,7 @@ class StagedPart:
     rows: int
     directory_key: str
     filters: tuple[str, ...] = ()  # names, in the order in which they were applied
-    statistics: dict[str, list[Any]] = field(default_factory=dict)  # see `rows.statistics`
+    statistics: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # see `rows.statistics`
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from ftfile.formats.api import format_from_options
 from ftfile.formats.binary_records import BinaryRecords, UserEncoder, framing_from_options
 from ftfile.rows.statistics.collector import Collector
 from ftfile.rows.statistics.columns import first_columns, key_of, leaves
+from tests.kit.file_statistics import as_lists
 from tests.unit.formats.rows import (
     DATE,
     LEAF_TYPES,
@@ -70,7 +71,7 @@ def check(name: str, options: dict[str, Any], batch: pa.RecordBatch) -> dict[str
     encoder.finish()
     if encoder.computes_text:
         collector.set_text(encoder.text_extremes())
-    entries = collector.entries()
+    entries = as_lists(collector.entries())
     rows = decode(for_reading(file_format, schema), bytes(target.data), schema)
     assert len(rows) == batch.num_rows
     for path, field in leaves(schema):

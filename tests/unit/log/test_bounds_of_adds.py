@@ -26,6 +26,7 @@ from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.read.snapshot import live_table, take_snapshot
 from ftfile.storage.api import RangeFile
 from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.kit.file_statistics import as_lists
 from tests.unit.log.random_log import plain_record
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Log:
         for record in self.records[: version + 1]:
             for remove in record.removes:
                 del live[remove.id]
-            live |= {add.id: add.statistics for add in record.adds}
+            live |= {add.id: as_lists(add.statistics) for add in record.adds}
         return live
 
 

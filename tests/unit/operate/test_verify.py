@@ -473,7 +473,7 @@ class TestDerived:
         assert world.the("bad-range").actual == "other adds than in its records"
 
     def test_damaged_statistics(self, world: World) -> None:
-        add = structs.replace(world.driver.stage(9), statistics={"id": [1, 2, 0]})
+        add = structs.replace(world.driver.stage(9), statistics={"id": (1, 2, 0)})
         world.driver.commit(9, add)
         name = max(list_compacted(world.fs), key=lambda name: (name.last, name.first))
         path = layout.compacted_path(name)

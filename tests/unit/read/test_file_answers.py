@@ -249,7 +249,7 @@ def snapshot_of(*files: tuple[dict[str, str], dict[str, Any]]) -> tuple[Snapshot
         definitions[f"e{number}"] = {"schema": encoding, "partitionBy": [], "timeZone": "UTC", "format": {}}
         schema = recorded_schema(encoding)
         statistics = {
-            name: [_bound(value, schema), _bound(value, schema), int(value is None)] for name, value in row.items()
+            name: (_bound(value, schema), _bound(value, schema), int(value is None)) for name, value in row.items()
         }
         adds[str(number)] = Add(
             id=str(number),

@@ -33,7 +33,7 @@ PART = Add(
     origin=Origin("query", 1, 2),
     filters=("zstd",),
     ranges=(SourceRange("s1", "rows", 0, 3),),
-    statistics={"id": [1, 3, 0]},
+    statistics={"id": (1, 3, 0)},
 )
 SEGMENT = Add(
     id="fedcba9876543210",

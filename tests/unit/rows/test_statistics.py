@@ -18,6 +18,7 @@ from ftfile.rows.buffers import from_numpy, strings_from
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.rows.statistics.collector import KERNEL_ROWS, Collector
 from ftfile.rows.statistics.columns import first_columns, key_of, named_columns
+from tests.kit.file_statistics import as_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def statistics(kind: pa.DataType, *batches: Sequence[Any]) -> dict[str, list[Any
     collector = Collector(schema, first_columns(schema, keeps_all))
     for values in batches:
         collector.update(pa.RecordBatch.from_arrays([pa.array(values, kind)], schema=schema))
-    return collector.entries()
+    return as_lists(collector.entries())
 
 
 def keeps_all(field: pa.Field) -> bool:
@@ -110,7 +111,7 @@ def test_a_value_under_a_null_struct_does_not_count() -> None:
     batch = pa.RecordBatch.from_arrays([hidden], names=["x"])
     collector = Collector(batch.schema, ["x.a"])
     collector.update(batch)
-    assert collector.entries() == {"x.a": [1, 3, 1]}
+    assert as_lists(collector.entries()) == {"x.a": [1, 3, 1]}
 
 
 def test_a_slice_is_its_rows() -> None:
@@ -119,7 +120,12 @@ def test_a_slice_is_its_rows() -> None:
     rows = [None, *({"a": n, "b": n > 4, "c": str(n), "d": float(n)} for n in (1, 5, 6)), {"a": 9}, None]
     collector = Collector(schema, first_columns(schema, keeps_all))
     collector.update(pa.RecordBatch.from_arrays([pa.array(rows, kind)], schema=schema).slice(2, 2))
-    assert collector.entries() == {"x.a": [5, 6, 0], "x.b": [True, True, 0], "x.c": ["5", "6", 0], "x.d": [5.0, 6.0, 0]}
+    assert as_lists(collector.entries()) == {
+        "x.a": [5, 6, 0],
+        "x.b": [True, True, 0],
+        "x.c": ["5", "6", 0],
+        "x.d": [5.0, 6.0, 0],
+    }
 
 
 @pytest.mark.parametrize("value", [b"\xff", b"a" * 40 + b"\xff", b"\xf0\x9f\x98\x80" * 33 + b"\xf0"])
@@ -128,7 +134,7 @@ def test_text_that_is_not_utf_8_has_no_wrong_bound(value: bytes) -> None:
     collector = Collector(schema, ["x"])
     values = strings_from(np.array([0, len(value)]), np.frombuffer(value, np.uint8), TEXT)
     collector.update(pa.RecordBatch.from_arrays([values], schema=schema))
-    low, high, nulls = collector.entries().get("x", ["", None, 0])
+    low, high, nulls = collector.entries().get("x", ("", None, 0))
     assert low.encode() <= value
     assert high is None or value <= high.encode()
     assert nulls == 0
@@ -199,8 +205,8 @@ def test_few_rows_have_no_value_under_a_null() -> None:
     batch = few_rows()
     collector = Collector(batch.schema, batch.schema.names)
     collector.update(batch)
-    assert collector.entries()["id"] == [5, 9, 1]
-    assert collector.entries()["t"] == ["b", "c", 1]
+    assert collector.entries()["id"] == (5, 9, 1)
+    assert collector.entries()["t"] == ("b", "c", 1)
 
 
 def few_rows() -> pa.RecordBatch:

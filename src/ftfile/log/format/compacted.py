@@ -23,6 +23,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format.column_coding import check_count, code_column, pack_json, unpack_json
 from ftfile.log.format.file_statistics import (
+    StatisticsColumns,
     StatisticsPlace,
     check_statistics,
     pack_statistics,
@@ -83,7 +84,7 @@ class AddColumns:
     removed: list[int] = field(default_factory=list)  # version of the record that removed each; empty if they are live
     # By the name of the field; under `rare`, fields that few adds have, or None.
     fields: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in (*FIELDS, "rare")})
-    statistics: list[dict[str, list[Any]]] = field(default_factory=list)
+    statistics: StatisticsColumns = field(default_factory=StatisticsColumns)
 
     def append(self, add: Add, added: int, removed: int | None = None) -> None:
         """Append one add, without the ranges of the segments of a part."""
@@ -102,10 +103,10 @@ class AddColumns:
         """Append chosen adds of another value, by default all."""
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
-        pairs.append((self.statistics, other.statistics))
         pairs += [(self.fields[name], values) for name, values in other.fields.items()]
         for column, values in pairs:
             column.extend(values if chosen is None else itertools.compress(values, chosen))
+        self.statistics.extend(other.statistics, chosen)
 
     def part(self, start: int, end: int | None = None) -> AddColumns:
         """Return the adds at some positions."""
@@ -115,7 +116,7 @@ class AddColumns:
             self.added[start:end],
             removed=self.removed[start:end],
             fields=fields,
-            statistics=self.statistics[start:end],
+            statistics=self.statistics.part(start, end),
         )
 
 

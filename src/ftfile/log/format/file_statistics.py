@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.bounds import BoundsColumn, bounds_column
@@ -14,13 +15,16 @@ from ftfile.log.format.model import Count, convert
 from ftfile.log.format.record import compact_json, decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.log.format.model import Entries
 
 # The maximum bytes of the statistics of a compacted log, so that it stays below the limit of files.
 RANGE_STATISTICS_MAX = 256 << 20
 # Bytes of the first read, which contains the line and all columns of most documents of recent versions.
 FIRST_READ_BYTES = 1 << 16
 
+_UNKNOWN_COLUMN: tuple[Sequence[Any], ...] = ((), (), ())
 _EXPECTED = "the statistics of a document"
 _SCALARS = {bool, float, int, str, type(None)}
 
@@ -43,24 +47,81 @@ class _Stream(NamedTuple):
     checksum: str
 
 
-def pack_statistics(statistics: Sequence[dict[str, list[Any]]]) -> bytes:
+class StatisticsColumns:
+    """The statistics of adds, by column: loops over the values of a column are faster than loops over adds."""
+
+    def __init__(self) -> None:
+        self._count = 0  # of the adds in columns
+        self._columns: dict[str, list[list[Any]]] = {}  # low bounds, high bounds and counts of nulls
+        self._single: list[Entries] = []  # of the last adds, which are not in columns yet
+
+    def append(self, entries: Entries) -> None:
+        """Append the statistics of an add."""
+        self._single.append(entries)
+
+    def extend(self, other: StatisticsColumns, chosen: Sequence[bool] | None = None) -> None:
+        """Append the statistics of chosen adds of another value, by default of all."""
+        columns: dict[str, Iterable[Iterable[Any]]] = {**other.columns()}
+        count = other._count
+        if chosen is not None:
+            count = sum(chosen)
+            for name, column in columns.items():
+                columns[name] = map(itertools.compress, column, itertools.repeat(chosen))
+        self.extend_columns(columns, count)
+
+    def part(self, start: int, end: int | None = None) -> StatisticsColumns:
+        """Return the statistics of the adds at some positions."""
+        part, at = StatisticsColumns(), slice(start, end)
+        columns: dict[str, Iterable[Iterable[Any]]] = {}
+        for name, column in self.columns().items():
+            columns[name] = map(operator.itemgetter(at), column)
+        part.extend_columns(columns, len(range(self._count)[at]))
+        return part
+
+    def columns(self) -> dict[str, list[list[Any]]]:
+        """Return low bounds, high bounds and counts of nulls by the name of the column."""
+        single, self._single = self._single, []
+        added: dict[str, Iterable[Iterable[Any]]] = {}
+        for name in dict.fromkeys(itertools.chain.from_iterable(single)):
+            added[name] = bounds_column(map(operator.methodcaller("get", name), single))
+        self.extend_columns(added, len(single))
+        return self._columns
+
+    def entries(self) -> Iterator[Entries]:
+        """Yield the statistics of each add."""
+        columns = self.columns()
+        rows: list[Entries] = [{} for _ in range(self._count)]
+        for name, column in columns.items():
+            for row, *entry in zip(rows, *column, strict=True):
+                if entry != [None, None, None]:
+                    row[name] = tuple(entry)
+        yield from rows
+
+    def extend_columns(self, added: Mapping[str, Iterable[Iterable[Any]]], count: int) -> None:
+        """Append the statistics of a number of adds, in columns; missing columns are unknown."""
+        for name in added:
+            if name not in self._columns:
+                self._columns[name] = [[None] * self._count for _ in BoundsColumn._fields]
+        for name, column in self._columns.items():
+            for values, added_values in zip(column, added.get(name, _UNKNOWN_COLUMN), strict=True):
+                values.extend(added_values or itertools.repeat(None, count))
+        self._count += count
+
+
+def pack_statistics(statistics: StatisticsColumns) -> bytes:
     """Return the statistics of adds as bytes; no bytes if no add has any."""
-    names = dict.fromkeys(itertools.chain.from_iterable(statistics))
     streams: dict[str, bytes] = {}
-    for name in names:
-        column = bounds_column(entries.get(name) for entries in statistics)
-        streams[name] = pack_json([_coded(values) for values in column])
+    for name, column in statistics.columns().items():
+        if any(values.count(None) < len(values) for values in column):
+            streams[name] = pack_json(list(map(_coded, column)))
     return _joined(streams)
 
 
-def unpack_statistics(content: bytes, count: int) -> list[dict[str, list[Any]]]:
-    """Return the statistics of each add, given the bytes of `pack_statistics`."""
-    statistics: list[dict[str, list[Any]]] = [{} for _ in range(count)]
-    for name, stream in _streams(content).items():
-        column = _column(stream, count)
-        for entries, *entry in zip(statistics, *column, strict=True):
-            if entry != [None, None, None]:
-                entries[name] = entry
+def unpack_statistics(content: bytes, count: int) -> StatisticsColumns:
+    """Return the statistics of the adds, given the bytes of `pack_statistics`."""
+    statistics = StatisticsColumns()
+    columns = {name: _column(stream, count) for name, stream in _streams(content).items()}
+    statistics.extend_columns(columns, count)
     return statistics
 
 
@@ -166,15 +227,15 @@ def _checked(content: bytes, stream: _Stream, path: str) -> bytes:
     return content
 
 
-def _coded(values: Sequence[Any]) -> list[Any]:
+def _coded(values: list[Any]) -> list[Any]:
     """Return the low bounds, the high bounds or the counts of a column."""
     kinds = {*map(type, values)}
-    plain = list(values)
+    plain = values
     if not kinds <= _SCALARS:
         plain = [value if type(value) in _SCALARS else None for value in values]
     keys: list[Hashable] | None = None
     # Equal values of different types are different bounds, and so are both zeros.
-    if float in kinds or len(kinds - {type(None)}) > 1:
+    if (float in kinds or len(kinds - {type(None)}) > 1) and len(set(plain)) <= len(plain) // 2:
         keys = list(map(repr, plain))
     return code_column(plain, keys)
 

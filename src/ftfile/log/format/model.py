@@ -61,6 +61,10 @@ class SourceRange(Value, frozen=True):
     end: Count
 
 
+# Statistics by column. The garbage collector stops tracking tuples of plain values, but not lists.
+Entries: TypeAlias = dict[str, tuple[Any, ...]]
+
+
 class Add(Value, frozen=True):
     """Rows that a record adds: a part (a separate file) or a segment (a range of a spool)."""
 
@@ -82,7 +86,7 @@ class Add(Value, frozen=True):
     skip_rows: Count = 0  # rows at the start of a segment that a part already contains; not counted in `rows`
     rolling_stats: dict[str, Any] = field(default_factory=dict)  # opaque, plain JSON
     # of the rows, by column, opaque; see `rows.statistics`. Adds from compacted logs have none
-    statistics: dict[str, list[Any]] = field(default_factory=dict)
+    statistics: Entries = field(default_factory=dict)
 
     def without_statistics(self) -> Add:
         """Return the same add for tasks, which read its rows and not its statistics."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ftfile.log.format.file_statistics import StatisticsPlace
-    from ftfile.log.format.model import Add, Record
+    from ftfile.log.format.model import Add, Entries, Record
     from ftfile.storage.api import FileSystem
 
 
@@ -120,7 +120,7 @@ class AddBlock:
             statistics = itertools.compress(statistics, self.chosen)
         return map(_with_entries, adds, statistics)
 
-    def _statistics(self, fs: FileSystem) -> Iterable[dict[str, list[Any]]] | None:
+    def _statistics(self, fs: FileSystem) -> Iterable[Entries] | None:
         """Return the statistics of all adds of the document, if they can be read."""
         place = self.statistics_at
         if place is None:
@@ -131,7 +131,7 @@ class AddBlock:
         except (NotFound, CorruptData) as error:
             _log.info("statistics were not read, so readers of exports read more files: %s", error)
             return None
-        return unpack_statistics(content, len(self.ids))
+        return unpack_statistics(content, len(self.ids)).entries()
 
     def narrowed(self, mask: Sequence[bool]) -> AddBlock:
         """Return the adds for which a mask over the adds is True."""
@@ -265,7 +265,7 @@ class _AddsView(ValuesView["Add"]):
         return self._mapping.adds()
 
 
-def _with_entries(add: Add, statistics: dict[str, list[Any]]) -> Add:
+def _with_entries(add: Add, statistics: Entries) -> Add:
     return msgspec.structs.replace(add, statistics=statistics)
 
 

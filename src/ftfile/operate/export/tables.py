@@ -39,7 +39,7 @@ class ExportedFile:
     rows: int
     values: Mapping[str, pa.Scalar]  # of the partition columns, typed
     is_change: bool  # True if its rows are new to readers
-    statistics: Mapping[str, list[Any]]  # as in the log
+    statistics: Mapping[str, Sequence[Any]]  # as in the log
     columns: pa.Schema  # the same object for all files of an encoding
 
 

@@ -56,15 +56,15 @@ class Collector:
             if isinstance(column, _GivenTextColumn):
                 column.set_extremes(extremes.get(column.path))
 
-    def entries(self) -> dict[str, list[Any]]:
+    def entries(self) -> dict[str, tuple[Any, ...]]:
         """Return the statistics of all rows, without columns that have a bound that is not UTF-8."""
-        entries: dict[str, list[Any]] = {}
+        entries: dict[str, tuple[Any, ...]] = {}
         for column in self._columns:
             try:
                 low, high = column.bounds()
             except UnicodeDecodeError:
                 continue
-            entries[key_of(column.path)] = [low, high, column.nulls]
+            entries[key_of(column.path)] = (low, high, column.nulls)
         return entries
 
 

@@ -55,7 +55,7 @@ PART = structs.replace(
     kind="part",
     final_path="p.json",
     ranges=(SourceRange("s", "rows", 0, 1),),
-    statistics={"id": [1, 2, 0]},
+    statistics={"id": (1, 2, 0)},
 )
 REMOVE = Remove("r", "part", "r.json", 5, "crc32:1")
 FINGERPRINT = Fingerprint("kind", "digest", covers_content=True)
