@@ -38,7 +38,7 @@ def due(grace_s: float = 2 * HOUR_S, interval_s: float = HOUR_S) -> threading.Th
 
 def staged() -> int:
     fs = open_filesystem(PATH)
-    return sum(len(fs.list(each.path)) for owner in fs.list("_ftfile/staged") for each in fs.list(owner.path))
+    return sum(len(fs.list(owner.path)) for owner in fs.list("_ftfile/staged"))
 
 
 class TestInterval:

@@ -265,7 +265,7 @@ class TestDeadLetters:
         owner = published.parent.name
         for file in files_of(out, "_ftfile/staged"):
             unique = file.name.partition(".")[0].rpartition("-")[2][:12]
-            batch = int(file.parent.name)
+            batch = int(file.name.removeprefix("_").partition("-")[0])
             told = ["a task's dead letters once", "a batch that was committed"][batch]
             self.refused(out, file, f"{owner}/_{batch:010d}-00000-{unique}.aes-gcm.deadLetters", told)
             self.refused(out, file, f"{owner}/_0000000000-00007-{unique}.aes-gcm.deadLetters", "dead letters of")
