@@ -41,7 +41,7 @@ class Deaths:
             return None
         with contextlib.suppress(FileNotFoundError):
             batch, write, _ = json.loads(self._ordered.read_text())
-            if path.split("/")[-2] == str(batch):
+            if path.rpartition("/")[2].startswith(f"_{batch}-"):
                 return int(write)
         return None
 

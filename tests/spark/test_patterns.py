@@ -32,7 +32,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("pattern", ["*", "*/*", "*/*/*", "*/*/*/*", "*/*/*/*/*", "{*,*/*}"])
+@pytest.mark.parametrize("pattern", ["*", "*/*", "*/*/*", "*/*/*/*", "{*,*/*}"])
 def test_spark(spark: SparkSession, out: Path, pattern: str) -> None:
     """Partition directories are one level below the root: a deeper pattern matches only files of `_ftfile`."""
     expected = ids_below(out) if pattern in {"*", "*/*"} else 2 * ids_below(out) if pattern[0] == "{" else []

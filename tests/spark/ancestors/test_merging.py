@@ -47,8 +47,8 @@ def test_mrg_2(operator: Make) -> None:
     merging = operator(named("output.txt"), **PLAIN)
     merging.run(*BLOCKS)
     (query,) = merging.out.joinpath("_ftfile", "staged").iterdir()
-    assert {block.parent.parent for block in blocks_of(merging)} == {query}
-    assert [block.parent.name for block in blocks_of(merging)] == ["0", "1", "2"]
+    assert {block.parent for block in blocks_of(merging)} == {query}
+    assert [block.name.partition("-")[0] for block in blocks_of(merging)] == ["_0", "_1", "_2"]
     assert merging.visible() == {}
 
 

@@ -16,7 +16,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.rows.bounds.certain import must
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
 from ftfile.rows.bounds.possible import VALUES_MAX, FileBounds
-from ftfile.rows.conditions import bound, predicate
+from ftfile.rows.conditions import bound, predicate, text_of
 from ftfile.rows.statistics.columns import key_of
 from tests.kit.file_statistics import entry_of
 
@@ -506,7 +506,9 @@ def test_a_guarantee_says_nothing_about_converted_values() -> None:
 
 
 def test_an_expression_that_arrow_cannot_print_or_compare_excludes_nothing() -> None:
-    assert by_expression(X.isin(["x" + "é" * 100]), TEXT, ["a", "b", 0]) == [True]
+    # Some versions of Arrow shorten a text within a character, and cannot print it.
+    where = X.isin(["x" + "é" * 100])
+    assert by_expression(where, TEXT, ["a", "b", 0]) == [text_of(where) is None]
     assert by_expression(X > 0.5, LONG, [2**53 + 1, 2**53 + 1, 0]) == [True]
 
 

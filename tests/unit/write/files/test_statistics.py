@@ -14,6 +14,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.file_statistics import as_lists
 from tests.unit.write.files.encrypted import files_of, out, ring, snapshot
+from tests.unit.write.files.test_matrix import parquet_if_it_can
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +128,7 @@ def test_adds_of_compacted_logs_have_none(out: str) -> None:
     assert ftfile.open(out).verify().ok
 
 
-@pytest.mark.parametrize("encryption", ["aes-gcm", "parquet"])
+@pytest.mark.parametrize("encryption", ["aes-gcm", *parquet_if_it_can()])
 def test_an_encrypted_directory_contains_no_statistics(out: str, ring: Path, encryption: str) -> None:
     keys = {"encryption": encryption, "keyProvider": f"file:{ring}", "fileFormat": "parquet"}
     query = MicroBatch(out, COLUMNS, keys)
