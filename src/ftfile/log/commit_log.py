@@ -266,7 +266,7 @@ class CommitLog(Records):
             if created is None:
                 return None
             try:
-                included = self._follows_young_record(created.stored) or self._is_in_log(record)
+                included = (follows and self._follows_young_record(created.stored)) or self._is_in_log(record)
                 if not included or next_state is None:
                     self._reset()
                     if included:

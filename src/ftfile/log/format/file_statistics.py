@@ -41,7 +41,7 @@ class StatisticsPlace(NamedTuple):
 
 
 class _Stream(NamedTuple):
-    """The stream of a column, after those of the previous columns."""
+    """The stream of a column, after the streams of the previous columns."""
 
     length: Count
     checksum: str

@@ -1,7 +1,7 @@
 """The statistics of files in a Delta table.
 
 The property `delta.dataSkippingStatsColumns` names the columns. A file has bounds of all of them, or of none: delta-rs
-1.6 takes a missing bound beside other bounds for null, and does not return rows of this file.
+1.6 treats a missing bound as null if the file has other bounds, and does not return rows of this file.
 """
 
 from __future__ import annotations

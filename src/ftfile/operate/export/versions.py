@@ -346,7 +346,7 @@ class Exporter:
     ) -> TableChange:
         """Return a commit with all live files of a version.
 
-        `recorded` contains the keys of the columns with statistics, by default those of the newest files.
+        `recorded` contains the keys of the columns with statistics, by default of the newest files.
         """
         versions = self._versions
         snapshot = versions.snapshot(version)

@@ -35,14 +35,14 @@ def lower_text(text: str) -> str:
 
 
 def upper_text(text: str) -> str | None:
-    """Return a short text that is not less; None if there is none."""
+    """Return a short text that is not less; None if no text is."""
     if len(text) <= PREFIX_CHARACTERS:
         return text
     return end_of_prefix(text[:PREFIX_CHARACTERS])
 
 
 def end_of_prefix(prefix: str) -> str | None:
-    """Return the least text that is greater than all texts with a prefix; None if there is none."""
+    """Return the least text that is greater than all texts with a prefix; None if no text is."""
     for end in range(len(prefix), 0, -1):
         code_point = ord(prefix[end - 1]) + 1
         if code_point in _SURROGATES:
@@ -65,7 +65,7 @@ def _base64(data: bytes) -> str:
 
 
 def upper_bytes(value: bytes) -> bytes | None:
-    """Return short bytes that are not less; None if there are none."""
+    """Return short bytes that are not less; None if no bytes are."""
     if len(value) <= PREFIX_BYTES:
         return value
     prefix = value[:PREFIX_BYTES].rstrip(b"\xff")

@@ -92,7 +92,7 @@ class _Column(ABC):
 
     @abstractmethod
     def _add(self, values: pa.Array) -> None:
-        """Add values, of which at least one is not null."""
+        """Add values; at least one is not null."""
 
     def _bounds(self, low: Any, high: Any) -> tuple[Any, Any]:  # noqa: ANN401 - values of the column's type
         return low, high

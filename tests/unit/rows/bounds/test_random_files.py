@@ -75,7 +75,7 @@ class Files:
         )
 
     def condition(self) -> Condition:
-        """Return a random condition with literals as times, such as a read makes of `+ INTERVAL 1 DAY`."""
+        """Return a random condition with literals as times, as for `+ INTERVAL 1 DAY`."""
         condition = self.draw.condition()
         return condition._replace(where=with_clock_values(condition.where, 0, self.zone))
 
