@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.crash.world import CRASH_KEYS, Batch, Scenario
 
+# Lines with statistics, which text has not.
+CSV = (("fileFormat", "csv"), ("nullValue", "-"))
 # One batch is empty. In the last batch, attempts lose and fail. Spark starts a new Python process for each batch.
 BATCHES = Scenario(
     "batches",
@@ -28,6 +30,13 @@ COMPACTING = Scenario(
     (Batch("ab"), Batch("ba", batch_id=1), Batch("", "compact", "upkeep")),
     settled=2,
     partitioned=True,
+)
+# A compaction that sorts the rows of the parts of two records.
+SORTING = Scenario(
+    "sorting",
+    (Batch("dbac"), Batch("ca", batch_id=1), Batch("", "sort", "upkeep")),
+    settled=2,
+    options=CSV,
 )
 # One of two partitions is replaced, and one partition is new.
 REPLACING_PARTITIONS = Scenario(

@@ -13,6 +13,7 @@ from ftfile.operate.flush import flush
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import crash_states
 from tests.crash.alike import Alike
+from tests.crash.scenarios import CSV
 from tests.crash.share import SHARE, THOROUGH, some
 from tests.crash.stores import StoreScenario
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.slow
 CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)
 COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
+SORT = Batch("", "sort", "upkeep")
+UNSORTED = (Batch("dbac", query="before"),)
 DELETE = Batch("x", "delete", "deleting")
 # Back to the first batch.
 RESTORE = Batch("ax", "restore", "restoring")
@@ -90,6 +93,9 @@ RACES = [
     Race("two queries", (Batch("b", batch_id=1),), (Batch("c", query="q"),)),
     Race("compaction and overwrite", (COMPACT,), (Batch("c", "overwrite", query="q"),)),
     Race("two compactions", (COMPACT,), (replace(COMPACT, query="too"),)),
+    Race("two sorts", (SORT,), (replace(SORT, query="too"),), CSV, before=UNSORTED),
+    Race("sort and compaction", (SORT,), (replace(COMPACT, query="too"),), CSV, before=UNSORTED),
+    Race("sort and overwrite", (SORT,), (Batch("c", "overwrite", query="q"),), CSV, before=UNSORTED),
     Race("compaction and append", (COMPACT,), (Batch("c", query="q"),)),
     Race("two overwrites", (Batch("b", "overwrite", batch_id=1),), (Batch("c", "overwrite", query="q"),)),
     Race("compaction and drop", (COMPACT,), (DROP,)),

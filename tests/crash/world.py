@@ -41,6 +41,7 @@ Change = Literal[
     "replace",
     "transaction",
     "compact",
+    "sort",
     "drop",
     "delete",
     "restore",
@@ -104,7 +105,7 @@ class Batch:
 
     @property
     def is_upkeep(self) -> bool:
-        return self.change in {"compact", "drop", "delete", "restore", "purge", "rebucket"}
+        return self.change in {"compact", "sort", "drop", "delete", "restore", "purge", "rebucket"}
 
     @property
     def lines(self) -> list[str]:
@@ -280,10 +281,14 @@ class Scenario:
             ranges = (f"(value >= '{letter}' AND value < '{chr(ord(letter) + 1)}')" for letter in batch.letters)
             ftfile.delete(path, " OR ".join(ranges), context=current())
             return
+        if batch.change == "compact":
+            ftfile.compact(path, commit_every=1, context=current())
+            return
+        if batch.change == "sort":
+            ftfile.compact(path, sort_by="value", target_bytes=5, context=current())
+            return
         where: Any = {"letter": list(batch.letters)} if batch.letters else "all"
-        ftfile.compact(path, commit_every=1, context=current()) if batch.change == "compact" else ftfile.drop(
-            path, where, context=current()
-        )
+        ftfile.drop(path, where, context=current())
 
     def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
         rows = [self.row_of(line) for line in batch.lines]

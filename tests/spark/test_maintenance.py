@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -84,6 +84,25 @@ def test_a_delete_whose_task_dies(spark: SparkSession, tmp_path: Path) -> None:
     expected = [(batch, letter) for batch in (0, 2, 3) for letter in "abcd"]
     assert sorted((row["id"], row["k"]) for row in rows) == [row for row in expected if row != (3, "b")]
     assert verify(spark, f"dying:{out}", key_provider=provider).ok
+
+
+@pytest.mark.usefixtures("dying")
+def test_a_sort_whose_task_dies(spark: SparkSession, tmp_path: Path) -> None:
+    out, deaths = str(tmp_path / "out"), Deaths(tmp_path / "out")
+    query = MicroBatch(out, {"id": "long", "k": "string"}, {"fileFormat": "parquet", "partitionBy": "k"})
+    rows: list[dict[str, Any]] = [{"id": number * 37 % 400, "k": "ab"[number % 2]} for number in range(400)]
+    query.run(0, [rows[task::5] for task in range(5)])
+    deaths.order(0, 0)
+    report = compact(spark, f"dying:{out}", sort_by="id", target_bytes=1000)
+    assert isinstance(report, RewriteReport)
+    assert not Path(out).with_suffix(".dies").exists()
+    assert (report.records, report.files_removed, report.rows) == (1, 10, 400)
+    read = ftfile.open(out).to_arrow().to_pylist()
+    for letter in "ab":
+        ids = [row["id"] for row in read if row["k"] == letter]
+        assert ids == sorted(row["id"] for row in rows if row["k"] == letter)
+    assert compact(spark, f"dying:{out}", sort_by="id", target_bytes=1000) == RewriteReport()
+    assert verify(spark, f"dying:{out}").ok
 
 
 @pytest.mark.usefixtures("dying")

@@ -14,20 +14,26 @@ from ftfile.log.opening import open_with_written_settings
 from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.operate.delete import select, settled_for
 from ftfile.operate.export.after_commit import operating
-from ftfile.operate.rewriting import RewriteChoice, pieces_of, rewrite
+from ftfile.operate.rewriter.pieces import pieces_of
+from ftfile.operate.rewriter.sorted_files import SortedFiles, order_of, resolved
+from ftfile.operate.rewriting import RewriteChoice, rewrite
 from ftfile.write.workers import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     import pyarrow.compute as pc
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import AccessArguments, OperationArguments
     from ftfile.core.clock import Clock
+    from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
-    from ftfile.operate.rewriting import Live, RewritePiece, RewriteReport
+    from ftfile.operate.rewriter.pieces import RewritePiece
+    from ftfile.operate.rewriter.row_order import RowOrder
+    from ftfile.operate.rewriting import Live, RewriteReport
+    from ftfile.storage.api import FileSystem
 
 
 TARGET_BYTES = 128 << 20
@@ -35,10 +41,11 @@ TARGET_BYTES = 128 << 20
 LARGE_ENOUGH = 0.75
 
 
-def compact(
+def compact(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression | None = None,
     *,
+    sort_by: str | Sequence[str] | None = None,
     dry_run: bool = False,
     target_bytes: int = TARGET_BYTES,
     commit_every: int | None = None,
@@ -54,6 +61,9 @@ def compact(
     Args:
         path: of the directory.
         where: a condition on partition columns that selects directories, as in `ftfile.drop`; by default all.
+        sort_by: column names, as a list or as a text such as "day, id". Sort the rows of parts whose values of the
+            first column overlap, and of small parts, so that a read with a condition on it opens few files. Nulls are
+            first, NaN is last. Up to 2 GiB of a directory are sorted together. If nothing overlaps, nothing is done.
         dry_run: return the compactions that would run now, and write nothing.
         target_bytes: size of new parts; parts of at least three quarters of it on storage stay.
         commit_every: number of new parts after which a record is created; by default there is one record, at the end.
@@ -71,28 +81,40 @@ def compact(
     with operating("compact", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), Advice("merge its runs: ", Remedy("kv.compact")))
         workers = Threads.of(author.job_id, threads, log.fs.context)
-        choice = SmallFiles(where, target_bytes, log.clock, commit_every)
+        choice = choice_of(log, where, sort_by=sort_by, target_bytes=target_bytes, commit_every=commit_every)
         return rewrite(log, author, workers, choice, dry_run=dry_run, progress=access.get("progress"))
 
 
+def choice_of(
+    log: CommitLog,
+    where: Mapping[str, object] | str | pc.Expression | None,
+    *,
+    sort_by: str | Sequence[str] | None,
+    target_bytes: int,
+    commit_every: int | None,
+) -> RewriteChoice:
+    """Return the choice of a compaction; a ConfigError for a wrong argument."""
+    if target_bytes < 1:
+        raise ConfigError(Advice(Argument("target_bytes", target_bytes), ": it must be a number of bytes, 1 or more"))
+    order = None
+    if sort_by is not None:
+        order = order_of(sort_by, target_bytes)
+    return CompactionChoice(where, target_bytes, clock=log.clock, fs=log.fs, order=order, commit_every=commit_every)
+
+
 @dataclass(frozen=True)
-class SmallFiles(RewriteChoice):
-    """The choice of a compaction: small parts of one directory, grouped to about `target_bytes`."""
+class CompactionChoice(RewriteChoice):
+    """The choice of a compaction: parts of one directory that are small, or in an order the parts that overlap."""
 
     where: Mapping[str, object] | str | pc.Expression | None  # selects directories; None for all
     target_bytes: int
     clock: Clock
+    fs: FileSystem
+    order: RowOrder | None  # None to merge small parts only
     commit_every: int | None
 
-    def __post_init__(self) -> None:
-        """Raise a ConfigError for a target below 1 byte."""
-        if self.target_bytes < 1:
-            raise ConfigError(
-                Advice(Argument("target_bytes", self.target_bytes), ": it must be a number of bytes, 1 or more")
-            )
-
     def pieces(self, head: LogState, live: Live, excluded_ids: Container[str]) -> list[RewritePiece]:
-        """Return the groups of parts to merge."""
+        """Return the groups of parts to merge or sort."""
         snapshot = live()
         adds = list(snapshot.adds.values())
         if self.where is None:
@@ -103,7 +125,10 @@ class SmallFiles(RewriteChoice):
         for add in chosen:
             if add.id not in excluded_ids:
                 available.append(add)
-        return pieces_of(adds, groups_to_merge(available, self.target_bytes))
+        if self.order is None:
+            return pieces_of(adds, groups_to_merge(available, self.target_bytes))
+        order = resolved(self.order, snapshot)
+        return pieces_of(adds, SortedFiles(snapshot, self.fs, order).groups(available), order=order)
 
 
 def groups_to_merge(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:

@@ -21,7 +21,9 @@ from ftfile.log.opening import written_settings
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.operate.export.after_commit import operating
 from ftfile.operate.flush import Flush
-from ftfile.operate.rewriting import RewriteChoice, RowRewriter, pieces_of, rewrite
+from ftfile.operate.rewriter.pieces import pieces_of
+from ftfile.operate.rewriter.row_rewriter import RowRewriter
+from ftfile.operate.rewriting import RewriteChoice, rewrite
 from ftfile.read.selection import Selection, Without
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import recorded_schema
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
-    from ftfile.operate.rewriting import Live, RewritePiece, RewriteReport
+    from ftfile.operate.rewriter.pieces import RewritePiece
+    from ftfile.operate.rewriting import Live, RewriteReport
     from ftfile.read.selection import ChosenAdd
     from ftfile.storage.api import FileSystem
     from ftfile.write.workers import Workers

@@ -8,43 +8,31 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from msgspec import structs
-
-from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError
+from ftfile.core.errors import CommitError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.formats.api import format_from_definition
-from ftfile.formats.parts import UnreadablePart, chain_of, extension_of, read_part, rows_of_parts
-from ftfile.log.checks import Accepted, Rewrite, accept_rewrites, still_known
+from ftfile.log.checks import Accepted, accept_rewrites, still_known
 from ftfile.log.format.adds import ids_of, total_bytes, total_rows
-from ftfile.log.format.layout import name_of
-from ftfile.log.format.model import Add, Body, Remove
+from ftfile.log.format.model import Body, Remove
 from ftfile.log.opening import written_settings
 from ftfile.log.protocol import catch_up, commit
 from ftfile.log.read.snapshot import snapshot_at, take_snapshot
-from ftfile.log.sealed import keys_of
-from ftfile.rows.spark_types import recorded_schema
-from ftfile.write.files.namer import rewritten_path
-from ftfile.write.fingerprint import strong_digest
-from ftfile.write.messages import add_of, common_origin
+from ftfile.operate.rewriter.pieces import Outcome
+from ftfile.operate.rewriter.row_rewriter import RowRewriter
 from ftfile.write.options import durability_of
-from ftfile.write.stage import staging
-from ftfile.write.workers import Work, removing_unrecorded, rounds_of
+from ftfile.write.workers import removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
     from typing import TypeAlias
 
-    import pyarrow as pa
-
     from ftfile.core.progress import OnProgress
+    from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import MaintenanceAuthor
+    from ftfile.log.format.model import Add, MaintenanceAuthor
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
-    from ftfile.read.selection import Without
-    from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import TaskIdentity
+    from ftfile.operate.rewriter.pieces import RewritePiece
     from ftfile.write.workers import Workers
 
     # The snapshot of a head, read at the first call.
@@ -88,47 +76,6 @@ class RewriteReport:
         )
 
 
-class RewritePiece(NamedTuple):
-    """Files that are rewritten into one file, or removed."""
-
-    inputs: tuple[Add, ...]  # in row order, of one directory and encoding
-    place: int  # number of the first input among all rewritten files
-    least_name: str | None  # the lowest name of the files of the directory that stay; None if there are none
-    without: Without | None  # the rows to remove; None to keep all rows
-
-    @property
-    def row_count(self) -> int:
-        """Return the number of rows."""
-        return total_rows(self.inputs)
-
-    def rows_removed(self, fs: FileSystem, definitions: Mapping[str, Any]) -> int:
-        """Return the number of rows to remove, which reads the files. For the errors see `Selection.rows`."""
-        without = self.without
-        if without is None:
-            return 0
-        rows = 0
-        for add in self.inputs:
-            rows += without.matches(fs, add, definitions[add.encoding])
-        return rows
-
-    def is_live(self, head: LogState, version: int) -> bool:
-        """Return True if all inputs, which were live at a version, are live at the head."""
-        return all(head.is_live(add, version) for add in self.inputs)
-
-    @property
-    def length(self) -> int:
-        """Return the bytes on storage."""
-        return total_bytes(self.inputs)
-
-
-class Outcome(NamedTuple):
-    """The result of a piece; the files before and after an unreadable file are rewritten separately."""
-
-    rewrites: tuple[Rewrite, ...] = ()  # each has one new file, or no file if no row stays
-    errors: tuple[FtfileError, ...] = ()  # about files that are unchanged
-    rows_removed: int = 0
-
-
 class RewriteChoice:
     """The choice of an operation at a head: the pieces, and the adds to remove completely; by default none."""
 
@@ -162,32 +109,6 @@ class Overtaken(NamedTuple):
     """Result of a run that recorded nothing, because other processes replaced some of the files."""
 
     pending: tuple[Rewrite, ...]  # to be recorded in the next run
-
-
-def pieces_of(
-    adds: Iterable[Add], lists: Sequence[Sequence[Add]], withouts: Sequence[Without] | None = None
-) -> list[RewritePiece]:
-    """Return one piece for each list of inputs, given all live adds, and the rows to remove from each list."""
-    input_ids: set[str] = set()
-    keys: set[str] = set()
-    for inputs in lists:
-        input_ids |= ids_of(inputs)
-        keys.add(inputs[0].directory_key)
-    least: dict[str, str] = {}
-    for add in adds:
-        if add.final_path is not None and add.directory_key in keys and add.id not in input_ids:
-            name = name_of(add.final_path)
-            least[add.directory_key] = min(name, least.get(add.directory_key, name))
-    pieces: list[RewritePiece] = []
-    place = 0
-    for number, inputs in enumerate(lists):
-        without = None
-        if withouts is not None:
-            without = withouts[number]
-        stripped = tuple(add.without_statistics() for add in inputs)
-        pieces.append(RewritePiece(stripped, place, least.get(inputs[0].directory_key), without))
-        place += len(inputs)
-    return pieces
 
 
 def rewrite(
@@ -255,7 +176,7 @@ class _Rewriting:
             if piece.without is not None and not outcome.rows_removed:
                 continue
             rows = piece.row_count - outcome.rows_removed
-            ended = replace(_reported(piece.inputs, ()), files_written=int(rows > 0), rows=rows)
+            ended = replace(_reported(piece.inputs, ()), files_written=piece.files_expected if rows else 0, rows=rows)
             report = report.plus(replace(ended, rows_removed=outcome.rows_removed))
         return report
 
@@ -269,7 +190,7 @@ class _Rewriting:
             for problem in problems:
                 excluded_ids |= ids_of(problem.adds)
         pieces = self.choice.pieces(head, live, excluded_ids)
-        rounds = [*rounds_of(pieces, self.choice.commit_every)] or [()]
+        rounds = [*rounds_of(pieces, self.choice.commit_every, attrgetter("files_expected"))] or [()]
         assert len(rounds) == 1 or not self.choice.takes_all, "all of it in several records"
         tracker = Tracker(
             self.author.operation,
@@ -360,91 +281,3 @@ def _reported(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
         bytes_removed=total_bytes(ended),
         bytes_written=total_bytes(written),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RowRewriter(Work[RewritePiece, Outcome]):
-    """Rewrites files that were live at a version; uses memory for some row groups."""
-
-    read_version: int
-    definitions: Mapping[str, Any]  # of the encodings of the files, by key
-    dry_run: bool  # only count the rows to remove, and write nothing
-
-    def size_of(self, piece: RewritePiece) -> int:
-        """Return the bytes of the files."""
-        return piece.length
-
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[RewritePiece]) -> Iterator[Outcome]:
-        """Yield the result of each piece.
-
-        Raises:
-            StorageError: the store failed; files of completed pieces remain, for the caller or a vacuum to delete.
-        """
-        for piece in pieces:
-            yield self._outcome(fs, task, piece)
-
-    def _outcome(self, fs: FileSystem, task: TaskIdentity, whole: RewritePiece) -> Outcome:
-        outcome, waiting = Outcome(), [whole]
-
-        def note(error: FtfileError, what: str) -> Outcome:
-            _log.error("%s: %s", what, error)
-            return outcome._replace(errors=(*outcome.errors, error))
-
-        while waiting:
-            piece = waiting.pop()
-            inputs = piece.inputs
-            try:
-                rows_removed = piece.rows_removed(fs, self.definitions)
-                outcome = outcome._replace(rows_removed=outcome.rows_removed + rows_removed)
-                if self.dry_run or (piece.without is not None and not rows_removed):
-                    continue
-                adds = () if rows_removed == piece.row_count else (self._rewrite(fs, task, piece, rows_removed),)
-                outcome = outcome._replace(rewrites=(*outcome.rewrites, Rewrite(inputs, adds, self.read_version)))
-            except UnreadablePart as unreadable:
-                number, cause = unreadable.args
-                outcome = note(cause, f"{inputs[number].final_path!r} is not changed")
-                after = piece._replace(inputs=inputs[number + 1 :], place=piece.place + number + 1)
-                before = piece._replace(inputs=inputs[:number])
-                for rest in (after, before):
-                    if len(rest.inputs) > 1:
-                        waiting.append(rest)
-            except (ConfigError, CorruptData) as error:
-                outcome = note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not changed")
-        return outcome
-
-    def _rewrite(self, fs: FileSystem, task: TaskIdentity, piece: RewritePiece, rows_removed: int) -> Add:
-        """Write the remaining rows to one file, and check its content before the file replaces its inputs."""
-        first, keys, advice = piece.inputs[0], keys_of(fs), "It replaced no part"
-        encoding = self.definitions[first.encoding]
-        file_format = format_from_definition(encoding["format"], keys)
-        schema = recorded_schema(encoding["schema"])
-        rows = rows_of_parts(fs, piece.inputs, file_format, schema)
-        batches: Iterator[pa.RecordBatch]
-        if piece.without is None:
-            batches = (batch for _, batch in rows)
-        else:
-            batches = piece.without.apply(rows, encoding)
-        with staging(fs, task) as stage:
-            columns = encoding.get("statistics", ())
-            part = stage.open(
-                first.directory_key, file_format, schema, chain=chain_of(encoding, keys), statistics=columns
-            )
-            before = strong_digest(part.write_all(batches))
-            stage.finish(part)
-            stage.wait_closed()
-            add = add_of(stage.finished[-1], first.encoding, common_origin(piece.inputs, task.origin()))
-            if strong_digest(read_part(fs, add, file_format=file_format, schema=schema, keys=keys)) != before:
-                raise CorruptData(add.path, "the rows of the merged parts", "other rows", advice)
-            if add.rows != piece.row_count - rows_removed:
-                expected = f"{piece.row_count - rows_removed} rows, without the removed rows"
-                raise CorruptData(add.path, expected, f"{add.rows} rows", advice)
-        place = f"{self.read_version:010d}{piece.place:07d}"
-        path = rewritten_path(
-            first,
-            piece.least_name,
-            part_id=add.id,
-            extension=extension_of(encoding),
-            place=place,
-            store=fs.capabilities,
-        )
-        return structs.replace(add, final_path=path)

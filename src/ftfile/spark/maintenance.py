@@ -24,7 +24,7 @@ from ftfile.kv.reading.verify import verify_runs
 from ftfile.kv.upkeep.compact import CompactionRounds
 from ftfile.log.directory import check_is_files, read_marker, store_of, write_marker
 from ftfile.log.sealed import SealedFileSystem
-from ftfile.operate.compact import TARGET_BYTES, SmallFiles
+from ftfile.operate.compact import TARGET_BYTES, choice_of
 from ftfile.operate.delete import Deleting
 from ftfile.operate.export.after_commit import operating
 from ftfile.operate.flush import Flush, files_each
@@ -169,6 +169,7 @@ def compact(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression | None = None,
     *,
+    sort_by: str | Sequence[str] | None = None,
     target_bytes: int | None = None,
     commit_every: int | None = None,
     full: bool = False,
@@ -184,7 +185,8 @@ def compact(  # noqa: PLR0913 - all by name
     Args:
         spark: a session whose executors have this version of ftfile, and can access the path.
         path: of the directory of files, or of the store.
-        where: see `ftfile.compact`; only for files, like the next two.
+        where: see `ftfile.compact`; only for files, like the next three.
+        sort_by: see `ftfile.compact`.
         target_bytes: see `ftfile.compact`.
         commit_every: new parts after which a record is created, each by a separate Spark job.
         full: merge each bucket into one sorted run; only for stores.
@@ -199,7 +201,7 @@ def compact(  # noqa: PLR0913 - all by name
         FtfileError, CommitError: as `ftfile.compact`.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
-    of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
+    of_files = {"where": where, "sort_by": sort_by, "target_bytes": target_bytes, "commit_every": commit_every}
     with _maintaining("compact", spark, path, access) as (log, author, workers):
         is_store, progress = store_of(log.refresh()) is not None, access.get("progress")
         if is_store:
@@ -210,7 +212,7 @@ def compact(  # noqa: PLR0913 - all by name
         _check_no_others(workers.place.path, {"full": full or None, "merge": merge}, is_store=False)
         if target_bytes is None:
             target_bytes = TARGET_BYTES
-        choice = SmallFiles(where, target_bytes, log.clock, commit_every)
+        choice = choice_of(log, where, sort_by=sort_by, target_bytes=target_bytes, commit_every=commit_every)
         return rewrite(log, author, workers, choice, progress=progress)
 
 

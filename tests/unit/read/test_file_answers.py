@@ -15,7 +15,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.log.format.model import Add, Origin
 from ftfile.log.read.snapshot import Snapshot
-from ftfile.operate.rewriting import pieces_of
+from ftfile.operate.rewriter.pieces import pieces_of
 from ftfile.read.file_answers import StatisticsReader
 from ftfile.read.shares import pack
 from ftfile.rows.bounds.guarantees import FILES_MAX

@@ -12,7 +12,8 @@ import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
 from ftfile.core.progress import Progress
 from ftfile.log.format import layout
-from ftfile.operate.rewriting import RewriteReport, RowRewriter
+from ftfile.operate.rewriter.row_rewriter import RowRewriter
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.spark import compact, delete, flush, verify
 from ftfile.spark import maintenance as spark_tasks
 from ftfile.spark.maintenance import shares_of
@@ -84,6 +85,17 @@ class TestRounds:
         assert len({tuple((add.directory_key, add.rows, add.length) for add in adds) for adds in found}) == 1
         assert run(compact, session, out).version is None
         assert session.rounds == [3]
+        check_directory(open_filesystem(out))
+
+    @pytest.mark.slow
+    def test_a_compaction_sorts_rows_as_in_one_process(self, out: str, tmp_path: Path) -> None:
+        session, other = Session(), str(tmp_path / "other")
+        written(out)
+        written(other)
+        assert run(compact, session, out, sort_by="id") == ftfile.compact(other, sort_by="id")
+        assert session.rounds == [3]
+        assert ids(out) == IDS
+        assert run(compact, session, out, sort_by="id").version is None
         check_directory(open_filesystem(out))
 
     @pytest.mark.slow

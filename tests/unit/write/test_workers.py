@@ -17,7 +17,8 @@ from ftfile.core.progress import Progress
 from ftfile.formats import parts as reader
 from ftfile.formats.columnar import CollectingEncoder
 from ftfile.log import apply as fold
-from ftfile.operate.rewriting import RewriteReport, RowRewriter
+from ftfile.operate.rewriter.row_rewriter import RowRewriter
+from ftfile.operate.rewriting import RewriteReport
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable

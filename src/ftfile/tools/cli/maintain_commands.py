@@ -112,11 +112,20 @@ def _size_bytes(text: str) -> int:
 @command(
     "ftfile compact /data/out --dry-run",
     'ftfile compact /data/out --where "month = 7" --target 256MiB --commit-every 64',
+    "ftfile compact /data/out --sort-by 'day, id'",
 )
 def compact(
     place: DirectoryOptions,
     *,
     where: Where = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Sort rows by columns such as 'day, id', so that reads with conditions on the first one open few "
+            "files.",
+        ),
+    ] = None,
     target_bytes: Annotated[
         str,
         typer.Option("--target", metavar="SIZE", callback=_size_bytes, help="The approximate size of new files."),
@@ -128,10 +137,17 @@ def compact(
 ) -> None:
     """Merge small files of the same directory into larger ones. No row is lost or changed.
 
-    --where selects partitions. Older versions keep the replaced files until a vacuum.
+    --where selects partitions. --sort-by also sorts the rows of files whose values overlap. Older versions keep the
+    replaced files until a vacuum.
     """
     change = MaintenanceCall(
-        ftfile.compact, place, where=where, target_bytes=target_bytes, commit_every=commit_every, threads=threads
+        ftfile.compact,
+        place,
+        where=where,
+        sort_by=sort_by,
+        target_bytes=target_bytes,
+        commit_every=commit_every,
+        threads=threads,
     )
     plan = change.plan()
     report = change.complete(plan, f"merges {_merged(plan)}" if plan.files_removed else "", options)

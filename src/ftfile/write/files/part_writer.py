@@ -212,17 +212,19 @@ class SpilledRows:
         self._held, self.held_bytes = {}, 0
 
     def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield all rows by directory, and remove them."""
+        """Yield all rows by directory, in the order of the keys, and remove them."""
         held, self._held, self.held_bytes = self._held, {}, 0
-        if self._file is not None:
-            with self._stage.read_back(self._file) as file:
-                for directory_key, pieces in self._pieces.items():
-                    yield from ((directory_key, rows) for rows in self._read(file, pieces))
-                    yield from ((directory_key, rows) for rows in held.pop(directory_key, ()))
-        for directory_key in [*held]:
-            yield from ((directory_key, rows) for rows in held.pop(directory_key))
-        if self._file is not None:
-            self._stage.drop(self._file)
+        keys = sorted({*self._pieces, *held})
+        if self._file is None:
+            for directory_key in keys:
+                yield from ((directory_key, rows) for rows in held.pop(directory_key))
+            return
+        with self._stage.read_back(self._file) as file:
+            for directory_key in keys:
+                pieces = self._pieces.get(directory_key, [])
+                yield from ((directory_key, rows) for rows in self._read(file, pieces))
+                yield from ((directory_key, rows) for rows in held.pop(directory_key, ()))
+        self._stage.drop(self._file)
 
     def _read(self, file: InputFile, pieces: list[_SpilledBlock]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:

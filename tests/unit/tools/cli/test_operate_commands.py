@@ -52,6 +52,15 @@ def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
 
 
 @pytest.mark.slow
+def test_compact_sorts_rows(out: str) -> None:
+    assert run("compact", out, "--sort-by", "word DESC", code=2).stderr.startswith("ftfile: --sort-by 'word DESC'")
+    assert run("compact", out, "--sort-by", "word").stdout.startswith("Merged 6 files")
+    words = [row["word"] for row in ftfile.open(out).to_arrow().to_pylist() if row["month"] == "6"]
+    assert words == sorted(words)
+    assert run("compact", out, "--sort-by", "word").stdout == "Nothing to merge\n"
+
+
+@pytest.mark.slow
 def test_compact(out: str) -> None:
     (plan,) = documents("compact", out, "--where", "month = '6'", "--dry-run")
     assert (plan["version"], plan["files_removed"], plan["files_written"], plan["rows"]) == (None, 3, 1, 6)

@@ -1,0 +1,1 @@
+"""Rewriting of files by the tasks of an operation."""
