@@ -363,6 +363,9 @@ class _ParquetEncoder(CollectingEncoder):
             **self._codec,
             "use_dictionary": repetitive,
             "write_page_checksum": True,
+            # Readers skip pages by the index, which replaces the statistics in page headers. Readers of encrypted files
+            # do not detect damage of the index.
+            "write_page_index": not self._encryption,
             "store_schema": False,  # the Parquet types contain all about Spark's types
         }
 

@@ -132,6 +132,12 @@ def test_dictionaries_only_where_values_repeat() -> None:
     }
 
 
+def test_readers_can_skip_pages() -> None:
+    group = opened(encode(PARQUET, events(1000))).metadata.row_group(0)
+    assert all(group.column(index).has_column_index for index in range(group.num_columns))
+    assert all(group.column(index).has_offset_index for index in range(group.num_columns))
+
+
 def test_types_are_those_of_parquet_alone() -> None:
     schema = pa.schema([("t", TIMESTAMP), ("n", TIMESTAMP_NTZ), ("b", pa.int8()), ("d", pa.decimal128(38, 18))])
     file = opened(encode(PARQUET, pa.RecordBatch.from_pylist([{}], schema)))
