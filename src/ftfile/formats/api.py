@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import load_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -151,6 +151,13 @@ class Joiner(ABC):
     """A part that is being assembled from segments."""
 
     rows: int
+
+    def collect(self, columns: Collection[str]) -> None:  # noqa: B027 - most joiners do not decode rows
+        """Collect statistics of the columns with these keys, before the first row; by default none."""
+
+    def statistics(self) -> dict[str, tuple[Any, ...]]:
+        """Return the statistics of all rows, as the log contains them. Only called after `finish`."""
+        return {}
 
     @abstractmethod
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:

@@ -20,10 +20,11 @@ from ftfile.rows.messages import read_rows
 from ftfile.rows.spark_types import spark_schema_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ftfile.filters.api import ByteWriter
     from ftfile.formats.api import Limits
+    from ftfile.rows.statistics.collector import Collector
 
 
 __all__ = (
@@ -251,7 +252,7 @@ class RowSegments(SegmentCodec):
     """
 
     def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
-        self._schema = schema
+        self.schema = schema
         self._check = check
 
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
@@ -275,7 +276,7 @@ class RowSegments(SegmentCodec):
             )
         try:
             message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
-            return read_rows(message, self._schema)
+            return read_rows(message, self.schema)
         except (pa.ArrowException, OSError) as error:
             raise CorruptData(path, "an Arrow batch in an LZ4 frame", str(error)) from error
 
@@ -288,6 +289,20 @@ class RowJoiner(Joiner):
         self._encoder = encoder
         self._segments = segments
         self._limits = limits
+        self._statistics: Collector | None = None
+
+    def collect(self, columns: Collection[str]) -> None:
+        from ftfile.rows.statistics.collector import Collector  # noqa: PLC0415 - readers do not need it
+
+        compares_text = not self._encoder.computes_text
+        self._statistics = Collector(self._segments.schema, columns, compares_text=compares_text)
+
+    def statistics(self) -> dict[str, tuple[Any, ...]]:
+        if self._statistics is None:
+            return {}
+        if self._encoder.computes_text:
+            self._statistics.set_text(self._encoder.text_extremes())
+        return self._statistics.entries()
 
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         batch = self._segments.batch(data, "a segment").slice(skip_rows)
@@ -298,6 +313,8 @@ class RowJoiner(Joiner):
         else:
             room = min(rows, self._limits.max_rows - self.rows)
         taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
+        if self._statistics is not None:
+            self._statistics.update(batch.slice(0, taken))
         self.rows += taken
         return Taken(taken, 0)
 

@@ -35,6 +35,7 @@ from ftfile.rows.spark_types import (
     sql_types,
 )
 from ftfile.storage.api import FileInfo, RangeFile, as_file
+from ftfile.tools.migrate.migrated_statistics import collector_of
 from ftfile.tools.migrate.old_times import SPARK_ROWS, may_be_julian, refuse_old_times, refuse_times_beyond_a_day
 from ftfile.tools.migrate.same_rows import COMPARED, SparkRows
 from ftfile.write.workers import Work
@@ -42,6 +43,7 @@ from ftfile.write.workers import Work
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from ftfile.log.format.model import Entries
     from ftfile.storage.api import FileSystem, InputFile
     from ftfile.write.messages import TaskIdentity
 
@@ -285,6 +287,7 @@ class FileFacts:
     filters: tuple[str, ...]
     schema: str  # of the columns in the file, as Spark's JSON
     rows: int
+    statistics: Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +344,7 @@ class Reading(Work[FileInfo, FileFacts]):
         schema = schema_of_file(name, plain()) if name in SELF_DESCRIBING else self.schema
         assert schema is not None, "files that do not tell their columns come with a schema"
         columns, rows = arrow_schema(schema), 0
+        collector = collector_of(name, plain(), columns)
         is_julian = name in SELF_DESCRIBING and may_be_julian(name, columns, plain())
         spark_rows = SparkRows() if name in COMPARED else None
         for batch in file_format.decode(plain(), columns):
@@ -348,11 +352,19 @@ class Reading(Work[FileInfo, FileFacts]):
             if is_julian:
                 refuse_old_times(batch)
             refuse_times_beyond_a_day(batch)
+            collector.update(batch)
             if spark_rows is not None:
                 spark_rows.add(batch)
         if spark_rows is not None:
             spark_rows.require_same(file, info, chain.names, columns, self.definition)
-        return FileFacts(checksum, plain_bytes, filters=chain.names, schema=schema, rows=rows)
+        return FileFacts(
+            checksum=checksum,
+            plain_bytes=plain_bytes,
+            filters=chain.names,
+            schema=schema,
+            rows=rows,
+            statistics=collector.entries(),
+        )
 
 
 def _filters(file: InputFile) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
@@ -26,6 +27,7 @@ from ftfile.log.format.model import Add, Origin, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, has_variant, quoted_name, spark_schema_json
 from ftfile.rows.value_text import UTC
+from ftfile.tools.migrate.migrated_statistics import comparable_columns
 from ftfile.tools.migrate.reading import (
     SELF_DESCRIBING,
     FileFacts,
@@ -131,6 +133,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     encoding, recorded = config.encoding, config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
     keys: dict[tuple[str, tuple[str, ...]], str] = {}
+    comparable: dict[str, set[str]] = {}  # columns with statistics, by encoding
     origin = _origin(author)
     adds = []
     for info, fact in zip(inventory.files, facts, strict=True):
@@ -140,7 +143,12 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
             file_encoding = {**encoding, "schema": file_schemas[fact.schema], "filters": filters}
             keys[kind] = definition_key(file_encoding)
             definitions[keys[kind]] = file_encoding
-        adds.append(_add(info, fact, encoding=keys[kind], origin=origin, unique=fs.context.ids.unique()))
+            comparable[keys[kind]] = comparable_columns(
+                arrow_schema(file_schemas[fact.schema]), config.file_schema, encoding.get("statistics", ())
+            )
+        add = _add(info, fact, encoding=keys[kind], origin=origin, unique=fs.context.ids.unique())
+        statistics = {key: entry for key, entry in fact.statistics.items() if key in comparable[keys[kind]]}
+        adds.append(structs.replace(add, statistics=statistics))
     return MigratedTable(
         tuple(adds),
         name,

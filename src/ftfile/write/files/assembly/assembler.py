@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import structs
@@ -164,9 +165,11 @@ class Assembler:
         def start_part(file: StagedFile) -> PartJoiner:
             identity = storage_identity("part", file.path)
             target = PartTarget(file, FilteredFile(file, chain, identity))
-            return make_joiner(
+            joiner = make_joiner(
                 file_format.for_file(identity), schema, chain=chain, target=target, limits=limits, merge=merge
             )
+            joiner.collect(encoding.get("statistics", ()))
+            return joiner
 
         work = _RunningJob(stage, job, start_part=start_part, filters=chain.names, goes_on=goes_on)
         try:
@@ -309,6 +312,7 @@ class _RunningJob:
         self._stage.end(file)
         self._open = None
         staged = file.part(plain_bytes, part.rows, directory_key, self._filters)
+        staged = replace(staged, statistics=part.statistics())
         self._parts.append(_JoinedPart(staged, tuple(self._ranges)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ftfile.formats.api import Format, Joiner, Limits, LineFormat, Taken
 from ftfile.formats.parts import plain_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -136,6 +136,12 @@ class _PlainJoiner:
         self._joiner.finish()
         self.target.filtered.finish()
 
+    def collect(self, columns: Collection[str]) -> None:
+        self._joiner.collect(columns)
+
+    def statistics(self) -> dict[str, tuple[Any, ...]]:
+        return self._joiner.statistics()
+
 
 class _FrameJoiner:
     """Assembles a part from unchanged frames.
@@ -190,6 +196,12 @@ class _FrameJoiner:
 
     def finish(self) -> None:
         self._filtered.finish()
+
+    def collect(self, columns: Collection[str]) -> None:
+        """Do nothing: rows are not decoded."""
+
+    def statistics(self) -> dict[str, tuple[Any, ...]]:
+        return {}
 
     def _has_room(self, rows: int, data_bytes: int) -> bool:
         max_rows, max_bytes = self._limits.max_rows, self._limits.max_bytes
