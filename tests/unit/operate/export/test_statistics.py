@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ftfile.core.errors import ConfigError
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
@@ -112,6 +113,36 @@ def test_a_new_column_describes_older_delta_files_again(tmp_path: Path) -> None:
     assert new["maxValues"] == {"id": 1, "more": 7}
     adds = [action["add"]["dataChange"] for action in commits(open_filesystem(url))[1] if "add" in action]
     assert adds == [True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.packages
+@pytest.mark.parametrize(
+    ("narrow", "wide", "more"),
+    [("integer", "long", 2**40), ("float", "double", 1e300), ("decimal(5,2)", "decimal(9,2)", Decimal("1234567.89"))],
+    ids=str,
+)
+def test_a_widened_column_of_a_delta_table_has_bounds_of_the_rewritten_file(
+    narrow: str, wide: str, more: object, tmp_path: Path
+) -> None:
+    url = str(tmp_path / "out")
+    one = Decimal(1) if narrow.startswith("decimal") else 1
+    MicroBatch(url, {"id": "long", "v": narrow}).run(0, [[{"id": 0, "v": one}]])
+    export(url)
+    query = MicroBatch(url, {"id": "long", "v": wide}, {"onSchemaChange": "widen"})
+    query.run(1, [[{"id": 1, "v": more}]])
+    with pytest.raises(ConfigError, match="an overwrite with all rows rewrites these files"):
+        export(url)
+    query.overwrite = True
+    query.run_job("j", [[{"id": 0, "v": one}, {"id": 1, "v": more}]])
+    export(url)
+    (statistics,) = delta_statistics(url)
+    assert statistics["minValues"] == {"id": 0, "v": 1}
+    assert statistics["maxValues"] == {"id": 1, "v": float(str(more))}
+    readers = delta_readers(url, arrow_schema(spark_schema(query.columns)))
+    for condition, expected in (("v > 1", [1]), ("v <= 1", [0]), ("v IS NOT NULL", [0, 1])):
+        for name, reader in readers.items():
+            assert answer(reader, Condition(condition, condition)) == expected, (name, condition)
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["records", "no records"])
