@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.places import delete_file, names_in
-from ftfile.operate.export.iceberg_avro import ANEW, ICEBERG, METADATA, read_avro, relative
+from ftfile.operate.export.iceberg_avro import ANEW, ICEBERG, METADATA, read_avro, read_paths, relative
 from ftfile.operate.export.iceberg_manifests import SnapshotManifests, live, live_entries
 from ftfile.operate.export.iceberg_schemas import FieldIds, promotes
 from ftfile.operate.export.limits import LIMITS
@@ -91,7 +91,7 @@ class IcebergTable(ExportTable):
         paths: set[str] = set()
         start = len(self._url)
         for manifest in self._manifests:
-            for entry in live_entries(read_avro(self._fs, self._url, manifest["manifest_path"]).records):
+            for entry in live_entries(read_paths(self._fs, self._url, manifest["manifest_path"])):
                 paths.add(entry["data_file"]["file_path"][start:])
         return paths
 
@@ -118,7 +118,7 @@ class IcebergTable(ExportTable):
             old_manifests = []
         else:
             old_manifests = commit.without(before, change.removes)
-        commit.add(change.adds, done)
+        commit.add(change.adds, change.columns, done)
         manifests = [*commit.manifests, *commit.merged(old_manifests)]
         snapshot = {
             "snapshot-id": snapshot_id,

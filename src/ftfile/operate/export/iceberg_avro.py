@@ -87,6 +87,17 @@ MANIFESTS = {
 }
 
 
+# The fields of the entries of manifests that are needed to find a file.
+_PATHS = {
+    "type": "record",
+    "name": "manifest_entry",
+    "fields": [
+        _field(0, "status", "int"),
+        _field(2, "data_file", {"type": "record", "name": "r2", "fields": [_field(100, "file_path", "string")]}),
+    ],
+}
+
+
 def entry_schema(partition: list[tuple[int, str, Any]]) -> Json:
     """Return the schema of manifests with these partition columns: id, name, and Avro type of each."""
     values: list[Json] = []
@@ -165,8 +176,16 @@ def write_avro(fs: FileSystem, kind: str, content: AvroContent) -> tuple[str, in
     return path, len(data)
 
 
-def read_avro(fs: FileSystem, url: str, file_url: str) -> AvroContent:
-    """Return the content of a file, given by URLs; raise CorruptData if `write_avro` did not write it."""
+def read_paths(fs: FileSystem, url: str, file_url: str) -> list[Json]:
+    """Return the entries of a manifest, only with the status and the path of each file, several times faster."""
+    return read_avro(fs, url, file_url, _PATHS).records
+
+
+def read_avro(fs: FileSystem, url: str, file_url: str, fields: Json | None = None) -> AvroContent:
+    """Return the content of a file, given by URLs; raise CorruptData if `write_avro` did not write it.
+
+    If `fields` is given, the records only have the fields of this schema.
+    """
     fastavro, path = import_fastavro("an export to Iceberg"), relative(url, file_url)
     data = fs.read(path)
     try:
@@ -176,7 +195,7 @@ def read_avro(fs: FileSystem, url: str, file_url: str) -> AvroContent:
         start = header(_plain(schema), "null", _MARKER)
         records: list[Json] = []
         for part in reader:
-            records += fastavro.reader(io.BytesIO(start + block(part.num_records, part.bytes_.read(), _MARKER)))
+            records += fastavro.reader(io.BytesIO(start + block(part.num_records, part.bytes_.read(), _MARKER)), fields)
     except (ValueError, KeyError, TypeError, EOFError, IndexError, zlib.error) as error:  # errors for damaged bytes
         raise CorruptData(path, "a manifest of Iceberg, or a list of them", repr(error), ANEW) from error
     texts: dict[str, str] = {}

@@ -15,9 +15,11 @@ from ftfile.operate.export.iceberg_avro import (
     entry_schema,
     partition_fields,
     read_avro,
+    read_paths,
     write_avro,
 )
 from ftfile.operate.export.iceberg_schemas import avro_type, raw_value
+from ftfile.operate.export.iceberg_statistics import IcebergStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,12 +64,10 @@ class SnapshotManifests:
         gone = {f"{self._url}{path}" for path in removes}
         old_manifests: list[Json] = []
         for manifest in manifests:
-            content = None
-            if gone:
-                content = read_avro(self._fs, self._url, manifest["manifest_path"])
-            if content is None or gone.isdisjoint(map(_path, content.records)):
+            if not gone or gone.isdisjoint(map(_path, read_paths(self._fs, self._url, manifest["manifest_path"]))):
                 old_manifests.append(manifest)
                 continue
+            content = read_avro(self._fs, self._url, manifest["manifest_path"])
             entries = live_entries(content.records)
             for entry in entries:
                 _inherit(entry, manifest)
@@ -108,8 +108,11 @@ class SnapshotManifests:
         del self.manifests[before:]
         return [*written, *large]
 
-    def add(self, files: list[ExportedFile], done: Callable[[int], object] | None) -> None:
-        """Write manifests of new files, and call `done` with the number of files in each."""
+    def add(self, files: list[ExportedFile], columns: str, done: Callable[[int], object] | None) -> None:
+        """Write manifests of new files, and call `done` with the number of files in each.
+
+        `columns` contains the columns of the table as Spark's JSON.
+        """
         if not files:
             return
         metadata = self._metadata
@@ -132,24 +135,28 @@ class SnapshotManifests:
             "format-version": "2",
             "content": "data",
         }
+        statistics = IcebergStatistics(columns, schema["fields"])
         values: dict[int, Json] = {}  # shared by the files of a directory
-        entries: list[Json] = []
-        for file in files:
-            if id(file.values) not in values:
-                partition = {}
-                for key, (name, kind) in zip(keys, parts, strict=True):
-                    partition[key] = raw_value(file.values[name], kind)
-                values[id(file.values)] = partition
-            data_file = {
-                "content": 0,
-                "file_path": f"{self._url}{file.path}",
-                "file_format": "PARQUET",
-                "partition": values[id(file.values)],
-                "record_count": file.rows,
-                "file_size_in_bytes": file.size_bytes,
-            }
-            entries.append({"status": ADDED, "snapshot_id": self.snapshot_id, "data_file": data_file})
-        self._write(AvroContent(entry, texts, []), entries, spec["spec-id"], done)
+        # Entries of all files would need too much memory.
+        for first in range(0, len(files), MANIFEST_FILES):
+            entries: list[Json] = []
+            for file in files[first : first + MANIFEST_FILES]:
+                if id(file.values) not in values:
+                    partition = {}
+                    for key, (name, kind) in zip(keys, parts, strict=True):
+                        partition[key] = raw_value(file.values[name], kind)
+                    values[id(file.values)] = partition
+                data_file = {
+                    "content": 0,
+                    "file_path": f"{self._url}{file.path}",
+                    "file_format": "PARQUET",
+                    "partition": values[id(file.values)],
+                    "record_count": file.rows,
+                    "file_size_in_bytes": file.size_bytes,
+                }
+                data_file |= statistics.fields(file)
+                entries.append({"status": ADDED, "snapshot_id": self.snapshot_id, "data_file": data_file})
+            self._write(AvroContent(entry, texts, []), entries, spec["spec-id"], done)
 
     def _write(
         self, like: AvroContent, entries: list[Json], spec_id: int, done: Callable[[int], object] | None = None

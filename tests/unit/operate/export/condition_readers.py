@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
+from ftfile.operate.export.iceberg_statistics import IcebergStatistics
 from ftfile.rows.conditions import predicate
-from tests.unit.operate.export.formats import duckdb_with
+from tests.unit.operate.export.formats import duckdb_with, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +63,31 @@ def without_delta_statistics(url: str, copy: Path) -> str:
                 action["metaData"]["configuration"] = {}
             lines.append(json.dumps(action))
         path.write_text("\n".join(lines) + "\n")
+    return str(copy)
+
+
+def iceberg_readers(url: str) -> dict[str, Reader]:
+    """Return the readers of an Iceberg table by name; they read the newest version at this time."""
+    opened = pytest.importorskip("pyiceberg.table").StaticTable.from_metadata(f"{url}/_iceberg")
+    polars = pytest.importorskip("polars")
+    connection = duckdb_with("avro", "iceberg").cursor()
+    connection.execute("SET TimeZone = 'UTC'")
+    newest = opened.metadata_location
+    frame = polars.SQLContext(t=polars.scan_iceberg(newest))
+    return {
+        "pyiceberg": lambda condition: _ids(opened.scan(row_filter=condition.sql, selected_fields=("id",)).to_arrow()),
+        "duckdb": lambda condition: _ids(
+            connection.execute(f"SELECT id FROM iceberg_scan('{newest}') WHERE {condition.sql}").to_arrow_table()
+        ),
+        "polars": lambda condition: _ids(frame.execute(f"SELECT id FROM t WHERE {condition.sql}").collect()),
+    }
+
+
+def without_iceberg_statistics(url: str, copy: Path) -> str:
+    """Copy a directory, and export the copy to Iceberg without statistics; return the copy."""
+    shutil.copytree(url, copy, ignore=shutil.ignore_patterns("_iceberg"))
+    with mock.patch.object(IcebergStatistics, "fields", return_value={}):
+        export(str(copy), "iceberg")
     return str(copy)
 
 

@@ -1,10 +1,9 @@
-"""The statistics of exports: readers of tables open few files, and return the same rows as without statistics."""
+"""The statistics of Delta tables: readers open few files, and return the same rows as without statistics."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import os
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -12,24 +11,15 @@ from typing import Any
 
 import pytest
 
-import ftfile
+from ftfile.core.errors import ConfigError
 from ftfile.rows.spark_types import arrow_schema
-from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from tests.kit.random_conditions import COLUMNS, ITEMS, PAIR, Condition, RandomConditions
+from tests.kit.random_conditions import ITEMS, PAIR, Condition
 from tests.unit.operate.export.condition_readers import answer, delta_readers, without_delta_statistics
 from tests.unit.operate.export.formats import commits, export, keep_only
+from tests.unit.operate.export.random_table import CONDITIONS, UTC, RandomTable
 
-UTC = datetime.timezone.utc
-CONDITIONS = int(os.environ.get("FTFILE_CONDITIONS", "400" if os.environ.get("FTFILE_THOROUGH") else "60"))
-TYPES = {name: kind for name, (kind, _) in COLUMNS.items()}
-MORE: dict[str, list[Any]] = {
-    "City": ["x" * 32, "x" * 33, "x" * 31 + "\U0010ffff" * 3, "\U0010ffff" * 40, "\ud7ff" * 33],
-    "raw": [b"a" * 33, b"\xff" * 40],
-    "at": [datetime.datetime(2024, 7, 1, 12, 0, 0, 500_999, tzinfo=UTC)],
-    "local": [datetime.datetime.fromisoformat("2024-07-01T12:00:00.500001")],
-    "date": [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)],
-}
 PROPERTY = "delta.dataSkippingStatsColumns"
 
 
@@ -125,6 +115,36 @@ def test_a_new_column_describes_older_delta_files_again(tmp_path: Path) -> None:
     assert adds == [True, False]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
+@pytest.mark.parametrize(
+    ("narrow", "wide", "more"),
+    [("integer", "long", 2**40), ("float", "double", 1e300), ("decimal(5,2)", "decimal(9,2)", Decimal("1234567.89"))],
+    ids=str,
+)
+def test_a_widened_column_of_a_delta_table_has_bounds_of_the_rewritten_file(
+    narrow: str, wide: str, more: object, tmp_path: Path
+) -> None:
+    url = str(tmp_path / "out")
+    one = Decimal(1) if narrow.startswith("decimal") else 1
+    MicroBatch(url, {"id": "long", "v": narrow}).run(0, [[{"id": 0, "v": one}]])
+    export(url)
+    query = MicroBatch(url, {"id": "long", "v": wide}, {"onSchemaChange": "widen"})
+    query.run(1, [[{"id": 1, "v": more}]])
+    with pytest.raises(ConfigError, match="an overwrite with all rows rewrites these files"):
+        export(url)
+    query.overwrite = True
+    query.run_job("j", [[{"id": 0, "v": one}, {"id": 1, "v": more}]])
+    export(url)
+    (statistics,) = delta_statistics(url)
+    assert statistics["minValues"] == {"id": 0, "v": 1}
+    assert statistics["maxValues"] == {"id": 1, "v": float(str(more))}
+    readers = delta_readers(url, arrow_schema(spark_schema(query.columns)))
+    for condition, expected in (("v > 1", [1]), ("v <= 1", [0]), ("v IS NOT NULL", [0, 1])):
+        for name, reader in readers.items():
+            assert answer(reader, Condition(condition, condition)) == expected, (name, condition)
+
+
 @pytest.mark.parametrize("is_kept", [True, False], ids=["records", "no records"])
 def test_delta_statistics_of_compacted_logs_are_exported(is_kept: bool, tmp_path: Path) -> None:
     url = str(tmp_path / "out")
@@ -160,40 +180,6 @@ def test_readers_of_delta_open_one_of_a_thousand_files(tmp_path: Path) -> None:
             Path(url, add["path"]).rename(tmp_path / add["path"])
     for name, reader in readers.items():
         assert reader(Condition("id = 5", "id = 5")) == [5], name
-
-
-class RandomTable:
-    """A directory of random files with few values: some have NaN, infinity, only nulls, or lack statistics."""
-
-    def __init__(self, dice: random.Random, url: str) -> None:
-        self._dice, self.url = dice, url
-        self.draw = RandomConditions(dice, [*TYPES], "UTC", MORE)
-        self._ids = 0
-        names = dice.sample([*TYPES], 3)  # are added later
-        self._few = {name: kind for name, kind in TYPES.items() if name not in names}
-        self.schema = arrow_schema(spark_schema({"id": "long", **TYPES}))
-
-    def write(self, to: str) -> None:
-        """Write batches with different options, and export before and after them."""
-        options = [{}, {"statisticsColumns": "none"}, {"statisticsColumns": "id,real,Number"}, {}]
-        for batch, more in enumerate(options):
-            columns = self._few if batch < 2 else TYPES
-            query = MicroBatch(self.url, {"id": "long", **columns}, {"onSchemaChange": "any", **more})
-            query.run(batch, [self._file(columns) for _ in range(4)])
-            if self._dice.random() < 0.7:
-                export(self.url, to)
-        if self._dice.random() < 0.5:
-            ftfile.compact(self.url, context=current())
-        export(self.url, to)
-
-    def _file(self, columns: dict[str, Any]) -> list[dict[str, Any]]:
-        few, nulls = self.draw.rows(0, 2), self._dice.choice([0, 0, 0.3, 1])
-        rows: list[dict[str, Any]] = []
-        for _ in range(self._dice.choice([1, 2, 3, 8])):
-            row = {name: None if self._dice.random() < nulls else self._dice.choice(few)[name] for name in columns}
-            rows.append(row | {"id": self._ids})
-            self._ids += 1
-        return rows
 
 
 @pytest.mark.slow
