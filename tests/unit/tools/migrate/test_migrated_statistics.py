@@ -114,8 +114,7 @@ def test_files_of_every_format_have_them(out: Path, name: str) -> None:
         (out / name).write_text("3,b\n1,\n")
     else:
         orc.write_table(pa.table({"n": pa.array([3, 1], pa.int32()), "word": ["b", None]}), out / name)
-    source = {} if name == "a.orc" else {"schema": "n int, word string"}
-    ftfile.migrate(str(out), dry_run=False, **source)
+    ftfile.migrate(str(out), dry_run=False, schema=None if name == "a.orc" else "n int, word string")
     (add,) = snapshot(str(out)).adds.values()
     assert as_lists(add.statistics) == {"n": [1, 3, 0], "word": ["b", "b", 1]}
 
