@@ -98,7 +98,9 @@ class Directory:
         return version
 
     @checked
-    def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
+    def files(
+        self, version: int | None = None, limit: int | None = None, *, statistics: bool = False
+    ) -> list[FinishedFile]:
         """Return the finished files of a version in the order of their commits.
 
         Lists each directory of these files once to find missing files. If `limit` selects a small share of the files,
@@ -107,11 +109,12 @@ class Directory:
         Args:
             version: by default the newest one.
             limit: the maximum number of files, from the newest commits; None for all files. A lower limit reads less.
+            statistics: also return the bounds and the numbers of nulls of columns, as the log contains them.
 
         Raises:
             ConfigError: the version does not exist, or `limit` is negative.
         """
-        return finished_files(self._log, version, limit)
+        return finished_files(self._log, version, limit, statistics=statistics)
 
     def oldest_version(self) -> int:
         """Return the oldest version whose files are all kept by vacuum; 0 if nothing has been committed.
