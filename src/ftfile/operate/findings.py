@@ -120,8 +120,8 @@ _SILENCE = (
 )
 _HARMLESS = "No row is lost or doubled. If it happens often, processes end repeatedly: check the driver's log"
 _REREAD = Advice(
-    "Read without statistics, with ftfile.open(path, statistics=False). A compaction that merges the file with another "
-    "one records new statistics; ",
+    "Open the directory with statistics=False: reads then return all rows. A compaction that merges the file with "
+    "another one records new statistics; ",
     Remedy("compact", dry_run=True),
     " reports what would be merged",
 )
