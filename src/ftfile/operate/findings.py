@@ -119,6 +119,12 @@ _SILENCE = (
     "No action is needed if the queries have ended. Otherwise check their drivers: a query may wait for its source"
 )
 _HARMLESS = "No row is lost or doubled. If it happens often, processes end repeatedly: check the driver's log"
+_REREAD = Advice(
+    "Open the directory with statistics=False: reads then return all rows. A compaction that merges the file with "
+    "another one records new statistics; ",
+    Remedy("compact", dry_run=True),
+    " reports what would be merged",
+)
 _OLDER = "The keys in this run of a store are then read from the older runs, with older values or sums"
 
 
@@ -194,6 +200,9 @@ _TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
         "missing-segment": "Committed rows of an open file are missing",
         "damaged-part": "A committed file does not have its written content",
         "damaged-segment": "Committed rows of an open file do not have their written content",
+    },
+    ("error", "no", _REREAD): {
+        "wrong-statistics": "Statistics in the log do not fit the rows of a file: reads with a condition can miss rows"
     },
     ("error", "no", f"{_RESTORE}, or delete it"): {"damaged-letters": "Dead letters do not have their written content"},
     ("error", "no", "Remove it. ftfile never follows it, reads it or writes to it"): {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -14,15 +14,17 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.formats.reading import LentFile
 from ftfile.log.places import open_add
-from ftfile.read.selection import partition_expression, path_values
+from ftfile.read.selection import Selection, partition_expression, path_values
+from ftfile.rows import kernels as pc
 from ftfile.rows.spark_types import has_nearest, recorded_schema
+from ftfile.rows.value_text import UTC
 from ftfile.storage.api import FileInfo, InputFile, as_file
 from ftfile.storage.calls import parallel, visited
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     import pyarrow.dataset as ds
 
@@ -35,10 +37,13 @@ _MOVES_MAX = 4  # moves of a file while it is opened: to its final name, to the 
 _Opened = TypeVar("_Opened", FileInfo, InputFile)
 
 
-def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> ds.Dataset:
+def dataset_of(
+    fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool, statistics: bool = True
+) -> ds.Dataset:
     """Return the dataset of a snapshot's files. No file is read; each file is located when it is opened.
 
-    `is_old` is True if a version was requested, which can be older than the head; see `open_add`.
+    `is_old` is True if a version was requested, which can be older than the head; see `open_add`. With `statistics`, a
+    scan with a filter opens only files whose statistics allow matching rows.
 
     Raises:
         ConfigError: pyarrow cannot read some files; the error names the calls that can.
@@ -62,7 +67,7 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     paths = [f"{root or ''}{info.path}" for info in infos]
     store = arrow_fs.PyFileSystem(_Handler(fs, root, dict(zip(paths, adds, strict=True)), is_old=is_old))
     arrow_formats = {name: make() for name, make in formats.items()}
-    fragments = defaultdict[str, list[Any]](list)
+    files = _FragmentsById(schema, store, arrow_formats)
     expressions: dict[tuple[str, str], Any] = {}
     for add, path in zip(adds, paths, strict=True):
         name = snapshot.definitions[add.encoding]["format"]["name"]
@@ -70,16 +75,52 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
         if place not in expressions:
             values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
             expressions[place] = partition_expression(values)
-        fragments[name].append(arrow_formats[name].make_fragment(path, store, expressions[place], file_size=add.length))
-    file_dataset, union_dataset = _with_scanner(ds.FileSystemDataset), _with_scanner(ds.UnionDataset)
-    parts = []
-    for name, file_fragments in fragments.items():
-        parts.append(file_dataset(file_fragments, schema, arrow_formats[name], store))
-    if not parts:
-        return file_dataset([], schema, arrow_formats["parquet"], store)
-    if len(parts) == 1:
-        return parts[0]
-    return union_dataset(schema, parts)
+        fragment = arrow_formats[name].make_fragment(path, store, expressions[place], file_size=add.length)
+        files.fragments[name].append((add.id, fragment))
+    dataset = files.dataset()
+    if statistics:
+        dataset.possible_files = partial(_possible_files, fs, snapshot, files)
+    return dataset
+
+
+class _FragmentsById:
+    """The fragments of a dataset, with the ids of their adds."""
+
+    def __init__(self, schema: pa.Schema, store: arrow_fs.FileSystem, formats: Mapping[str, ds.FileFormat]) -> None:
+        self.schema = schema
+        self.fragments = defaultdict[str, list[tuple[str, Any]]](list)  # with the id of their add, by format
+        self._store = store
+        self._formats = formats
+
+    def dataset(self, chosen_ids: Container[str] | None = None) -> Any:  # noqa: ANN401 - pyarrow has no types
+        """Return the dataset of the files with these ids, by default of all files."""
+        import pyarrow.dataset as ds
+
+        file_dataset = _with_scanner(ds.FileSystemDataset)
+        parts = []
+        for name, pairs in self.fragments.items():
+            chosen = [fragment for add_id, fragment in pairs if chosen_ids is None or add_id in chosen_ids]
+            if chosen:
+                parts.append(file_dataset(chosen, self.schema, self._formats[name], self._store))
+        if not parts:
+            return file_dataset([], self.schema, self._formats["parquet"], self._store)
+        if len(parts) == 1:
+            return parts[0]
+        return _with_scanner(ds.UnionDataset)(self.schema, parts)
+
+
+def _possible_files(
+    fs: FileSystem, snapshot: Snapshot, files: _FragmentsById, where: pc.Expression
+) -> ds.Dataset | None:
+    """Return the dataset of the files whose statistics allow rows for which a filter is true; None for all files."""
+    try:
+        selection = Selection(snapshot, files.schema, columns=None, where=where, time_zone=UTC, fs=fs)
+    except ConfigError:
+        return None  # Arrow accepts more filters, and its own error fits the call of the user
+    adds = selection.possible_files().adds
+    if len(adds) == len(snapshot.adds):
+        return None
+    return files.dataset(frozenset(adds))
 
 
 class _Scanner:
@@ -101,12 +142,49 @@ class _Scanner:
 
 @cache
 def _with_scanner(kind: type) -> type:
-    """Return a subclass of an Arrow dataset class whose scanners are `_Scanner`s."""
+    """Return a subclass of an Arrow dataset class that opens only possible files, and whose scanners are `_Scanner`s.
 
-    def scanner(self: ds.Dataset, *arguments: Any, **options: Any) -> _Scanner:  # noqa: ANN401 - the parameters of Arrow's method
-        return _Scanner(kind.scanner(self, *arguments, **options))  # type: ignore[attr-defined]
+    Attributes:
+        possible_files: the function that returns the dataset to read for a filter; None to read all files.
+    """
+    return type(
+        kind.__name__,
+        (kind,),
+        {"possible_files": None, "scanner": _scanner, "filter": _filter, "get_fragments": _get_fragments},
+    )
 
-    return type(kind.__name__, (kind,), {"scanner": scanner})
+
+def _narrowed(dataset: Any, where: object) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return the dataset of the files that may contain rows for which a filter is true."""
+    if dataset.possible_files is None or not isinstance(where, pc.Expression):
+        return dataset
+    return dataset.possible_files(where) or dataset
+
+
+def _scanner(
+    self: Any,  # noqa: ANN401 - pyarrow has no types
+    columns: object = None,
+    filter: object = None,  # noqa: A002 - a parameter of Arrow's method
+    *arguments: Any,  # noqa: ANN401 - more parameters of Arrow's method
+    **options: Any,  # noqa: ANN401 - more parameters of Arrow's method
+) -> _Scanner:
+    import pyarrow.dataset as ds
+
+    return _Scanner(ds.Dataset.scanner(_narrowed(self, filter), columns, filter, *arguments, **options))
+
+
+def _filter(self: Any, expression: object) -> ds.Dataset:  # noqa: ANN401 - pyarrow has no types
+    import pyarrow.dataset as ds
+
+    # The result has no `possible_files`: a scan of other files would lose the filter, which the result contains.
+    return ds.Dataset.filter(_narrowed(self, expression), expression)
+
+
+def _get_fragments(self: Any, filter: object = None) -> Iterator[ds.Fragment]:  # noqa: A002, ANN401 - as in Arrow
+    import pyarrow.dataset as ds
+
+    fragments: Iterator[ds.Fragment] = ds.Dataset.get_fragments(_narrowed(self, filter), filter)
+    return fragments
 
 
 def _require_readable(

@@ -98,7 +98,9 @@ class Directory:
         return version
 
     @checked
-    def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
+    def files(
+        self, version: int | None = None, limit: int | None = None, *, statistics: bool = False
+    ) -> list[FinishedFile]:
         """Return the finished files of a version in the order of their commits.
 
         Lists each directory of these files once to find missing files. If `limit` selects a small share of the files,
@@ -107,11 +109,12 @@ class Directory:
         Args:
             version: by default the newest one.
             limit: the maximum number of files, from the newest commits; None for all files. A lower limit reads less.
+            statistics: also return the bounds and the numbers of nulls of columns, as the log contains them.
 
         Raises:
             ConfigError: the version does not exist, or `limit` is negative.
         """
-        return finished_files(self._log, version, limit)
+        return finished_files(self._log, version, limit, statistics=statistics)
 
     def oldest_version(self) -> int:
         """Return the oldest version whose files are all kept by vacuum; 0 if nothing has been committed.
@@ -278,9 +281,11 @@ class Directory:
         """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel.
 
         The dataset has the recorded schema, including partition columns, and the partition values of each file. DuckDB,
-        Polars, pandas and pyarrow therefore read only the needed files and columns. The dataset stays at its version:
-        later files are not in it. Replaced files are read from their hidden place until vacuum deletes them; then
-        engines raise a `FileNotFoundError`.
+        Polars, pandas and pyarrow therefore read only the needed files and columns. For a filter, files are also
+        excluded by their statistics, like files for a `pyarrow.compute.Expression` in `to_arrow`.
+
+        The dataset stays at its version: later files are not in it. Replaced files are read from their hidden place
+        until vacuum deletes them; then engines raise a `FileNotFoundError`.
 
         Raises:
             ConfigError: nothing has been committed; the version does not exist; or pyarrow cannot read some files.
@@ -294,7 +299,14 @@ class Directory:
         snapshot = take_snapshot(self._log, version)
         schema = recorded_schema(self._schema_of(snapshot))
         with self._missing_file_as_history_gone(version):
-            return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
+            return dataset_of(
+                self.file_system,
+                self.path,
+                snapshot,
+                schema,
+                is_old=version is not None,
+                statistics=self._uses_statistics,
+            )
 
     def follow(
         self, offset: dict[str, Any] | None = None, **options: object

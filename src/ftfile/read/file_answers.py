@@ -113,12 +113,12 @@ def _comparable_keys(columns: pa.Schema, encodings: Iterable[Mapping[str, Any]])
         with Decoding(layout.LOG, "the schema of an encoding"):
             stored, in_path = recorded_schema(encoding["schema"]), columns_in_path(encoding)
         for field in columns:
-            if field.name not in in_path and not _is_comparable(field, stored):
+            if field.name not in in_path and not is_comparable(field, stored):
                 unequal.add(field.name)
     return [key_of((field.name,)) for field in columns if is_bounded(field.type) and field.name not in unequal]
 
 
-def _is_comparable(field: pa.Field, stored: pa.Schema) -> bool:
+def is_comparable(field: pa.Field, stored: pa.Schema) -> bool:
     """Return True if files with these columns have the column with comparable values, or do not have it."""
     if field.name not in stored.names:
         return True

@@ -20,6 +20,7 @@ from ftfile.formats.parts import is_splittable, read_add, recorded_names
 from ftfile.log.format import layout
 from ftfile.log.places import Place, find_part, list_or_empty, walk
 from ftfile.log.read.snapshot import take_snapshot
+from ftfile.read.file_bounds import ColumnBounds, file_bounds
 from ftfile.read.selection import matching_rows, path_values, rows_of_path
 from ftfile.read.shared_columns import columns_of_list, decode_columns, encode_columns
 from ftfile.rows.spark_types import recorded_schema
@@ -68,6 +69,7 @@ class FinishedFile:
         batch_id: its last micro-batch of that query, else None.
         job_id: the batch write or maintenance operation that wrote it, as in `history()`, else None.
         checksum: of the bytes on storage.
+        statistics: bounds by column; fields of structs are named like `address.city`. None if they were not requested.
     """
 
     path: str
@@ -80,9 +82,12 @@ class FinishedFile:
     job_id: str | None
     checksum: str
     state: FileState
+    statistics: dict[str, ColumnBounds] | None = None
 
 
-def finished_files(log: CommitLog, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
+def finished_files(
+    log: CommitLog, version: int | None = None, limit: int | None = None, *, statistics: bool = False
+) -> list[FinishedFile]:
     """Return the finished files of a version, or only the last ones; see `Directory.files`."""
     check_count("limit", limit)
     snapshot = take_snapshot(log, version)
@@ -94,6 +99,9 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
     states = None
     if is_few:
         states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts)
+    bounds: dict[str, dict[str, ColumnBounds]] = {}
+    if statistics:
+        bounds = file_bounds(log.fs, snapshot, frozenset(part.id for part in parts))
     for add, state in zip(parts, states or _file_states(log.fs, parts), strict=True):
         origin = add.origin
         is_stream = origin.query_id in queries
@@ -109,6 +117,7 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
                 job_id=None if is_stream else origin.query_id,
                 checksum=add.checksum,
                 state=state,
+                statistics=bounds.get(add.id),
             )
         )
     return files

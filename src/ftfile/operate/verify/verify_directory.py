@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.core.checksum import Decoding
@@ -20,8 +21,9 @@ from ftfile.log.format import layout
 from ftfile.log.format.adds import total_bytes
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, open_add, stat_or_none
-from ftfile.log.read.snapshot import oldest_readable, snapshot_at
+from ftfile.log.read.snapshot import live_table, oldest_readable, snapshot_at
 from ftfile.operate.findings import Action, CheckReport, Finding, find, lost, worst_first
+from ftfile.operate.verify.file_statistics import StatisticsCheck
 from ftfile.operate.verify.files import (
     StoredFiles,
     compare_files,
@@ -38,6 +40,8 @@ from ftfile.write.workers import Threads, Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from ftfile.core.progress import OnProgress
     from ftfile.log.format.model import Record
     from ftfile.log.read.snapshot import Snapshot
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
 
 # A vacuum may run during each attempt.
 TRIES = 5
+WRONG_STATISTICS = "wrong-statistics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +164,8 @@ def _verify(
     if full:
         findings += _compare_letters(fs, history.letters)
         damaged = _damaged_files(fs, files, snapshot, workers=workers, progress=progress)
-        findings = _without_publishing(findings, {finding.path for finding in damaged})
+        damaged_paths = {finding.path for finding in damaged if finding.code != WRONG_STATISTICS}
+        findings = _without_publishing(findings, damaged_paths)
         findings += damaged
     return _report(scan, findings, history.records, files, full=full)
 
@@ -247,9 +253,9 @@ def _compare_content(
     fs: FileSystem, snapshot: Snapshot, lost_paths: Container[str], workers: Workers, progress: OnProgress | None
 ) -> Iterator[Finding]:
     """Read every live add except `lost_paths`, and yield the adds whose content is not as recorded."""
-    adds = []
+    adds: list[Add] = []
     encodings = set()
-    for add in snapshot.adds.values():
+    for add in chain.from_iterable(live_table(snapshot).with_statistics(fs)):
         if (add.final_path or add.path) not in lost_paths:
             adds.append(add)
             encodings.add(add.encoding)
@@ -264,17 +270,22 @@ def _compare_content(
     work = Comparing(definitions, schema)
     tracker = Tracker("verify", fs.context.clock, on_progress=progress, total=len(adds), total_bytes=total_bytes(adds))
     faults: dict[int, ContentFault] = {}
-    for number, fault in workers.do(work, adds, fs, {}):
+    for number, result in workers.do(work, adds, fs, {}):
         tracker.add(1, work.size_of(adds[number]))
-        if fault is not None:
-            faults[number] = fault
-    for number, (path, actual) in sorted(faults.items()):
-        add = adds[number]
-        expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
-        damaged = ""
-        if add.kind == "part":
-            damaged = path
-        yield lost(add, f"damaged-{add.kind}", expected=expected, actual=actual, damaged=damaged, full=True)
+        if result is not None:
+            faults[number] = result
+    for number, fault in sorted(faults.items()):
+        yield _content_finding(adds[number], fault)
+
+
+def _content_finding(add: Add, fault: ContentFault) -> Finding:
+    if fault.has_wrong_statistics:
+        return find(WRONG_STATISTICS, fault.path, "rows that fit the statistics in the log", fault.actual)
+    expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
+    damaged = ""
+    if add.kind == "part":
+        damaged = fault.path
+    return lost(add, f"damaged-{add.kind}", expected=expected, actual=fault.actual, damaged=damaged, full=True)
 
 
 class ContentFault(NamedTuple):
@@ -282,6 +293,7 @@ class ContentFault(NamedTuple):
 
     path: str  # of the file
     actual: str  # in the file
+    has_wrong_statistics: bool = False  # True if the content is as recorded, but its statistics are not
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,17 +323,31 @@ class Comparing(Work[Add, ContentFault | None]):
             if is_run(add):
                 check_bytes(add, OpenFiles(fs))
             elif self.schema is not None and isinstance(encoding, dict):
-                for _ in read_add(fs, add, encoding, recorded_schema(self.schema)):
-                    pass
+                return _statistics_fault(fs, add, encoding, recorded_schema(self.schema), path=path)
         except ConfigError:
             raise
+        except NotFound:
+            pass  # the file is being moved
         except CorruptData as error:
             return ContentFault(error.path, error.found)
-        except NotFound:
-            return None  # the file is being moved
         except FtfileError as error:
             return ContentFault(add.path, str(error))
         return None
+
+
+def _statistics_fault(
+    fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema, *, path: str
+) -> ContentFault | None:
+    """Read all rows of an add, whose file is at `path`, and compare its statistics with them."""
+    with Decoding(layout.LOG, "the schema of an encoding"):
+        stored = recorded_schema(encoding["schema"])
+    check = StatisticsCheck(add.statistics, stored, schema)
+    for batch in read_add(fs, add, encoding, schema):
+        check.update(batch)
+    actual = check.fault()
+    if actual is None:
+        return None
+    return ContentFault(path, actual, has_wrong_statistics=True)
 
 
 def _compare_old_files(

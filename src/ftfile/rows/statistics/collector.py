@@ -48,7 +48,7 @@ class Collector:
     def update(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         for column in self._columns:
-            column.update(_values_at(batch, column.path))
+            column.update(values_at(batch, column.path))
 
     def set_text(self, extremes: Mapping[Path, tuple[bytes, bytes] | None]) -> None:
         """Set the least and the greatest value of the columns of strings that were not compared, by path."""
@@ -208,7 +208,7 @@ def _column_of(path: Path, kind: pa.DataType) -> _Column:
     return _NumberColumn(path)
 
 
-def _values_at(batch: pa.RecordBatch, path: Path) -> pa.Array:
+def values_at(batch: pa.RecordBatch, path: Path) -> pa.Array:
     """Return the values of a column or of a field of structs; a field of a null is null."""
     values = batch.column(path[0])
     for name in path[1:]:

@@ -59,7 +59,7 @@ def verify(
     place: DirectoryOptions,
     *,
     full: Annotated[
-        bool, typer.Option("--full", help="Also read every file: compare its checksum and count its rows.")
+        bool, typer.Option("--full", help="Also read every file: compare its checksum, rows and statistics.")
     ] = False,
     threads: Threads = None,
     output: Output,

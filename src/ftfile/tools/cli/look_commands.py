@@ -54,6 +54,7 @@ _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "o
     "ftfile ls /data/out",
     "ftfile ls /data/out --version 12",
     "ftfile ls hdfs://cluster/out --json | jq -r 'select(.batch_id == 7) | .path'",
+    "ftfile ls /data/out --stats",
 )
 def ls(
     place: DirectoryOptions,
@@ -61,6 +62,9 @@ def ls(
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Newest = None,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Also list bounds of columns and numbers of nulls; bounds are not values.")
+    ] = False,
     output: Output,
 ) -> None:
     """List the finished files with their path, content and author; for a store, its runs.
@@ -70,9 +74,11 @@ def ls(
     directory = place.open_any()
     chosen = version_of(directory, version, timestamp)
     if directory.is_store():
+        if stats:
+            raise ConfigError("--stats: the runs of a store have no statistics")
         _list_runs(place, chosen, limit, output)
         return
-    files = directory.files(chosen, output.limit_to_read(limit))
+    files = directory.files(chosen, output.limit_to_read(limit), statistics=stats)
     columns = [
         TableColumn("file", "path", folds=True),
         TableColumn("state", "state", style=_state_style),
@@ -82,7 +88,28 @@ def ls(
         TableColumn("query or job", _author_id, keep=1),
         TableColumn("directory", "directory", keep=2, hides_zero=True),
     ]
+    if stats:
+        columns.append(TableColumn("bounds", _bounds_text, folds=True))
     output.show_list(files, columns, limit, "files")
+
+
+def _bounds_text(file: "FinishedFile") -> str:
+    """Return the bounds of the columns of a file, and numbers of nulls; `?` is unknown."""
+    texts: list[str] = []
+    for name, column in (file.statistics or {}).items():
+        text = f"{name}: {_bound_text(column.low)} … {_bound_text(column.high)}"
+        if column.nulls != 0:
+            text += f" and {_bound_text(column.nulls)} nulls"
+        texts.append(text)
+    return "; ".join(texts)
+
+
+def _bound_text(bound: object) -> str:
+    if bound is None:
+        return "?"
+    if isinstance(bound, str | bytes):
+        return repr(bound)
+    return str(bound)
 
 
 def _list_runs(place: DirectoryOptions, version: int | None, limit: int | None, output: Output) -> None:

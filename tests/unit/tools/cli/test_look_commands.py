@@ -11,6 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.operate.open_directory import OpenedDirectory
+from ftfile.read.file_bounds import ColumnBounds
 from ftfile.read.foreign.plan import Refused
 from ftfile.read.foreign.status import SourceStatus
 from ftfile.testing.micro_batch import MicroBatch
@@ -36,6 +37,18 @@ def test_ls_lists_what_files_returns(out: str) -> None:
     assert documents("ls", out, "-n", 1)[0]["path"] == files[-1].path
 
 
+def test_ls_lists_the_bounds_of_columns(out: str, store: str) -> None:
+    file = ftfile.open(out).files(statistics=True)[0]
+    assert file.statistics == {"id": ColumnBounds(0, 2, 0), "word": ColumnBounds("", "日本日本", 0)}
+    listed = documents("ls", out, "--stats")[0]["statistics"]
+    assert listed["word"] == {"low": "", "high": "日本日本", "nulls": 0}
+    assert documents("ls", out)[0]["statistics"] is None
+    heading, first, *_ = run("ls", out, "--stats").stdout.splitlines()
+    assert heading.split("\t")[-1] == "bounds"
+    assert first.split("\t")[-1] == "id: 0 … 2; word: '' … '日本日本'"
+    assert "--stats: the runs of a store have no statistics" in run("ls", store, "--stats", code=2).stderr
+
+
 @pytest.mark.slow
 def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the newest entries are requested. `-n` requests that number of entries, and `--json` requests all."""
@@ -43,9 +56,9 @@ def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -
     for name in ("files", "history"):
         real = getattr(OpenedDirectory, name)
 
-        def note(*arguments: Any, real: Any = real) -> Any:
+        def note(*arguments: Any, real: Any = real, **options: Any) -> Any:
             asked.append(arguments[-1])
-            return real(*arguments)
+            return real(*arguments, **options)
 
         monkeypatch.setattr(OpenedDirectory, name, note)
     monkeypatch.setattr(output, "SHOWN", 2)

@@ -20,7 +20,7 @@ from tests.unit.tools.cli.running import SOURCES, invoke
 HOSTILE = "\x1b]0;x\x07\x7f\x9b31m\u202e\u200b"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 COMMANDS = (
-    ["ls"], ["history"], ["show", "0"], ["diff", "0"], ["schema"], ["status"], ["cat"],
+    ["ls"], ["ls", "--stats"], ["history"], ["show", "0"], ["diff", "0"], ["schema"], ["status"], ["cat"],
     ["cat", "--format", "table"], ["head"],
     ["verify"], ["verify", "--full"], ["repair", "--dry-run"], ["compact", "--dry-run"], ["doctor"],
 )  # fmt: skip
