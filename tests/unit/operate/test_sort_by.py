@@ -216,6 +216,16 @@ def test_a_plan_writes_nothing_and_records_are_on_the_way(out: str, monkeypatch:
     assert sorted(ids(out)) == list(range(200))
 
 
+def test_several_calls_sort_more_rows_than_one_piece_has(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_files, "SORTED_BYTES", 3000)
+    write(out, shuffled(1000))
+    calls = 0
+    while ftfile.compact(out, sort_by="id", target_bytes=800).version is not None:
+        calls += 1
+    assert 1 < calls < 8
+    assert ids(out) == list(range(1000))
+
+
 @pytest.mark.parametrize(
     ("sort_by", "reason"),
     [
