@@ -63,8 +63,8 @@ def compact(  # noqa: PLR0913 - all by name
         where: a condition on partition columns that selects directories, as in `ftfile.drop`; by default all.
         sort_by: column names, as a list or as a text such as "day, id". Sort the rows of parts whose values of the
             first column overlap, and of small parts, so that a read with a condition on it opens few files. Nulls are
-            first, NaN is last. Up to 2 GiB of a directory are sorted together; if more overlaps, repeat the call until it
-            creates no record. If nothing overlaps, nothing is done.
+            first, NaN is last. If nothing overlaps, nothing is done. Up to 2 GiB of a directory are sorted together; if
+            more overlaps, repeat the call until it creates no record.
         dry_run: return the compactions that would run now, and write nothing.
         target_bytes: size of new parts; parts of at least three quarters of it on storage stay.
         commit_every: number of new parts after which a record is created; by default there is one record, at the end.

@@ -146,7 +146,7 @@ class SortedFiles:
                 pieces.append(_FilesInOrder())
                 continue
             for add in cluster:
-                if pieces[-1].length + add.length > SORTED_BYTES:
+                if pieces[-1].is_complete_before(add):
                     pieces.append(_FilesInOrder())
                 pieces[-1].add(add, is_overlapping=is_overlapping)
         return [piece.adds for piece in pieces if piece.is_worth_sorting(self.order)]
@@ -164,6 +164,10 @@ class _FilesInOrder:
         self.adds.append(add)
         self.length += add.length
         self._overlaps |= is_overlapping
+
+    def is_complete_before(self, add: Add) -> bool:
+        """Return True if a file belongs to the next piece. A piece has at least two files."""
+        return len(self.adds) > 1 and self.length + add.length > SORTED_BYTES
 
     def is_worth_sorting(self, order: RowOrder) -> bool:
         """Return True if sorting the files reduces their overlaps or their number."""
