@@ -30,6 +30,7 @@ COMPACTING = Scenario(
     (Batch("ab"), Batch("ba", batch_id=1), Batch("", "compact", "upkeep")),
     settled=2,
     partitioned=True,
+    options=CSV,
 )
 # A compaction that sorts the rows of the parts of two records.
 SORTING = Scenario(
@@ -56,6 +57,7 @@ RESTORING = Scenario(
     ),
     settled=2,
     partitioned=True,
+    options=CSV,
 )
 # The same by undo, without partitions.
 UNDOING = Scenario(
@@ -88,6 +90,7 @@ DELETING = Scenario(
         Batch("d", batch_id=3),
     ),
     settled=3,
+    options=CSV,
 )
 # Open files are finished first.
 DELETING_OPEN = Scenario(
@@ -115,7 +118,7 @@ ROLLING = Scenario(
     "rolling",
     (Batch("abc"), Batch("d", batch_id=1), Batch("", batch_id=2), Batch("e", batch_id=3)),
     settled=1,
-    options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    options=(*CSV, ("maxRecordsPerFile", "2"), ("rolling", "policy")),
     flush=True,
 )
 # Each of two queries assembles separate parts.

@@ -93,7 +93,7 @@ STATES_MIN = {
     WINDOWS: 12_000,
 }
 # The share of these states that the suite tries at least: the states of the first crash, and a share of the rest.
-PORTION = 1 if THOROUGH else 0.015
+PORTION = 1 if THOROUGH else 0.008
 
 
 @pytest.fixture(autouse=True)

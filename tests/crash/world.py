@@ -390,6 +390,19 @@ class Scenario:
         """Check the state after all batches ran to their end."""
         report = self.check(fs, [batch.note for batch in self.batches])
         assert report.live_rows == report.visible_rows, f"visible is {report.visible_rows}"
+        if self.timed or ("fileFormat", "csv") in self.options:  # text has no statistics
+            self.check_reads(fs, report)
+
+    def check_reads(self, fs: FileSystem, report: DirectoryReport) -> None:
+        """Check that a read with a condition returns its rows, with the statistics of files and without them."""
+        rows: Counter[Any] = report.live_rows
+        matches = sorted(row.decode() for row in rows.elements() if row.startswith(b"b"))
+        path = self.query(fs, self.batches[0].query).path
+        for statistics in (True, False):
+            opened = ftfile.open(path, statistics=statistics, context=current())
+            table = opened.to_arrow(columns=["value"], where="value >= 'b' AND value < 'c'")
+            values = sorted(table["value"].to_pylist())
+            assert values == matches, f"a read with statistics {statistics} returns {values} instead of {matches}"
 
 
 def _transaction(author: JobAuthor) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import FtfileError, StaleFiles
 from ftfile.log.vacuum import vacuum
-from ftfile.operate.compact import compact
+from ftfile.operate.compact import TARGET_BYTES, compact
 from ftfile.operate.delete import delete, drop
 from ftfile.operate.flush import flush
+from ftfile.testing.checker import rows_of_add
 from ftfile.testing.context import current
+from ftfile.testing.log_check import require
 from tests.histories.hook import HEARD
+from tests.histories.oracle import lines_of
+from tests.histories.reading import conditions_of
 from tests.kit.liveness import check_flushed
 
 if TYPE_CHECKING:
@@ -73,15 +75,17 @@ def _drop_directories(world: World, directories: set[str]) -> None:
 
 
 def _delete(world: World, step: Step) -> None:
-    """Delete the rows that end in a digit, as rows of many consecutive batches do."""
+    """Delete the rows that match a condition, or that end in a digit, as rows of many consecutive batches do."""
     if not _has_log(world):
         return
-    ending = str(step.pick(0, 10))
-    world.oracle.deleting = ending.encode()
-    where = pc.ends_with(pc.field("value"), ending)
-    world.call("a delete", delete, world.url, where, code=HOOKS, of_damage=True, context=current())
-    world.oracle.follow(world.now_ms())
-    world.oracle.deleting = None
+    conditions, oracle = conditions_of(world, step), world.oracle
+    # The statistics of a file contain the bounds of its rows, not of a guess.
+    is_decided = step.pick(1, 2) and oracle.guessed.isdisjoint(oracle.live)
+    condition = conditions.condition() if is_decided else conditions.ending()
+    oracle.deleting = condition.matches
+    world.call("a delete", delete, world.url, condition.where, code=HOOKS, of_damage=True, context=current())
+    oracle.follow(world.now_ms())
+    oracle.deleting = None
 
 
 def _compact(world: World, step: Step) -> None:
@@ -89,6 +93,26 @@ def _compact(world: World, step: Step) -> None:
         return
     where = {"m": str(step.pick(0, world.history.directories))} if step.pick(1, 2) else None
     world.call("a compaction", compact, world.url, where, of_damage=True, context=current())
+
+
+def _sort(world: World, step: Step) -> None:
+    """Sort the rows of files that have statistics, which files of text have not."""
+    if not _has_log(world) or world.history.format_options["fileFormat"] == "text":
+        return
+    where = {"m": str(step.pick(0, world.history.directories))} if step.pick(1, 2) else None
+    columns = ["value"]
+    if "t" in world.history.columns and step.pick(2, 2):
+        columns.insert(0, "t")
+    before = {*world.oracle.live}
+    target_bytes = (100, 1_000, TARGET_BYTES)[step.pick(3, 3)]
+    options: dict[str, Any] = {"sort_by": columns, "target_bytes": target_bytes, "commit_every": 1 + step.pick(4, 3)}
+    world.call("a sort", compact, world.url, where, of_damage=True, context=current(), **options)
+    world.oracle.follow(world.now_ms())
+    if columns != ["value"]:
+        return
+    for add_id in world.oracle.live.keys() - before - world.damaged:
+        rows: list[Any] = rows_of_add(world.raw, world.oracle.live[add_id], lines_of)
+        require(rows == sorted(rows), "sort", f"the rows of {add_id} are not in order")
 
 
 def _vacuum(world: World, step: Step) -> None:
@@ -166,6 +190,7 @@ MAINTAINING = {
     "drop_all": _drop_all,
     "delete": _delete,
     "compact": _compact,
+    "sort": _sort,
     "flush": _flush,
     "vacuum": _vacuum,
     "vacuum_ahead": _vacuum_ahead,

@@ -15,7 +15,7 @@ from ftfile.testing.log_check import InvariantViolation, require
 from tests.histories.decoding import decode_once
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from ftfile.log.format.model import Add, Author, Record
     from ftfile.storage.api import FileSystem
@@ -44,7 +44,7 @@ class Oracle:
     fs: FileSystem  # the store without injected faults
     claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
     dropping: frozenset[str] | None = None  # directories of the running drop
-    deleting: bytes | None = None  # end of the rows that the running delete removes
+    deleting: Callable[[bytes], bool] | None = None  # True for the rows that the running delete removes
     expected: set[bytes] = field(default_factory=set)  # rows that must exist
     live: dict[str, Add] = field(default_factory=dict)  # adds of the head
     rows: dict[str, frozenset[bytes]] = field(default_factory=dict)  # by id of an add
@@ -52,7 +52,9 @@ class Oracle:
     removed: dict[str, Add] = field(default_factory=dict)  # by final name
     published_by_queries: list[Add] = field(default_factory=list)  # of batches, batch writes and flushes
     damaged: set[str] = field(default_factory=set)  # ids of unreadable adds and of their copies
+    guessed: set[str] = field(default_factory=set)  # ids of damaged adds whose rows are a guess
     damaged_paths: set[str] = field(default_factory=set)
+    changes: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # added and removed, by version
     records: int = 0  # number of followed records
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: when its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
@@ -75,6 +77,17 @@ class Oracle:
             require(not more, "rows", f"{len(more)} are too many since version {new[0].version}: {_some(more)}")
         return new
 
+    def rows_at(self, version: int | None) -> tuple[set[bytes], set[bytes]]:
+        """Return the rows of undamaged and of damaged adds of a version; of the newest version for None."""
+        ids = set(self.live)
+        for added, removed in reversed(self.changes[version + 1 :] if version is not None else ()):
+            ids = (ids - added) | removed
+        undamaged: set[bytes] = set()
+        undamaged.update(*(self.rows[add_id] for add_id in ids - self.damaged))
+        damaged: set[bytes] = set()
+        damaged.update(*(self.rows[add_id] for add_id in ids & self.damaged))
+        return undamaged, damaged
+
     def mark_damaged(self, adds: Iterable[Add]) -> None:
         """Mark these adds as damaged."""
         for add in adds:
@@ -92,6 +105,8 @@ class Oracle:
     def _take(self, record: Record, now_ms: int) -> None:
         self._expect(record, now_ms)
         self._check_time(record)
+        added, removed = (frozenset(change.id for change in changes) for changes in (record.adds, record.removes))
+        self.changes.append((added, removed))
         gone: list[bytes] = []
         for remove in record.removes:
             add = self.live.pop(remove.id, None)
@@ -153,6 +168,7 @@ class Oracle:
             if not self._is_copy_of_damage(add):
                 raise
         self.mark_damaged([add])
+        self.guessed.add(add.id)
         return frozenset([row for row in gone if row not in self._found][: add.rows])
 
     def _expect(self, record: Record, now_ms: int) -> None:
@@ -163,8 +179,10 @@ class Oracle:
                 dropped = self.dropping or ()
                 self.expected = {row for row in self.expected if row.partition(b"|")[0].decode() not in dropped}
             if author.operation == "delete":
-                require(self.deleting is not None, "rows", "a delete is recorded that no step runs")
-                self.expected = {row for row in self.expected if not row.endswith(self.deleting or b"")}
+                if self.deleting is None:
+                    raise InvariantViolation("rows", "a delete is recorded that no step runs")
+                deleting = self.deleting
+                self.expected = {row for row in self.expected if not deleting(row)}
             return
         key = key_of_author(author)
         require(key in self.claims, "I2", f"{author} is in the log without a claim of a writer")

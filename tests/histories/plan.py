@@ -34,6 +34,9 @@ KINDS: dict[str, int] = {
     "drop_all": 1,
     "delete": 3,
     "compact": 4,
+    "sort": 4,
+    "read": 6,
+    "read_old": 3,
     "flush": 8,
     "vacuum": 4,
     "vacuum_ahead": 1,
@@ -120,7 +123,7 @@ class History:
 def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) -> History:
     """Return the history of a seed, without some kinds of steps. Its first steps do not depend on `steps`."""
     draw = random.Random(seed)
-    shape = draw.choice(("text", "text", "text", "json", "event", "final"))
+    shape = draw.choice(("text", "text", "json", "json", "event", "final"))
     columns: dict[str, Any] = {"m": "string", "value": "string"}
     columns |= {"t": "timestamp"} if shape == "event" else {}
     columns |= {"last": "boolean"} if shape == "final" else {}
