@@ -15,7 +15,7 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import adds_by_id, adds_of
-from ftfile.log.format.model import Count, Job, Value, convert
+from ftfile.log.format.model import Count, Entries, Job, Value, convert
 from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     check_definitions,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 CHECKPOINT_FORMAT = 1
 # Attributes that are maps in a state, with their keys.
 _MAPS = ("queries", "transactions", "removed", "reserved")
+_SEGMENT_STATISTICS = "segment_statistics"
 CHECKPOINTS_KEPT = 2
 # A checkpoint is due when reading the later records costs more than this, and more than half of reading the checkpoint.
 CHECKPOINT_MIN_BYTES = 1 << 20
@@ -75,14 +76,17 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     tables: dict[str, dict[str, list[Any]]]
     recent: tuple[tuple[int, str], ...] = field(name="recentRecords")
     unpublished: tuple[Unpublished, ...]
+    segment_statistics: dict[str, Entries] = field(default_factory=dict)  # by id; few of many segments have any
 
 
 def _checkpoint_of(state: LogState) -> Checkpoint:
     values = {}
     for name in Checkpoint.__struct_fields__:
-        values[name] = getattr(state, name)
+        if name != _SEGMENT_STATISTICS:
+            values[name] = getattr(state, name)
     values |= {name: values[name].to_dict() for name in _MAPS}
     values["segments"] = adds_by_id(state.segments.values())
+    values[_SEGMENT_STATISTICS] = {add.id: add.statistics for add in state.segments.values() if add.statistics}
     values["tables"] = {name: table.to_dict() for name, table in state.tables.items()}
     values["unpublished"] = tuple(state.unpublished.values())
     return Checkpoint(**values)
@@ -99,7 +103,10 @@ def _state_of(checkpoint: Checkpoint) -> LogState:
     values = msgspec.structs.asdict(checkpoint)
     values |= {name: SharedMap(values[name]) for name in _MAPS}
     ids = convert(checkpoint.segments["id"], list[str], "id")
-    values["segments"] = SharedMap({add.id: add for add in adds_of(ids, checkpoint.segments)})
+    segments = {add.id: add for add in adds_of(ids, checkpoint.segments)}
+    for add_id, statistics in values.pop(_SEGMENT_STATISTICS).items():
+        segments[add_id] = msgspec.structs.replace(segments[add_id], statistics=statistics)
+    values["segments"] = SharedMap(segments)
     values["tables"] = {name: SharedMap(table) for name, table in checkpoint.tables.items()}
     values["unpublished"] = {entry.version: entry for entry in checkpoint.unpublished}
     return LogState(**values)

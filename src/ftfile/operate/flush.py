@@ -39,6 +39,7 @@ from ftfile.write.files.publishing import (
 from ftfile.write.files.rolling_groups import by_group, key_of
 from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
 from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
+from ftfile.write.files.segment_statistics import with_planned_statistics
 from ftfile.write.options import Storage, durability_of
 from ftfile.write.stage import Stage
 from ftfile.write.workers import Threads, Work, removing_unrecorded, rounds_of
@@ -282,7 +283,8 @@ class _FlushRun:
                 log = open_with_written_settings(flush.url, flush.access, storage.file_settings)
             durability = durability_of(storage.durability, log.fs.capabilities)
             work = Assembling(head.definitions, head.version, durability, flush.commit_every)
-            for jobs in rounds_of([*flush.jobs(head, query_id, segments)], flush.commit_every, files_of):
+            due = [with_planned_statistics(job, head.definitions) for job in flush.jobs(head, query_id, segments)]
+            for jobs in rounds_of(due, flush.commit_every, files_of):
                 rewrites = self._rewrites(work, jobs, log=log, written=dict(storage.file_settings), tracker=tracker)
                 if not rewrites:
                     continue
@@ -334,10 +336,9 @@ class _FlushRun:
 
     def _leave_stale_open(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
         """Leave segments open if their file was refused twice while they were live: a vacuum could delete it."""
+        ended = set[str]()
         if record is not None:
             ended = ids_of(record.removes)
-        else:
-            ended = set()
         for rewrite in rewrites:
             inputs = ids_of(rewrite.inputs)
             if inputs & ended or inputs - head.segments.keys():

@@ -350,7 +350,7 @@ class _RestorePlan:
         input_ids: set[str] = set()
         with Decoding(path, "jobs of segments that were live"):
             for job in record.jobs:
-                inputs = tuple(live[layout.original_id(add.id)] for add in job.inputs)
+                inputs = tuple(live[layout.original_id(add.id)].without_statistics() for add in job.inputs)
                 input_ids |= ids_of(inputs)
                 jobs.append(structs.replace(job, inputs=inputs))
         for job in head.remaining_jobs(removes):

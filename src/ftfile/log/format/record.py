@@ -147,6 +147,8 @@ class _FilesPlan(Struct, rename="camel"):
     strict_file_size: bool
     keep_tail: bool
     task_count: Count
+    rows: Count = 0
+    statistics: dict[str, tuple[Any, Any, Count | None]] = {}
 
 
 class _CompactionPlan(Struct, rename="camel"):

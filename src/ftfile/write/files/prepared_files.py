@@ -24,6 +24,7 @@ from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.rolling_groups import Moment
 from ftfile.write.files.rolling_rules import ALL_END
+from ftfile.write.files.segment_statistics import within_limit
 from ftfile.write.messages import StreamIdentity, add_of, segments_of
 from ftfile.write.options import check_staged_names
 from ftfile.write.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
@@ -207,7 +208,9 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             accepted = accept_rewrites(
                 log, head, rewrites=named.rewrites, own_adds=(*named.adds, *letters), refused=named.refused
             )
-        segments = segments_of(messages, key, Moment(self.committed_ms, head.version + 1).stats())
+        segments = within_limit(
+            segments_of(messages, key, Moment(self.committed_ms, head.version + 1).stats()), len(head.segments)
+        )
         adds = (*named.adds, *segments, *accepted.adds)
         if config.replacement is None:
             replacement = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -31,6 +32,7 @@ from ftfile.write.files.rolling_groups import (
     stats_of,
 )
 from ftfile.write.files.rolling_rules import RULES, deadline_of, reason_before_next_rows, reason_to_end
+from ftfile.write.files.segment_statistics import with_planned_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -222,7 +224,7 @@ class RollingPlanner:
         inputs = chain.from_iterable(job.inputs for job in jobs)
         busy = ended | {add.id for add in inputs}
         own_inputs = chain.from_iterable(job.inputs for job in head.jobs if self._is_own(job))
-        freed = (add for add in own_inputs if add.id not in busy)
+        freed = (head.segments.get(add.id, add) for add in own_inputs if add.id not in busy)
         changes = _GroupChanges(
             by_group(add for add in opened if add.origin.last_batch == batch),
             by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
@@ -240,7 +242,11 @@ class RollingPlanner:
         self.in_progress = self._count_open(changes, jobs)
         # Failed jobs are last, so that other jobs do not wait for them. The number of tasks is recorded, because the
         # next record may be written by a query with another number of tasks.
-        planned_jobs = [structs.replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
+        definitions = ChainMap(record.definitions, head.definitions)
+        planned_jobs = []
+        for job in jobs:
+            planned = with_planned_statistics(job, definitions)
+            planned_jobs.append(structs.replace(planned, payload=planned.payload | {"taskCount": record.tasks}))
         return (*foreign_jobs, *sorted(planned_jobs, key=attrgetter("attempts")))
 
     def due_at(self, head: LogState, now_ms: int) -> list[Job]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from dataclasses import replace
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import UnencodableRows
+from ftfile.formats.api import LineFormat
 from ftfile.log.format.model import NUMBER_MAX
 from ftfile.rows.buffers import from_numpy, is_valid, values_of
 from ftfile.write.files.directories import in_sequence
 from ftfile.write.files.part_writer import EncodableRows, PartWriter, RowCollector
+from ftfile.write.files.segment_statistics import SEGMENTS_WITH_STATISTICS_MAX
 from ftfile.write.stage import StagedRange
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ class SpoolWriter:
         self._stage = stage
         self._encodable = encodable
         self._codec = config.format.segments(config.file_schema)
+        # Other formats decode the rows of segments, and collect the statistics of the part then.
+        self._collects = isinstance(config.format, LineFormat)
         self._spool: StagedFile | None = None
         # Sorting needs the memory of the rows twice.
         self._collector = RowCollector(router, self._spool_routed, config.common.max_open_bytes // 2)
@@ -124,6 +129,9 @@ class SpoolWriter:
 
     def _append_segments(self, spool: StagedFile, rows: pa.RecordBatch, segments: list[_Segment]) -> None:
         counts = [segment.rows for segment in segments]
+        starts = [0, *accumulate(counts)]
+        # The driver would drop statistics of more segments.
+        collects = self._collects and len(self.segments) + len(segments) <= SEGMENTS_WITH_STATISTICS_MAX
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
             directory_key, count, stats = segments[number]
             piece = StagedRange(spool, self._chain)
@@ -131,8 +139,18 @@ class SpoolWriter:
                 piece.write(data)
             place = len(self.segments)
             stats |= {"partition": self._stage.partition, "index": place}
-            self.segments.append(piece.end(place, count, directory_key, stats))
+            ended = piece.end(place, count, directory_key, stats)
+            if collects:
+                ended = replace(ended, statistics=self._statistics_of(rows.slice(starts[number], count)))
+            self.segments.append(ended)
             self._spooled_bytes[directory_key] = self._spooled_bytes.get(directory_key, 0) + self.segments[-1].length
+
+    def _statistics_of(self, rows: pa.RecordBatch) -> dict[str, tuple[Any, ...]]:
+        from ftfile.rows.statistics.collector import Collector  # noqa: PLC0415 - many spools have no statistics
+
+        collector = Collector(self._config.file_schema, self._config.encoding.get("statistics", ()))
+        collector.update(rows)
+        return collector.entries()
 
 
 class _Segment(NamedTuple):

@@ -48,6 +48,7 @@ SEGMENT = Add(
     *("s", "segment", "staged/s.spool", None, 5, 6, "crc32:0", 7, "kind=a", "e", Origin("q", 0, 1), 8, ("gzip",)),
     skip_rows=9,
     rolling_stats={"index": 1},
+    statistics={"id": (1, 2, 0)},
 )
 PART = structs.replace(
     SEGMENT,
@@ -55,7 +56,6 @@ PART = structs.replace(
     kind="part",
     final_path="p.json",
     ranges=(SourceRange("s", "rows", 0, 1),),
-    statistics={"id": (1, 2, 0)},
 )
 REMOVE = Remove("r", "part", "r.json", 5, "crc32:1")
 FINGERPRINT = Fingerprint("kind", "digest", covers_content=True)

@@ -20,6 +20,7 @@ from ftfile.log.format.layout import restored_id, restored_version, storage_iden
 from ftfile.log.format.model import Add, Job, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
+from ftfile.rows.statistics.merging import entries_of_some
 from ftfile.write.files.assembly.joiners import (
     PartJoiner,
     PartTarget,
@@ -30,6 +31,7 @@ from ftfile.write.files.assembly.joiners import (
 )
 from ftfile.write.files.rolling_groups import live_bytes
 from ftfile.write.files.rolling_plan import limits_of
+from ftfile.write.files.segment_statistics import planned_statistics
 from ftfile.write.messages import StagedPart, add_of
 from ftfile.write.stage import Stage, StagedFile
 
@@ -220,6 +222,7 @@ class _RunningJob:
         self._filters = filters
         self._goes_on = goes_on
         self._limits = limits_of(job)
+        self._statistics = planned_statistics(job)
         self._files: list[StagedFile] = []
         self._open: PartJoiner | None = None
         self._ranges: list[SourceRange] = []  # source ranges of the open part
@@ -271,6 +274,7 @@ class _RunningJob:
                 data = reader.data[start:]
                 rest = structs.replace(rest, offset=segment.offset + start, length=len(data), logical_length=len(data))
                 rest = structs.replace(rest, checksum=checksum(data))
+            rest = structs.replace(rest, statistics=entries_of_some(self._statistics, rows))
             self._rests.append(rest)
 
     def end(self, read_version: int) -> Rewrite:
@@ -312,7 +316,8 @@ class _RunningJob:
         self._stage.end(file)
         self._open = None
         staged = file.part(plain_bytes, part.rows, directory_key, self._filters)
-        staged = replace(staged, statistics=part.statistics())
+        statistics = part.statistics() or entries_of_some(self._statistics, part.rows)
+        staged = replace(staged, statistics=statistics)
         self._parts.append(_JoinedPart(staged, tuple(self._ranges)))
 
 
