@@ -102,6 +102,36 @@ def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> No
         plan.rows.select("id").collect()
 
 
+def test_conditions_skip_files_by_their_statistics(spark: SparkSession, tmp_path: Path) -> None:
+    """A text is compared with a number as a number, and a time in the time zone of the session."""
+    out = str(tmp_path / "out")
+    at = "timestamp '2024-07-01 00:00:00' + make_dt_interval(0, id) as at"
+    frame = spark.range(12).selectExpr("id", "string(id) as text", "id / 2 as x", at)
+    frame.write.format("ftfile").options(fileFormat="json", maxRecordsPerFile=1).mode("append").save(out)
+    for condition, files, count in (("id = 5", 1, 1), ("NOT (id < 10)", 2, 2), ("text > 5", 12, 6)):
+        chosen = ftfile.spark.load(spark, out, where=condition)
+        assert (len(chosen.inputFiles()), chosen.count()) == (files, count), condition
+    pushing = spark.read.format("ftfile").option("filterPushdown", "true").option("maxPartitionBytes", 1)
+    if spark.version.startswith("4.0."):
+        with pytest.raises(Exception, match=r"from 4\.1 on"):
+            pushing.load(out).collect()
+        return
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for condition, files, count in (
+            ("id = 5", 1, 1),
+            ("NOT (x < 5.0D)", 2, 2),
+            ("text LIKE '1%'", 3, 3),
+            ("at > TIMESTAMP '2024-07-01 09:30:00'", 2, 2),
+            ("text > 5", 12, 6),
+            ("text COLLATE UTF8_LCASE = '5'", 12, 1),
+        ):
+            chosen = pushing.load(out).where(condition)
+            assert (chosen.rdd.getNumPartitions(), chosen.count()) == (files, count), condition
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
     """In planning, in a task, and at the start of a stream: the error shows no frames of ftfile or Spark's workers."""
     out = str(tmp_path / "out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.log.read.add_table import AddTable
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.rows.bounds.possible import Mask
+    from ftfile.rows.statistics.columns import Path
     from ftfile.storage.api import FileSystem
 
 
@@ -39,6 +40,17 @@ class FileAnswers(NamedTuple):
     certain: Mask  # True for each file whose rows all match
 
 
+@runtime_checkable
+class FileCondition(Protocol):
+    """A condition on rows that is compared with the bounds of files."""
+
+    def leaves(self) -> Mapping[Path, pa.Field]:
+        """Return the columns, and fields of structs, that the condition compares, by path."""
+
+    def possible(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int | None]) -> Mask:
+        """Return False for each file that contains no matching row; the bounds are by `key_of`."""
+
+
 class StatisticsReader:
     """Compares a condition with the statistics of the files of a snapshot. No file is opened."""
 
@@ -47,7 +59,8 @@ class StatisticsReader:
     ) -> None:
         """Compare a condition on the columns `filtered` of rows whose schema is `recorded`.
 
-        Times without an offset are in `time_zone`.
+        The condition is one of `Selection`, or a `FileCondition`, which names its columns itself. Times without an
+        offset are in `time_zone`.
         """
         self._snapshot = snapshot
         self._where = where
@@ -56,7 +69,7 @@ class StatisticsReader:
         self._time_zone = time_zone
         self._keys: list[str] = []
         if not isinstance(where, pc.Expression) or len(snapshot.adds) <= FILES_MAX:
-            self._keys = _comparable_keys(filtered, live_encodings(snapshot))
+            self._keys = _comparable_keys(_leaves_of(where, filtered), live_encodings(snapshot))
 
     def possible(self, fs: FileSystem) -> Iterator[tuple[Add, bool]]:
         """Yield the adds that may contain a matching row, each with True if all of its rows match."""
@@ -81,6 +94,8 @@ class StatisticsReader:
         if isinstance(self._where, pc.Expression):
             possible = possible_by_expression(self._where, self._filtered, bounds, rows)
             return FileAnswers(possible, np.full(len(rows), fill_value=False))
+        if isinstance(self._where, FileCondition):
+            return FileAnswers(self._where.possible(bounds, rows), np.full(len(rows), fill_value=False))
         columns = FileBounds(
             schema=self._recorded,
             time_zone=self._time_zone,
@@ -103,19 +118,34 @@ def live_encodings(snapshot: Snapshot) -> list[Mapping[str, Any]]:
         return [snapshot.definitions[key] for key in keys]
 
 
-def _comparable_keys(columns: pa.Schema, encodings: Iterable[Mapping[str, Any]]) -> list[str]:
+def _leaves_of(where: object, filtered: pa.Schema) -> Mapping[Path, pa.Field]:
+    if isinstance(where, FileCondition):
+        return where.leaves()
+    return {(field.name,): field for field in filtered if is_bounded(field.type)}
+
+
+def _comparable_keys(columns: Mapping[Path, pa.Field], encodings: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the keys of the columns whose bounds are values of the column's type in all files.
 
     A column that was dropped can exist again with another type. Readers convert the values of older files.
     """
-    unequal = set[str]()
+    unequal: set[Path] = set()
     for encoding in encodings:
         with Decoding(layout.LOG, "the schema of an encoding"):
             stored, in_path = recorded_schema(encoding["schema"]), columns_in_path(encoding)
-        for field in columns:
-            if field.name not in in_path and not is_comparable(field, stored):
-                unequal.add(field.name)
-    return [key_of((field.name,)) for field in columns if is_bounded(field.type) and field.name not in unequal]
+        for path, field in columns.items():
+            if path[0] not in in_path and not is_comparable(field, _siblings(path, stored)):
+                unequal.add(path)
+    return [key_of(path) for path in columns if path not in unequal]
+
+
+def _siblings(path: Path, stored: pa.Schema) -> pa.Schema:
+    """Return the columns of files, or the fields of their struct, among which the last name of a path is."""
+    for name in path[:-1]:
+        if name not in stored.names or not pa.types.is_struct(stored.field(name).type):
+            return pa.schema([])
+        stored = pa.schema(list(stored.field(name).type))
+    return stored
 
 
 def is_comparable(field: pa.Field, stored: pa.Schema) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import decimal
 import functools
+import json
 import operator
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.rows.spark_types import arrow_schema
 from ftfile.rows.statistics.bounds import end_of_prefix
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ _TEXTS: dict[str, Callable[[pc.Expression, str], pc.Expression]] = {
     "StringEndsWith": pc.ends_with,
     "StringContains": pc.match_substring,
 }
+# Strings with a collation, and strings that Spark pads.
+_LOOSE_TEXTS = re.compile(r'collat|"char\(', re.IGNORECASE)
 _FILTERS_MAX = 500  # Arrow evaluates joined conditions recursively; Spark applies the remaining filters
 
 
@@ -65,6 +70,27 @@ def check_pushdown_enabled() -> None:
         "filterPushdown=true: call load() for each query, and for each side of a join or a union. Spark caches the "
         "filtered rows of a query, and another query of the same DataFrame or view may find only these rows"
     )
+
+
+def columns_alike(recorded: pa.Schema, recorded_json: str, requested_json: str) -> pa.Schema:
+    """Return the recorded columns that Spark reads with the same type, and compares like ftfile."""
+    requested = {field.name.lower(): field.type for field in arrow_schema(requested_json)}
+    loose = _loose_text_columns(recorded_json) | _loose_text_columns(requested_json)
+    fields = []
+    for field in recorded:
+        name = field.name.lower()
+        if name not in loose and requested.get(name) == field.type:
+            fields.append(field)
+    return pa.schema(fields)
+
+
+def _loose_text_columns(schema_json: str) -> set[str]:
+    """Return the columns of a Spark `StructType.json()` with types that compare different texts as equal."""
+    columns = set[str]()
+    for field in json.loads(schema_json)["fields"]:
+        if _LOOSE_TEXTS.search(json.dumps([field["type"], field.get("metadata")])):
+            columns.add(field["name"].lower())
+    return columns
 
 
 def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.Expression | None:
@@ -112,16 +138,17 @@ def _compared(name: str, field: pa.Field, value: Any) -> pc.Expression | None:  
     if name in {"IsNull", "IsNotNull"}:
         return column.is_null() if name == "IsNull" else column.is_valid()
     if name == "In":
-        items = [_typed(item, field.type) for item in value if item is not None]
+        items = [exact_scalar(item, field.type) for item in value if item is not None]
         return column.isin(pa.array(items, field.type))
     if name in _TEXTS:
         return _TEXTS[name](column, value) if pa.types.is_string(field.type) else None
     if name == "EqualNullSafe":
-        return column.is_null() if value is None else (column == _typed(value, field.type)) & column.is_valid()
-    return _SIGNS[name](column, _typed(value, field.type)) if name in _SIGNS and value is not None else None
+        return column.is_null() if value is None else (column == exact_scalar(value, field.type)) & column.is_valid()
+    return _SIGNS[name](column, exact_scalar(value, field.type)) if name in _SIGNS and value is not None else None
 
 
-def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - as many types as columns
+def exact_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - as many types as columns
+    """Return a value of Spark in the type of a column; ValueError, TypeError or an error of Arrow for other values."""
     if isinstance(value, decimal.Decimal) and len(value.as_tuple().digits) >= decimal.getcontext().prec:
         raise ValueError(f"PySpark may have rounded {value}, which it multiplies")
     typed = pa.scalar(value, kind)

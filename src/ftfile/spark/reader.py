@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from ftfile.core.options import ReadOptions, parse_options
 from ftfile.formats.api import RowFilter
 from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
+from ftfile.read.file_answers import StatisticsReader
 from ftfile.read.selection import Selection
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shared_columns import columns_of_snapshot
@@ -138,21 +139,27 @@ class _PushingReader(FtFileReader):
     def _chosen(
         self, directory: Directory, snapshot: Snapshot, recorded: pa.Schema
     ) -> tuple[Snapshot, Collection[FilePlace] | None, RowFilter | None]:
-        from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
+        from ftfile.spark.pushdown import columns_alike, condition_of  # noqa: PLC0415
+        from ftfile.spark.pushed_bounds import PushedFilters  # noqa: PLC0415
 
-        requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
-        fields = []
-        for field in recorded:
-            if requested.get(field.name.lower()) == field.type:
-                fields.append(field)
-        filterable = pa.schema(fields)
+        if snapshot.schema is None:
+            return super()._chosen(directory, snapshot, recorded)
+        filterable = columns_alike(recorded, snapshot.definitions[snapshot.schema], self._schema_json)
+        pushed = PushedFilters(self._filters, filterable)
+        statistics = StatisticsReader(
+            snapshot,
+            pushed,
+            recorded=filterable,
+            filtered=pa.schema([]),
+            time_zone=UTC,
+        )
+        table, _ = statistics.narrowed(directory.file_system)
+        snapshot = replace(snapshot, adds=table)
         where = condition_of(self._filters, filterable)
         if where is None:
             return super()._chosen(directory, snapshot, recorded)
-        fs = directory.file_system
-        selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC, fs=fs)
-        row_filter = RowFilter(where, selection.filtered)
-        return selection.possible_files(), frozenset(selection.possible_places()), row_filter
+        selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC)
+        return snapshot, frozenset(selection.possible_places()), RowFilter(where, selection.filtered)
 
 
 def _opened(options: Mapping[str, str], *also: Use) -> tuple[Directory, int | None, ReadOptions]:

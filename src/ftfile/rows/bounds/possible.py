@@ -141,12 +141,16 @@ class FileBounds(Columns):
 
     def _column(self, field: pa.Field) -> BoundArrays | None:
         """Return the entries of a column; None if they are unknown."""
-        column, kind = self.bounds.get(key_of((field.name,))), value_type(field.type)
+        column, kind = self.bounds.get(self._key(field)), value_type(field.type)
         if column is None or not is_bounded(kind):
             return None
         if field.name not in self._arrays:
             self._arrays[field.name] = bound_arrays(column, kind)
         return self._arrays[field.name]
+
+    def _key(self, field: pa.Field) -> str:
+        """Return the key of a column in `bounds`."""
+        return key_of((field.name,))
 
 
 def _compare_bound(column: BoundArrays, sign: str, literal: pa.Scalar) -> Mask:
