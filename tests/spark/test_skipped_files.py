@@ -128,7 +128,12 @@ def test_files_that_pushed_filters_exclude_have_no_task(
         ("x > 27", FILES, FILES),
         ("day = DATE '2024-07-15'", 1, FILES),
         ("day < '2024-07-02'", 1, FILES),
-        ("at < TIMESTAMP '2024-07-02 00:00:00'", FILES, FILES),
+        ("at < TIMESTAMP '2024-07-02 00:00:00'", 1, FILES),
+        ("at < TIMESTAMP '2024-07-03 12:00:00'", 1, FILES),
+        ("at >= TIMESTAMP '2024-07-15 13:00:00Z'", 1, FILES),
+        ("at >= '2024-07-15 10:00:00'", 1, FILES),
+        ("at >= DATE '2024-07-14'", 1, FILES),
+        ("local < TIMESTAMP '2024-07-02 00:00:00'", FILES, FILES),
         ("name COLLATE UTF8_LCASE = 'NAME 3'", FILES, FILES),
         ({"day": dt.date(2024, 7, 15)}, 1, 1),
     ],
@@ -144,6 +149,29 @@ def test_files_that_where_excludes_are_not_listed(
         files = files_without_ansi
     assert len(frame.inputFiles()) == files
     assert len(unaided.inputFiles()) == FILES
+
+
+@pytest.mark.parametrize("hour", ["01:30", "02:00", "02:30", "03:00"])
+@pytest.mark.parametrize("day", ["2024-03-10", "2024-11-03"])
+def test_local_times_that_a_change_of_the_clock_skips_or_repeats(
+    spark: SparkSession, tmp_path: Path, day: str, hour: str
+) -> None:
+    out = str(tmp_path / "out")
+    start = dt.datetime.fromisoformat(f"{day}T05:00:00+00:00")
+    rows = [{"id": number, "at": start + dt.timedelta(minutes=30 * number)} for number in range(8)]
+    MicroBatch(out, {"id": "long", "at": "timestamp"}, {"fileFormat": "parquet"}).run(0, [[row] for row in rows])
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for sign in ("<", "="):
+            where = f"at {sign} TIMESTAMP '{day} {hour}:00'"
+            frame, unaided = load(spark, out, where=where), load(spark, out, where=where, statistics=False)
+            assert ids(frame) == ids(unaided)
+            # No file is left out by a local time that does not exist.
+            is_skipped = day == "2024-03-10" and hour.startswith("02")
+            assert len(frame.inputFiles()) == (len(rows) if is_skipped else len(ids(unaided)))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_a_column_with_a_collation_cannot_be_requested(spark: SparkSession, out: str) -> None:

@@ -224,7 +224,10 @@ class _Loading:
         as_texts, snapshot = compares_as_texts(self.spark), self.snapshot
         places = possible_places(snapshot, self.where, as_texts=as_texts)
         if self.statistics:
-            snapshot = possible_files(snapshot, self.where, self.directory.file_system, as_texts=as_texts)
+            zone = self.spark.conf.get("spark.sql.session.timeZone")
+            snapshot = possible_files(
+                snapshot, self.where, self.directory.file_system, time_zone=zone, as_texts=as_texts
+            )
         return plan_groups(self.directory, snapshot, places, legacy_times=legacy)
 
     def _no_rows(self) -> DataFrame:

@@ -166,12 +166,12 @@ def one_row_each(tmp_path_factory: pytest.TempPathFactory) -> ftfile.Directory:
         ("city IS NULL", 6),
         ("day = DATE '2024-07-02'", 3),
         ("id = 99", 1),
+        ("at < TIMESTAMP '2020-01-01 00:00:00'", 1),
         ({"id": 5}, 1),
         ({"id": [0, 5], "n": 0}, 1),
         ({"day": DAYS[0]}, 3),
         # Conditions that Spark may interpret differently, or that only Spark supports.
         ("real > 0.5", 6),
-        ("at < TIMESTAMP '2020-01-01 00:00:00'", 6),
         ("id % 2 = 1", 6),
         ("id = 1.0", 6),
         ("missing = 1", 6),
@@ -180,7 +180,27 @@ def one_row_each(tmp_path_factory: pytest.TempPathFactory) -> ftfile.Directory:
 )
 def test_files_are_left_out_by_their_statistics(one_row_each: ftfile.Directory, where: Any, files: int) -> None:
     snapshot = one_row_each.snapshot()
-    assert len(possible_files(snapshot, where, one_row_each.file_system).adds) == files
+    assert len(possible_files(snapshot, where, one_row_each.file_system, time_zone="UTC").adds) == files
+
+
+@pytest.mark.parametrize(
+    ("time_zone", "hour", "files"),
+    [
+        ("Asia/Kathmandu", 18, 6),
+        ("Asia/Kathmandu", 17, 1),
+        ("UTC", 13, 6),
+        ("UTC", 12, 1),
+        (None, 0, 6),
+        ("+27:00", 0, 6),
+    ],
+)
+def test_times_are_in_the_zone_of_the_session(
+    one_row_each: ftfile.Directory, time_zone: str | None, hour: int, files: int
+) -> None:
+    """All rows are from noon UTC. Without a time zone that ftfile has, no file is left out."""
+    snapshot = one_row_each.snapshot()
+    where = f"at < TIMESTAMP '{NOON.date()} {hour:02}:00:00'"
+    assert len(possible_files(snapshot, where, one_row_each.file_system, time_zone=time_zone).adds) == files
 
 
 @pytest.mark.parametrize(("where", "files"), [("name = 'x'", 2), ("day = '2024-07-02'", 6), ("id = 1", 1)])
@@ -188,4 +208,4 @@ def test_statistics_are_not_compared_where_spark_may_compare_texts(
     one_row_each: ftfile.Directory, where: str, files: int
 ) -> None:
     snapshot = one_row_each.snapshot()
-    assert len(possible_files(snapshot, where, one_row_each.file_system, as_texts=True).adds) == files
+    assert len(possible_files(snapshot, where, one_row_each.file_system, time_zone="UTC", as_texts=True).adds) == files

@@ -131,21 +131,30 @@ def possible_places(
 
 
 def possible_files(
-    snapshot: Snapshot, where: str | Mapping[str, object] | None, fs: FileSystem, *, as_texts: bool = False
+    snapshot: Snapshot,
+    where: str | Mapping[str, object] | None,
+    fs: FileSystem,
+    *,
+    time_zone: str | None,
+    as_texts: bool = False,
 ) -> Snapshot:
     """Return a snapshot without the adds whose statistics exclude rows for which a condition is true.
 
     If Spark may read the condition differently, no add is left out. At least one add remains, as in `possible_places`.
+    `time_zone` is the zone of the session.
     """
     if where is None or snapshot.schema is None or not _is_plain(where):
         return snapshot
     schema = recorded_schema(snapshot.definitions[snapshot.schema])
+    has_zone = time_zone is not None and is_zone(time_zone)
     try:
-        selection = Selection(snapshot, schema, columns=(), where=where, time_zone="UTC", fs=fs)
+        selection = Selection(
+            snapshot, schema, columns=(), where=where, time_zone=time_zone if has_zone else "UTC", fs=fs
+        )
     except ConfigError:  # Spark may accept the condition, or reports the error
         return snapshot
     kinds = [field.type for field in selection.filtered]
-    is_alike = all(_is_compared_alike(kind) for kind in kinds)
+    is_alike = all(_is_compared_alike(kind) or (has_zone and _is_instant(kind)) for kind in kinds)
     if not is_alike or _LOOSE_TEXTS.search(snapshot.definitions[snapshot.schema]):
         return snapshot
     has_text = isinstance(where, str) and "'" in where
@@ -171,6 +180,10 @@ def _is_plain(where: object) -> bool:
         else:
             values.append(value)
     return {type(value) for value in values} <= {type(None), int, str, bool, datetime.date}
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
 
 
 def _is_compared_alike(kind: pa.DataType) -> bool:
