@@ -158,7 +158,7 @@ mutants: environment ## make every known mistake in the protocol, and see each o
 MODULES = log/policy
 # One that is drawn for each run of `make long`.
 DRAWN = $(shell $(python) -c 'import pathlib, random; \
-	print(random.choice([path for names in ("formats/parts", "log/**/[a-z]*", "write/files/[aj]*er*", "write/files/rolling_*") \
+	print(random.choice([path for names in ("formats/parts", "log/**/[a-z]*", "writing/files/[aj]*er*", "writing/files/rolling_*") \
 	for path in pathlib.Path("src/ftfile").glob(f"{names}.py")]).relative_to("src/ftfile").with_suffix(""))')
 
 mutation: ## change one operator, number or argument of MODULES after the other, and list what no quick test notices (half an hour each)

@@ -56,13 +56,13 @@ FEW = "--hypothesis-profile=few"
 CASES = "--cases=0.2"
 
 # The unit tests in two parts that take about as long.
-HALF = "operate read tools/migrate write kv/upkeep"
-OLD_HALF = "filters formats rows write"
+HALF = "operate read tools/migrate writing kv/upkeep"
+OLD_HALF = "filters formats rows writing"
 
 # The tests that read the log; `make long` also runs those of them that are slow, or about the contents of parts. A log
 # of plans has neither hints nor compacted records. Of a store, tests of runs and of plans in memory read no log.
 LOG_TESTS = f"""
-    {unit("log operate read tools/migrate write kv/test_feed.py kv/operator kv/upkeep")}
+    {unit("log operate read tools/migrate writing kv/test_feed.py kv/operator kv/upkeep")}
     {unit("kv/test_batches.py kv/test_encrypted_store.py kv/test_exactly_once.py kv/test_extremes.py")}
     {unit("kv/test_limits.py kv/test_merged_values.py kv/test_reading.py kv/test_reading_beside_writers.py")}
     {unit("kv/test_side_by_side.py kv/test_store_histories.py kv/test_verify.py kv/test_widened_stores.py")}
@@ -71,11 +71,11 @@ LOG_TESTS = f"""
 
 # Neither a Python nor a dependency changes them, beginnings of files; they are imported all the same.
 ALIKE = """
-    log/test_ operate read testing tools/migrate write/test_workers kv/test_feed kv/operator kv/upkeep
-    write/files/test_closing write/files/test_direct write/files/test_durability write/files/test_hooks
-    write/files/test_limits write/files/test_live_names write/files/test_naming write/files/test_offsets
-    write/files/test_openings write/files/test_replac write/files/test_rolling write/files/test_sealed_log
-    write/files/test_store_limits write/files/test_task write/files/test_transactions
+    log/test_ operate read testing tools/migrate writing/test_workers kv/test_feed kv/operator kv/upkeep
+    writing/files/test_closing writing/files/test_direct writing/files/test_durability writing/files/test_hooks
+    writing/files/test_limits writing/files/test_live_names writing/files/test_naming writing/files/test_offsets
+    writing/files/test_openings writing/files/test_replac writing/files/test_rolling writing/files/test_sealed_log
+    writing/files/test_store_limits writing/files/test_task writing/files/test_transactions
 """
 # tests/unit/spark needs pyspark.
 PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"

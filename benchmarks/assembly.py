@@ -17,12 +17,12 @@ from benchmarks.rows import make_rows
 from ftfile.log.commit_log import CommitLog
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
-from ftfile.write.batch import commit_batch, plan_write, write_task
-from ftfile.write.files.assembly.assembler import Assembler
-from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileSink
-from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.write.stage import Stage
+from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.files.file_options import SinkConfig
+from ftfile.writing.files.file_writer import FileSink
+from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.file_writers import FtFileStreamWriter
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.write.batch import commit_batch, plan_write
-from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileSink
+from ftfile.writing.batch import commit_batch, plan_write
+from ftfile.writing.files.file_options import SinkConfig
+from ftfile.writing.files.file_writer import FileSink
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage

@@ -25,7 +25,7 @@ from ftfile.testing.micro_batch import MicroBatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.write.messages import StagedPart, TaskCommit
+    from ftfile.writing.messages import StagedPart, TaskCommit
 
 COLUMNS = {"n": "long", "day": "string"}
 OPTIONS = {"fileFormat": "json", "partitionBy": "day"}

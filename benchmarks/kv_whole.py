@@ -11,8 +11,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreSink
 from ftfile.rows.spark_types import spark_schema_json
-from ftfile.write.batch import commit_batch, plan_write, write_task
-from ftfile.write.messages import JobIdentity, TaskIdentity
+from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -38,7 +38,7 @@ SIZE_COLUMNS = ("folder", "modules", "lines")
 CLOSURE_COLUMNS = ("imported", "modules of ftfile")
 # The classes that Spark is given, and what they are made of.
 WRITERS = (
-    "ftfile.write.files.file_writer",
+    "ftfile.writing.files.file_writer",
     "ftfile.spark.file_writers",
     "ftfile.kv.writer",
     "ftfile.spark.store_writers",

@@ -15,9 +15,9 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.store_assembly import assembly_table
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.batch import commit_batch, plan_write
-from ftfile.write.files.file_writer import FileSink
-from ftfile.write.messages import StreamIdentity
+from ftfile.writing.batch import commit_batch, plan_write
+from ftfile.writing.files.file_writer import FileSink
+from ftfile.writing.messages import StreamIdentity
 from tests.object_stores import azure, servers
 from tests.object_stores.wire import Wire
 

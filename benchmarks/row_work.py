@@ -13,9 +13,9 @@ import pyarrow.parquet
 
 from benchmarks.report import Table
 from benchmarks.rows import make_rows
-from ftfile.write.bad_records import raise_fault
-from ftfile.write.files.directories import PartitionColumn, Router
-from ftfile.write.fingerprint import FingerprintAccumulator
+from ftfile.writing.bad_records import raise_fault
+from ftfile.writing.files.directories import PartitionColumn, Router
+from ftfile.writing.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,9 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.assembly.assembler import Assembler
-from ftfile.write.messages import JobIdentity, TaskIdentity
-from ftfile.write.stage import Stage
+from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.stage import Stage
 
 if TYPE_CHECKING:
     from ftfile.log.state import LogState

@@ -21,10 +21,10 @@ import ftfile
 from ftfile import kv
 from ftfile.core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.crash.share import THOROUGH
 from tests.kit.store_check import check_store
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,9 +10,9 @@ import pickle
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ftfile.write.files import file_writer as writer
-from ftfile.write.files import prepared_files
-from ftfile.write.files.file_options import SinkConfig
+from ftfile.writing.files import file_writer as writer
+from ftfile.writing.files import prepared_files
+from ftfile.writing.files.file_options import SinkConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

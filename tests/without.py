@@ -67,7 +67,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestParts::test_old_and_new_rows_side_by_side",
         ),
         # Without a hint nobody knows which versions were published, and each counts.
-        "unit/write/files/test_history.py": (
+        "unit/writing/files/test_history.py": (
             "TestCounters::test_recoveries_are_versions_that_others_left_unpublished",
         ),
         # The loss of the newest records is noticed by the hint, and files of one version are searched again without it.
@@ -89,7 +89,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # What a hint saves.
         "unit/log/test_log_start.py": ("TestCommitters::test_a_hint_whose_record_is_gone_is_still_true",),
         # Its bytes are changed.
-        "unit/write/files/test_sealed_log.py": (
+        "unit/writing/files/test_sealed_log.py": (
             "TestFilesOfTheLog::test_without_a_mac",
             "TestFilesOfTheLog::test_that_are_right_but_for_the_mac",
             "TestFilesOfTheLog::test_under_the_name_of_another",
@@ -121,7 +121,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "ranges": {
         # Statistics of adds are read from ranges, and damaged there.
         "unit/log/test_bounds_of_adds.py": ("",),
-        "unit/write/files/test_statistics.py": ("test_adds_of_compacted_logs_have_none",),
+        "unit/writing/files/test_statistics.py": ("test_adds_of_compacted_logs_have_none",),
         # The newest files of many are found by what ranges stand for.
         "unit/read/test_newest.py": ("test_few_files_of_many",),
         # Which ranges are written, merged and believed.
@@ -139,7 +139,10 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # A snapshot begins anew where vacuum let records go, for which ranges stand.
         "unit/log/test_limits.py": ("TestRanges", "TestTries::test_to_take_a_snapshot"),
         "unit/log/test_compacted_records.py": ("",),
-        "unit/write/files/test_sealed_log.py": ("TestFilesOfTheLog", "test_every_changed_byte_of_a_range_is_detected"),
+        "unit/writing/files/test_sealed_log.py": (
+            "TestFilesOfTheLog",
+            "test_every_changed_byte_of_a_range_is_detected",
+        ),
         "unit/operate/test_repair.py": (
             "TestDerived::test_ranges_of_other_adds",
             "TestDerived::test_damaged_ranges",
@@ -166,8 +169,8 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestHealthy::test_a_vacuum_meanwhile_is_no_finding",
             "TestBounds::test_vacuums_at_more_looks_than_are_made",
         ),
-        "unit/write/files/test_hooks.py": ("TestBatches::test_whose_record_was_vacuumed",),
-        "unit/write/files/test_live_names.py": ("TestATakenFile::test_unless_it_was_removed_long_ago",),
+        "unit/writing/files/test_hooks.py": ("TestBatches::test_whose_record_was_vacuumed",),
+        "unit/writing/files/test_live_names.py": ("TestATakenFile::test_unless_it_was_removed_long_ago",),
         "unit/read/test_time_travel.py": ("test_what_vacuum_keeps",),
         "unit/log/test_vacuum.py": (
             "TestLog::test_records_go_that_checkpoints_and_ranges_stand_for",
@@ -198,7 +201,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             ),
         ),
         # A range of the second key stands for the record of the first, and so a part is the first that needs that.
-        "unit/write/files/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
+        "unit/writing/files/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
         # What is listed is counted, and deleting lists.
         "unit/operate/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
     },

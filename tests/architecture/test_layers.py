@@ -62,9 +62,9 @@ def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
         "rows": "storage.api",
         "filters": "log.wal",
         "log": "formats.api",
-        "formats": "write.messages",
-        "write": "read.selection",
-        "read": "write.messages",
+        "formats": "writing.messages",
+        "writing": "read.selection",
+        "read": "writing.messages",
         "kv": "operate.delete",
         "operate": "tools.migrate.table",
         "tools": "spark.settings",
@@ -91,13 +91,13 @@ def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
         "Filters do no I/O and know no files": ("filters/planted", "import ftfile.storage.api"),
         "Rows and Arrow stay out of core, filters, file systems and the log": ("log/planted", "import pyarrow"),
         "The log and the protocol know no rows": ("log/again", "import ftfile.rows.buffers"),
-        "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("write/planted", "import pyspark.sql"),
-        "Storage SDKs stay in the file systems": ("write/again", "import fsspec"),
+        "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("writing/planted", "import pyspark.sql"),
+        "Storage SDKs stay in the file systems": ("writing/again", "import fsspec"),
         "File systems do not know each other": ("storage/s3/planted", "import ftfile.storage.local"),
         "Nothing in the product uses the test kit": ("spark/planted", "import ftfile.testing"),
         "The test kit runs without Spark": ("testing/planted", "import ftfile.spark"),
         "No cycles inside a layer": ("log/format/model", "import ftfile.log.commit_log"),
-        "The keyed store does not know the file sink": ("kv/planted", "import ftfile.write.files.naming"),
+        "The keyed store does not know the file sink": ("kv/planted", "import ftfile.writing.files.naming"),
         "Formats do not know each other": ("formats/csv_lines", "import ftfile.formats.json_lines"),
         "Tools import those below them": ("tools/migrate/planted", "import ftfile.tools.report.bars"),
     }
@@ -125,7 +125,7 @@ def test_modules_loaded_by_name_lie_below_as_well() -> None:
         ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.log.vacuum").vacuum'),
         ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.operate.compact:compact")'),
         ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.operate.compact", "compact")}'),
-        ("write/files/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
+        ("writing/files/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
     ]
     assert all(loaded_from_above(Path(module), line) for module, line in planted)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/internals/testing.md"
-ROOMS = ("log", "write", "operate", "kv", "tools/migrate")
+ROOMS = ("log", "writing", "operate", "kv", "tools/migrate")
 MODULES = [
     ROOT / "src/ftfile/core/extensions.py",
     ROOT / "src/ftfile/core/progress.py",

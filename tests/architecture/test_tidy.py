@@ -234,7 +234,8 @@ def test_values_are_named_after_what_they_are() -> None:
 def test_rows_lie_in_directories_and_keys_in_buckets() -> None:
     """`partition` means columns, as in Spark and Hive; `bucket` means stores, S3 and histograms."""
     below = [
-        ROOT / "src/ftfile" / room for room in ("core", "rows", "filters", "log", "formats", "read", "write", "operate")
+        ROOT / "src/ftfile" / room
+        for room in ("core", "rows", "filters", "log", "formats", "read", "writing", "operate")
     ]
     wrong = [
         f"{short(path)}: {name}: say directory"

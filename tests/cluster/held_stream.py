@@ -13,7 +13,7 @@ from tests.cluster import job
 from tests.cluster.cluster import command_of, wait_for
 from tests.cluster.job import FILES_PER_BATCH
 from tests.demos.files.process import SparkApp
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from tests.cluster.cluster import end_session
 from tests.crash.share import THOROUGH
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, file_system
-from tests.unit.write.files.encrypted import FIRST, ring_text, write_ring
+from tests.unit.writing.files.encrypted import FIRST, ring_text, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

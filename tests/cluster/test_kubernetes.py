@@ -17,7 +17,7 @@ from tests.cluster.cluster import SPARK_HOME, wait_for
 from tests.cluster.held_stream import HeldStream
 from tests.cluster.kubernetes import ApiServer, container_of, file_at, name_of
 from tests.cluster.pods import Node, claim_directory
-from tests.unit.write.files.encrypted import FIRST, ring_text
+from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

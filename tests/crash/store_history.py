@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.log.format.model import Record
     from ftfile.testing.fs.volume import Store
-    from ftfile.write.messages import TaskCommit
+    from ftfile.writing.messages import TaskCommit
 
 __all__ = ("play",)
 

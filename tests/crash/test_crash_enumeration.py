@@ -61,7 +61,7 @@ from tests.crash.stores import (
     WIDENED_STORE,
 )
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
-from tests.unit.write.files.encrypted import FIRST, ring_text
+from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -36,7 +36,7 @@ from tests.crash.scenarios import (
 from tests.crash.share import THOROUGH
 from tests.crash.stores import REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE, WIDENED_STORE, StoreScenario
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, told
-from tests.unit.write.files.encrypted import FIRST, ring_text
+from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.fs.faulty import Fault
     from ftfile.testing.fs.volume import Store
-    from ftfile.write.messages import TaskCommit
+    from ftfile.writing.messages import TaskCommit
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from ftfile.storage.registry import register
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
 from ftfile.testing.fs.faulty import fault_sweep
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.crash.faults import FAULTS
 from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
 from tests.crash.world import CLOCK, IDS, told

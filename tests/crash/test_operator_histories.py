@@ -25,11 +25,11 @@ from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStrea
 from ftfile.testing.context import SeededIds, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.crash.share import THOROUGH
 from tests.crash.world import CRASH_KEYS
 from tests.kit.store_check import check_store
-from tests.unit.write.files.encrypted import FIRST, ring_text
+from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,7 +15,7 @@ from ftfile.kv.operator.store import KeyValueStore
 from ftfile.storage.registry import register
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.crash.share import some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, told

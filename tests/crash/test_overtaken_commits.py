@@ -23,7 +23,7 @@ from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.crash.share import THOROUGH
 from tests.crash.world import CLOCK, IDS
 

@@ -24,7 +24,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, SeededIds, current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.write.files import file_writer as sink_writer
+from ftfile.writing.files import file_writer as sink_writer
 from tests.hdfs.minicluster import MiniCluster
 
 if TYPE_CHECKING:

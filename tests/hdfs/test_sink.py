@@ -15,7 +15,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.support import COLUMNS, TEXT, checked, new_directory, rows
 from tests.hdfs.test_drivers import status_of
-from tests.unit.write.files.encrypted import SECOND, forget_all, ring, words_in, write_ring
+from tests.unit.writing.files.encrypted import SECOND, forget_all, ring, words_in, write_ring
 
 if TYPE_CHECKING:
     from pathlib import Path

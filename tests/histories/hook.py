@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.write.files.publishing import PublishedPart
+    from ftfile.writing.files.publishing import PublishedPart
 
 
 HEARD: set[str] = set()

@@ -15,7 +15,7 @@ from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.context import ManualClock, SeededIds, repeatable
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.log_check import InvariantViolation, require
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.histories.decoding import decoded_once
 from tests.histories.harm import HARMING
 from tests.histories.hook import HEARD

@@ -12,7 +12,7 @@ from unittest import mock
 import ftfile.log as log_room
 import ftfile.operate as operate_room
 import ftfile.read as read_room
-import ftfile.write as write_room
+import ftfile.writing as write_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.testing.context import ManualClock
-    from ftfile.write.messages import TaskCommit
+    from ftfile.writing.messages import TaskCommit
     from tests.histories.plan import History, QueryPlan
 
 

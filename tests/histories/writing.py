@@ -20,8 +20,8 @@ from ftfile.core.errors import (
 )
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
-from ftfile.write.files.file_writer import forget_caches
-from ftfile.write.files.rolling_groups import Moment
+from ftfile.writing.files.file_writer import forget_caches
+from ftfile.writing.files.rolling_groups import Moment
 from tests.histories.oracle import Claim
 from tests.kit.rolling import rules_of
 

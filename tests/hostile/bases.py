@@ -26,7 +26,7 @@ from ftfile.storage.registry import normalise
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.testing.source_run import Killed
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.kit.files_run import FilesRun
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from ftfile import kv
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.cli.app import app
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.hostile import bases, extremes, watched
 from tests.hostile.mutations import mutate
 

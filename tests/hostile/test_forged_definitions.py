@@ -24,7 +24,7 @@ from ftfile.log.format.record import compact_json, from_checked_text, to_checked
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.hostile.forging import forged_header
-from tests.unit.write.files.encrypted import forget_all
+from tests.unit.writing.files.encrypted import forget_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable

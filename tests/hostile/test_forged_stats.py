@@ -18,7 +18,7 @@ from ftfile.log.format.record import check_definitions, check_entry
 from ftfile.log.state import Definitions, LogState
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.write.files.rolling_groups import GroupTotals, stats_of
+from ftfile.writing.files.rolling_groups import GroupTotals, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.kv.upkeep.compact import CompactionRounds
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.write.workers import Threads
+from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     from ftfile.kv.upkeep.compact import CompactReport

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
-    from ftfile.write.files.rolling_groups import Moment
+    from ftfile.writing.files.rolling_groups import Moment
     from tests.kit.rolling import RowFacts, Rules
 
 __all__ = (

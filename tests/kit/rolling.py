@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.write.files.rolling_rules import ACROSS_BATCHES
+from ftfile.writing.files.rolling_rules import ACROSS_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ftfile.log.format.model import Add
-    from ftfile.write.files.rolling_groups import Moment
+    from ftfile.writing.files.rolling_groups import Moment
 
 __all__ = ("AT_ONCE", "DRAWN", "EVENT_RULES", "FINAL_RULES", "RULES", "RowFacts", "Rules", "due_segments", "rules_of")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.write.files import file_writer as sink_writer
+from ftfile.writing.files import file_writer as sink_writer
 from tests.crash.share import THOROUGH
 from tests.object_stores import azure, gcs, servers
 from tests.object_stores.hostile import Ordeal, Stream, hasten

@@ -19,13 +19,13 @@ from ftfile.log.publish import HINT_EVERY
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.batch import commit_batch, plan_write
-from ftfile.write.files import file_writer as sink_writer
-from ftfile.write.files.file_writer import FileSink
+from ftfile.writing.batch import commit_batch, plan_write
+from ftfile.writing.files import file_writer as sink_writer
+from ftfile.writing.files.file_writer import FileSink
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Wire
 from tests.unit.tools.cli.running import documents, run
-from tests.unit.write.files.encrypted import SECOND, forget_all, ring, words_in, write_ring
+from tests.unit.writing.files.encrypted import SECOND, forget_all, ring, words_in, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

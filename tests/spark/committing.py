@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ftfile.spark.writers import StreamWriter
 
 if TYPE_CHECKING:
-    from ftfile.write.files.publishing import PublishedPart
+    from ftfile.writing.files.publishing import PublishedPart
 
 
 def note_plan(parts: tuple[PublishedPart, ...]) -> None:

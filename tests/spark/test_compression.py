@@ -12,7 +12,7 @@ from ftfile.core.codecs import CODECS
 from ftfile.filters.chain import Chain
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.scripted_source import Script, run
-from tests.unit.write.files.test_compressed_readers import CLAIMS
+from tests.unit.writing.files.test_compressed_readers import CLAIMS
 
 if TYPE_CHECKING:
     from pathlib import Path

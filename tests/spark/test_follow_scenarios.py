@@ -20,7 +20,7 @@ from tests.demos.files.process import SparkApp, own_environment
 from tests.spark import source_job
 from tests.spark.following import Paths, follow, ids, offsets_in, rows_in, run_available, write
 from tests.spark.waiting import wait_until
-from tests.unit.write.files.encrypted import FIRST, SECOND, forget_all, write_ring
+from tests.unit.writing.files.encrypted import FIRST, SECOND, forget_all, write_ring
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from tests.spark.dying_files import Deaths
 from tests.spark.scripted_source import Script
 from tests.spark.test_kv_stores import BATCHES, TEXTS, contents, start, words
 from tests.unit.kv.stores import counting, file_system
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from ftfile.read.shares import pack
 from ftfile.spark import load, load_plan
 from ftfile.spark import native_load as native
 from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.write.files.changing_columns import Changing, tables_of
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.changing_columns import Changing, tables_of
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -225,7 +225,7 @@ def test_timestamps_of_orc_that_change_places(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("case", ["parquet", "orc", "json", "csv", "paths"])
 def test_no_change_of_columns_alters_a_value(spark: SparkSession, tmp_path: Path, case: str, seed: int) -> None:
-    """All types at once, to drawn types; `tests/unit/write/files/test_every_schema_change.py` has all changes."""
+    """All types at once, to drawn types; `tests/unit/writing/files/test_every_schema_change.py` has all changes."""
     changing = Changing(tmp_path / "out", case, tables_of(case)[0])
     changing.write(changing.random_change(random.Random(seed)))
     schema = ftfile.open(changing.path).to_arrow().schema

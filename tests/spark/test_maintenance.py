@@ -16,7 +16,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark import dying_files
 from tests.spark.dying_files import Deaths
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

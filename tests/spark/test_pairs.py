@@ -2,7 +2,7 @@
 
 In each stream, the Python of a task is killed once while it writes. `make long` runs the streams for all pairs.
 Otherwise the seed draws some of these streams, which together contain each format, codec, encryption and rule.
-`tests/unit/write/files/test_matrix.py` has all combinations without a JVM.
+`tests/unit/writing/files/test_matrix.py` has all combinations without a JVM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ftfile.filters.keys import forget_keys
 from tests.crash.share import THOROUGH
 from tests.spark.dying_files import Deaths
 from tests.spark.scripted_source import Script
-from tests.unit.write.files.test_matrix import COMPRESSION, ENCRYPTION, ROLLING
+from tests.unit.writing.files.test_matrix import COMPRESSION, ENCRYPTION, ROLLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -160,7 +160,7 @@ def test_local_times_that_a_change_of_the_clock_skips_or_repeats(
     start = dt.datetime.fromisoformat(f"{day}T05:00:00+00:00")
     rows = [{"id": number, "at": start + dt.timedelta(minutes=30 * number)} for number in range(8)]
     MicroBatch(out, {"id": "long", "at": "timestamp"}, {"fileFormat": "parquet"}).run(0, [[row] for row in rows])
-    before = spark.conf.get("spark.sql.session.timeZone")
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         for sign in ("<", "="):

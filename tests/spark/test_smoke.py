@@ -10,7 +10,7 @@ import ftfile
 import ftfile.spark
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import open_filesystem
-from ftfile.write.spark_checkpoint import recorded_checkpoint
+from ftfile.writing.spark_checkpoint import recorded_checkpoint
 from tests.spark.committing import noted
 from tests.spark.conftest import TABLE_SPARKS
 from tests.spark.waiting import wait_until

@@ -21,7 +21,7 @@ from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Origin
 from ftfile.storage.calls import parallel
-from ftfile.write.messages import AssemblyResults, segment_of
+from ftfile.writing.messages import AssemblyResults, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, Job
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
-    from ftfile.write.stage import Stage
+    from ftfile.writing.stage import Stage
 
 
 # For small runs, which are read completely when they are opened.

@@ -19,12 +19,12 @@ from ftfile.kv.planning.picker import PlanSettings
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.directory import directory_url
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.write.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
+from ftfile.writing.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ftfile.write.stage import Stage
+    from ftfile.writing.stage import Stage
 
 
 # Default for one row: the rows of a block, and of a window of a merge, are in memory together.

@@ -30,10 +30,10 @@ from ftfile.log.sealed import keys_of
 from ftfile.log.wal import opening_of
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.storage.registry import normalise
-from ftfile.write.messages import JobIdentity, TaskIdentity
-from ftfile.write.options import CommonSettings, Encryption, Storage, client_settings
-from ftfile.write.schema_change import check_schema_change
-from ftfile.write.stage import Stage
+from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.options import CommonSettings, Encryption, Storage, client_settings
+from ftfile.writing.schema_change import check_schema_change
+from ftfile.writing.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -33,7 +33,7 @@ from ftfile.read.log_planner import FollowSettings, LogPlan, LogPlanner, LogStre
 from ftfile.read.log_positions import InLog, InSnapshot, record_or_gone
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.calls import parallel
-from ftfile.write.schema_change import check_requested
+from ftfile.writing.schema_change import check_requested
 
 if TYPE_CHECKING:
     import os

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import KeyRange
     from ftfile.log.format.model import Add
     from ftfile.storage.api import FileSystem, InputFile
-    from ftfile.write.messages import StagedSegment
-    from ftfile.write.stage import Stage
+    from ftfile.writing.messages import StagedSegment
+    from ftfile.writing.stage import Stage
 
 
 _ALIGNMENT = 64
@@ -79,7 +79,7 @@ class RunSpool:
         Its rows are results of `fold`, all with the columns of the first batch. Its purges end keys in all earlier
         runs; without rows, the run contains only purges. If `write_run` fails, the file must be discarded.
         """
-        from ftfile.write.stage import StagedRange  # noqa: PLC0415 - readers write nothing
+        from ftfile.writing.stage import StagedRange  # noqa: PLC0415 - readers write nothing
 
         self._file.write(bytes(-self._file.position % _ALIGNMENT))
         piece, ops, deletes, plain_bytes = StagedRange(self._file, self._filters), 0, 0, 0

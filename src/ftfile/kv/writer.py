@@ -24,10 +24,10 @@ from ftfile.log.directory import check_foreign_tables, check_outside_directories
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
-from ftfile.write.batch import DirectoryCheck, PreparedBatch, Sink, TaskInput
-from ftfile.write.messages import AssemblyResults, segments_of
-from ftfile.write.options import check_staged_names
-from ftfile.write.spark_checkpoint import checkpoint_table_change
+from ftfile.writing.batch import DirectoryCheck, PreparedBatch, Sink, TaskInput
+from ftfile.writing.messages import AssemblyResults, segments_of
+from ftfile.writing.options import check_staged_names
+from ftfile.writing.spark_checkpoint import checkpoint_table_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
-    from ftfile.write.bad_records import BadRecords
-    from ftfile.write.batch import WritePlan
-    from ftfile.write.messages import StagedSegment, TaskCommit
-    from ftfile.write.stage import Stage
+    from ftfile.writing.bad_records import BadRecords
+    from ftfile.writing.batch import WritePlan
+    from ftfile.writing.messages import StagedSegment, TaskCommit
+    from ftfile.writing.stage import Stage
 
 
 # Rows are in memory four times: as received, concatenated, sorted, and by bucket.

@@ -17,7 +17,7 @@ from ftfile.operate.export.after_commit import operating
 from ftfile.operate.rewriter.pieces import pieces_of
 from ftfile.operate.rewriter.sorted_files import SortedFiles, order_of, resolved
 from ftfile.operate.rewriting import RewriteChoice, rewrite
-from ftfile.write.workers import Threads
+from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

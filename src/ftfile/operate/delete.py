@@ -29,9 +29,9 @@ from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.write.files.directory_settings import DirectoryPattern
-from ftfile.write.files.rolling_groups import GroupKey, key_of
-from ftfile.write.workers import Threads
+from ftfile.writing.files.directory_settings import DirectoryPattern
+from ftfile.writing.files.rolling_groups import GroupKey, key_of
+from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ftfile.operate.rewriting import Live, RewriteReport
     from ftfile.read.selection import ChosenAdd
     from ftfile.storage.api import FileSystem
-    from ftfile.write.workers import Workers
+    from ftfile.writing.workers import Workers
 
 
 DIRECTORY_TIME = pa.field("directoryTime", pa.timestamp("us"))

@@ -27,22 +27,22 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.write.files.assembly.assembler import Assembled, Assembler
-from ftfile.write.files.namer import Namer
-from ftfile.write.files.publishing import (
+from ftfile.writing.files.assembly.assembler import Assembled, Assembler
+from ftfile.writing.files.namer import Namer
+from ftfile.writing.files.publishing import (
     Publishing,
     mark_unreported,
     named_code,
     queries_with_unreported,
     report_pending_flushes,
 )
-from ftfile.write.files.rolling_groups import by_group, key_of
-from ftfile.write.files.rolling_plan import RollingPlanner, files_of, jobs_of
-from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
-from ftfile.write.files.segment_statistics import with_planned_statistics
-from ftfile.write.options import Storage, durability_of
-from ftfile.write.stage import Stage
-from ftfile.write.workers import Threads, Work, removing_unrecorded, rounds_of
+from ftfile.writing.files.rolling_groups import by_group, key_of
+from ftfile.writing.files.rolling_plan import RollingPlanner, files_of, jobs_of
+from ftfile.writing.files.rolling_rules import ALL_END, RollingSettings
+from ftfile.writing.files.segment_statistics import with_planned_statistics
+from ftfile.writing.options import Storage, durability_of
+from ftfile.writing.stage import Stage
+from ftfile.writing.workers import Threads, Work, removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add, MaintenanceAuthor, Record
     from ftfile.log.state import LogState
     from ftfile.storage.api import Durability, FileSystem
-    from ftfile.write.files.rolling_groups import GroupKey
-    from ftfile.write.messages import TaskIdentity
-    from ftfile.write.workers import Workers
+    from ftfile.writing.files.rolling_groups import GroupKey
+    from ftfile.writing.messages import TaskIdentity
+    from ftfile.writing.workers import Workers
 
 
 # The number of parts in a record. After a crash, recorded parts are visible and need not be assembled again.

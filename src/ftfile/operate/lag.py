@@ -21,7 +21,7 @@ from ftfile.read.foreign.plan import position_of as plan_of
 from ftfile.read.log_positions import Beginning, check_position, position_of
 from ftfile.storage.calls import start
 from ftfile.storage.paths import normalise, parse
-from ftfile.write.spark_checkpoint import read_progress, read_query_id, recorded_checkpoint
+from ftfile.writing.spark_checkpoint import read_progress, read_query_id, recorded_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

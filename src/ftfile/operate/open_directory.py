@@ -12,7 +12,7 @@ from ftfile.operate.requests import RequestPrices
 from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify as compare
 from ftfile.read.directory import Directory
-from ftfile.write.workers import Threads
+from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     import os

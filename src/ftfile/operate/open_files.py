@@ -16,15 +16,15 @@ from ftfile.core.units import bytes_text, count_text, time_text
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
 from ftfile.log.format.layout import directory_of
-from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
-from ftfile.write.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
+from ftfile.writing.files.rolling_groups import GroupTotals, Moment, key_of, order_of
+from ftfile.writing.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ftfile.log.format.model import Add, Job
     from ftfile.log.state import LogState
-    from ftfile.write.files.rolling_rules import PendingRule
+    from ftfile.writing.files.rolling_rules import PendingRule
 
 
 # The nouns of amounts, in the texts of rules.

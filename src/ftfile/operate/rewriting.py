@@ -19,8 +19,8 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.log.read.snapshot import snapshot_at, take_snapshot
 from ftfile.operate.rewriter.pieces import Outcome
 from ftfile.operate.rewriter.row_rewriter import RowRewriter
-from ftfile.write.options import durability_of
-from ftfile.write.workers import removing_unrecorded, rounds_of
+from ftfile.writing.options import durability_of
+from ftfile.writing.workers import removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.operate.rewriter.pieces import RewritePiece
-    from ftfile.write.workers import Workers
+    from ftfile.writing.workers import Workers
 
     # The snapshot of a head, read at the first call.
     Live: TypeAlias = Callable[[], Snapshot]

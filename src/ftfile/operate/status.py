@@ -28,7 +28,7 @@ from ftfile.operate.requests import store_requests
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
-from ftfile.write.files.rolling_groups import key_of, stats_of
+from ftfile.writing.files.rolling_groups import key_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -12,8 +12,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.operate.export.after_commit import export_soon, exported_formats
 from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.writers import OVERWRITE_MODE, BatchWriter, StreamWriter, task_context
-from ftfile.write.files.file_options import SinkConfig
-from ftfile.write.files.file_writer import FileSink, session_refusal
+from ftfile.writing.files.file_options import SinkConfig
+from ftfile.writing.files.file_writer import FileSink, session_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -33,8 +33,8 @@ from ftfile.operate.verify.verify_directory import verify as verify_directory
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import normalise, settings_for_others
-from ftfile.write.messages import JobIdentity, TaskIdentity
-from ftfile.write.workers import Workers
+from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ftfile.operate.rewriting import RewriteReport
     from ftfile.operate.verify.verify_directory import VerifyReport
     from ftfile.storage.api import FileSystem
-    from ftfile.write.workers import Piece, Result, Work
+    from ftfile.writing.workers import Piece, Result, Work
 
 
 # Bytes that one task reads if there are more tasks than cores. A failed task is repeated completely.

@@ -224,7 +224,7 @@ class _Loading:
         as_texts, snapshot = compares_as_texts(self.spark), self.snapshot
         places = possible_places(snapshot, self.where, as_texts=as_texts)
         if self.statistics:
-            zone = self.spark.conf.get("spark.sql.session.timeZone")
+            zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
             snapshot = possible_files(
                 snapshot, self.where, self.directory.file_system, time_zone=zone, as_texts=as_texts
             )

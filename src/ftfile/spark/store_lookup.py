@@ -22,7 +22,7 @@ from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark.settings import check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
-from ftfile.write.options import resolve_column
+from ftfile.writing.options import resolve_column
 
 if TYPE_CHECKING:
     import os

@@ -31,7 +31,7 @@ from ftfile.spark.shipping import Shipped
 from ftfile.spark.store_lookup import StorePlace, open_on_driver, reader_here
 from ftfile.spark.stream_reader import SharePartition, StreamReader
 from ftfile.storage.registry import open_filesystem, settings_for_others
-from ftfile.write.schema_change import check_requested
+from ftfile.writing.schema_change import check_requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,18 +15,18 @@ from ftfile.core.options.kinds import NOTE
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import Shipped, only_commits
 from ftfile.spark.workers.tuning import tune_worker
-from ftfile.write.batch import abort_batch, commit_batch, plan_write, write_task
-from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.write.options import WriteConfig
-from ftfile.write.spark_checkpoint import read_query_id
+from ftfile.writing.batch import abort_batch, commit_batch, plan_write, write_task
+from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.options import WriteConfig
+from ftfile.writing.spark_checkpoint import read_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from ftfile.write.batch import Sink
-    from ftfile.write.messages import TaskCommit
+    from ftfile.writing.batch import Sink
+    from ftfile.writing.messages import TaskCommit
 
 
 _log = get_logger(__name__)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.write.files.publishing import PublishedPart
+    from ftfile.writing.files.publishing import PublishedPart
 
 
 class ByFive:

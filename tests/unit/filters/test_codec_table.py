@@ -31,13 +31,13 @@ def lacking(name: str) -> list[str]:
     checksums = between("docs/compression.md", "- *Damage.* ", " files contain checksums")
     written = between("docs/options.md", "| `compression` (write) |", "\n")
     libraries = between("benchmarks/compression.py", "_LIBRARIES: dict", "\n}\n")
-    decoders = between("tests/unit/write/files/test_filters.py", "DECODERS: dict", "\n}\n")
+    decoders = between("tests/unit/writing/files/test_filters.py", "DECODERS: dict", "\n}\n")
     has = {
         f"docs/compression.md, the table: {line} …": line in text("docs/compression.md"),
         "docs/compression.md, *Damage*: if its files carry checksums": (f"`{name}`" in checksums) == row.has_checksum,
         "docs/options.md: run `make docs`": f"`{name}`" in written,
         "benchmarks/compression.py, _LIBRARIES: only its library": f'"{name}": ' in libraries,
-        "tests/unit/write/files/test_filters.py, DECODERS: an independent decoder": f'"{row.ending}": ' in decoders,
+        "tests/unit/writing/files/test_filters.py, DECODERS: an independent decoder": f'"{row.ending}": ' in decoders,
     }
     return [place for place, is_there in (has | has_package(name, row.package)).items() if not is_there]
 

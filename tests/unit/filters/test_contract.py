@@ -13,7 +13,7 @@ from ftfile.filters.keys import Keys, forget_keys
 from ftfile.testing.contracts.filter import FilterContract
 from tests.kit.parameters import slow_after
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

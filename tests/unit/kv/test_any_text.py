@@ -11,8 +11,8 @@ from ftfile import kv
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.key_columns import contain
 from ftfile.testing.context import current
-from ftfile.write.batch import commit_batch, write_task
-from ftfile.write.messages import TaskIdentity
+from ftfile.writing.batch import commit_batch, write_task
+from ftfile.writing.messages import TaskIdentity
 from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import query_of
 

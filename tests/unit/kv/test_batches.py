@@ -22,15 +22,15 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.batch import commit_batch, write_task
-from ftfile.write.messages import TaskIdentity
+from ftfile.writing.batch import commit_batch, write_task
+from ftfile.writing.messages import TaskIdentity
 from tests.unit.kv.stores import FIRST, SECOND, counting, head_of, query_of, rows, rows_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.log.state import LogState
-    from ftfile.write.messages import TaskCommit
+    from ftfile.writing.messages import TaskCommit
 
 DELETING = {"k": "string", "n": "long", "gone": "boolean"}
 TIMED = {"k": "string", "at": "long", "text": "string", "gone": "boolean"}

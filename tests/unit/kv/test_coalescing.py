@@ -15,7 +15,7 @@ from ftfile.testing.context import current
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, rows_of
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:

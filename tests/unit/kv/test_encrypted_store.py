@@ -17,7 +17,7 @@ from ftfile.kv.planning.runs import RunMetadata, open_metadata, run_of, seal_met
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.sealed import keys_of
 from tests.unit.kv.stores import counting, file_system, head_of, rows, rows_of
-from tests.unit.write.files.encrypted import SECOND, forget_all, ring, write_ring
+from tests.unit.writing.files.encrypted import SECOND, forget_all, ring, write_ring
 
 if TYPE_CHECKING:
     from ftfile.testing.micro_batch import StoreBatch

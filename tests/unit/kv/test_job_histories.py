@@ -22,8 +22,8 @@ from ftfile.kv.run_files import RunSpool
 from ftfile.log.format.model import Origin
 from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
-from ftfile.write.stage import Stage
+from ftfile.writing.messages import JobIdentity, TaskIdentity, segment_of
+from ftfile.writing.stage import Stage
 from tests.unit.kv.histories import STEPS, TTL_MS, Store
 
 if TYPE_CHECKING:

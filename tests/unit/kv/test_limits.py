@@ -35,7 +35,7 @@ from tests.unit.kv.building import Builder
 from tests.unit.kv.runs import Written, block_sizes, numbered, written
 from tests.unit.kv.stores import counting, rows, rows_of
 from tests.unit.kv.test_planning import MIB, a_run, named, plan_of, points
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from pathlib import Path

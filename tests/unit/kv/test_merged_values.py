@@ -16,7 +16,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 

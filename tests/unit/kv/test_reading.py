@@ -20,7 +20,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 from tests.unit.kv.building import COUNTS, Builder
 from tests.unit.kv.stores import counting, rows
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import ftfile
 from ftfile import kv
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.testing.micro_batch import StoreBatch
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from ftfile import kv
 from ftfile.storage.calls import parallel
 from ftfile.storage.registry import WrapperFileSystem, register, unregister
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.unit.kv.stores import counting, rows
 
 if TYPE_CHECKING:

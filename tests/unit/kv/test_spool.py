@@ -16,10 +16,10 @@ from ftfile.kv.planning.runs import RunMetadata
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.format.layout import storage_identity
 from ftfile.testing.context import open_filesystem
-from ftfile.write.messages import JobIdentity, TaskIdentity
-from ftfile.write.stage import Stage
+from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.stage import Stage
 from tests.unit.kv.documented_run import Documented
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,8 +29,8 @@ from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.write.messages import JobIdentity, TaskIdentity
-from ftfile.write.stage import Stage
+from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.stage import Stage
 from tests.unit.kv.runs import Written
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.planning.plan import Piece
     from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import AssemblyResults
+    from ftfile.writing.messages import AssemblyResults
 
 SETTINGS = DEFAULT_PLAN
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])

@@ -23,8 +23,8 @@ from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.write.batch import commit_batch
-from ftfile.write.options import forget_logs
+from ftfile.writing.batch import commit_batch
+from ftfile.writing.options import forget_logs
 from tests.kit.due_compactions import compact_due
 from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store

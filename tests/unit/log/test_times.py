@@ -24,7 +24,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, open_filesys
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:

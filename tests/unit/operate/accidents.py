@@ -26,7 +26,7 @@ import ftfile
 from ftfile.core.errors import FtfileError
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.unit.tools.cli.running import invoke
 
 if TYPE_CHECKING:

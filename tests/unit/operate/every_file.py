@@ -29,7 +29,7 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

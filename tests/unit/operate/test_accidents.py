@@ -35,7 +35,7 @@ from tests.unit.operate.accidents import (
     shown_outputs,
     to_markdown,
 )
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from ftfile.errors import RolledBack
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import counting, rows
-from tests.unit.write.files.encrypted import files_of, forget_all, out, ring
+from tests.unit.writing.files.encrypted import files_of, forget_all, out, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

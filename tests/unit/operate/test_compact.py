@@ -27,7 +27,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.stage import OpenPart
+from ftfile.writing.stage import OpenPart
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class TestParts:
 class TestNames:
     """If names may repeat, the new part's name is longer than its first part's name. Too long names are cut."""
 
-    LONG = "tests.unit.write.files.user_code:long_numbered"
+    LONG = "tests.unit.writing.files.user_code:long_numbered"
 
     def query(self, out: str, name: str = LONG, **options: str) -> MicroBatch:
         options = {"fileFormat": "json", "partFileName": name, "ifExists": "fail"} | options

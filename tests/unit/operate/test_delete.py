@@ -39,7 +39,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

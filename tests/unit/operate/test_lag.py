@@ -23,7 +23,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.testing.source_run import SourceRun
-from ftfile.write.spark_checkpoint import CHECKPOINTS, read_progress
+from ftfile.writing.spark_checkpoint import CHECKPOINTS, read_progress
 from tests.hostile.forging import ANY, forge
 from tests.kit.files_run import FilesRun
 from tests.kit.parameters import parametrize

@@ -20,12 +20,12 @@ from ftfile.kv.merge_functions import merge_function
 from ftfile.log.format import layout
 from ftfile.log.format.record import compact_json, from_checked_text, to_checked_text
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.hostile.forging import ANY, forge
 from tests.kit.parameters import parametrize
 from tests.unit.packages import install
 from tests.unit.tools.cli.running import run
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

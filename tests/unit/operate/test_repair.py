@@ -38,7 +38,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 from tests.unit.log.conftest import Driver
 from tests.unit.operate.test_verify import DAY_MS, World, _often, walk, world
-from tests.unit.write.files.encrypted import committed, out, ring, rows_of, stream
+from tests.unit.writing.files.encrypted import committed, out, ring, rows_of, stream
 
 if TYPE_CHECKING:
     from ftfile.log.format.model import Add

@@ -22,7 +22,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.kit.parameters import parametrize
-from tests.unit.write.files.encrypted import FIRST, ring_text
+from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "restoring.md"
 MONTHS = [{"id": number, "month": str(number)} for number in (6, 7, 8)]

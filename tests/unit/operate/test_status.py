@@ -17,7 +17,7 @@ from ftfile.log.format.model import Remove
 from ftfile.operate.lag import CheckpointStatus, SourceLag
 from ftfile.operate.status import UnpublishedFile, findings_of
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.rolling_rules import PendingRule
+from ftfile.writing.files.rolling_rules import PendingRule
 from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import query_of, rows
 from tests.unit.operate.test_verify import World, world

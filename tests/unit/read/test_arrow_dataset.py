@@ -25,7 +25,7 @@ from ftfile.testing.fs.faulty import FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
-from tests.unit.write.files.encrypted import FIRST, write_ring
+from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import Killed, SourceRun, check_followed
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.histories.decoding import decoded_once
 from tests.histories.small_limits import small_limits
 from tests.settings import settled_once

@@ -23,7 +23,7 @@ from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.testing.source_run import SourceRun, check_followed
 from tests.histories.small_limits import small_limits
 from tests.kit.parameters import parametrize
-from tests.unit.write.files.encrypted import FIRST, SECOND, forget_all, write_ring
+from tests.unit.writing.files.encrypted import FIRST, SECOND, forget_all, write_ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from ftfile.read.shares import OPEN_COST_BYTES, Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.kit.parameters import parametrize
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot

@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 from ftfile.core.context import SYSTEM
 from ftfile.rows.buffers import from_texts, numbers_from
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.write.messages import StreamIdentity, TaskIdentity
+from ftfile.writing.messages import StreamIdentity, TaskIdentity
 from tests.unit.spark.pickled import pickled
 
 
@@ -23,7 +23,7 @@ def run(step: str, directory: Path) -> None:
     planned, message = directory / "planned", directory / "message"
     if step == "write":
         from ftfile.spark.writers import TaskMessage
-        from ftfile.write.batch import write_task
+        from ftfile.writing.batch import write_task
 
         writer = pickle.loads(planned.read_bytes())
         # A Spark worker receives Arrow batches. To convert a Python value, pyarrow imports pandas if it is installed.

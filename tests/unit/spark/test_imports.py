@@ -18,12 +18,12 @@ SELDOM_USED = {
 }
 UNUSED = {
     "plan": {
-        *("ftfile.write.fingerprint", "ftfile.write.stage", "ftfile.log.protocol", "ftfile.log.read.snapshot"),
-        "ftfile.write.files.task",
+        *("ftfile.writing.fingerprint", "ftfile.writing.stage", "ftfile.log.protocol", "ftfile.log.read.snapshot"),
+        "ftfile.writing.files.task",
     },
-    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.write.files.assembly.assembler"},
-    "commit": {"ftfile.write.bad_records", "ftfile.write.stage", "ftfile.write.files.task"},
-    "read": {"ftfile.write.files.file_options", "ftfile.spark.pushdown"},
+    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.writing.files.assembly.assembler"},
+    "commit": {"ftfile.writing.bad_records", "ftfile.writing.stage", "ftfile.writing.files.task"},
+    "read": {"ftfile.writing.files.file_options", "ftfile.spark.pushdown"},
 }
 # A task of a lookup reads a store, but no files.
 UNUSED_IN_LOOKUPS = {"ftfile.formats.api", "ftfile.formats.parts", "ftfile.spark.pushdown", "pyarrow.compute"}

@@ -22,7 +22,7 @@ from ftfile.tools.cli.failures import CONFLICT
 from tests.unit.kv.stores import query_of, rows
 from tests.unit.spark.fake_session import Session
 from tests.unit.tools.cli.running import invoke
-from tests.unit.write.files.encrypted import forget_all
+from tests.unit.writing.files.encrypted import forget_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from ftfile.log.format.model import Add, Origin
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.shipping import Shipped, with_plain_errors
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.publishing import call_on_publish
+from ftfile.writing.files.publishing import call_on_publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ def test_of_users_code_the_users_part_follows_the_message() -> None:
     assert "ValueError: invalid literal" in rest
     assert rest.endswith("KeyError: 'hook'")
     assert __file__ in rest
-    assert "ftfile/write" not in rest
+    assert "ftfile/writing" not in rest
 
 
 def test_a_python_without_what_is_needed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,8 +108,8 @@ def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """An earlier ftfile admitted these names. Spark's reader may find no column, or the wrong column."""
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
-    monkeypatch.setattr("ftfile.write.files.prepared_files.check_schema_change", lambda *_: None)
-    monkeypatch.setattr("ftfile.write.files.prepared_files._check_older_rows", lambda *_: None)
+    monkeypatch.setattr("ftfile.writing.files.prepared_files.check_schema_change", lambda *_: None)
+    monkeypatch.setattr("ftfile.writing.files.prepared_files._check_older_rows", lambda *_: None)
     MicroBatch(out, {"ID": "long"}).run(1, [[{"ID": 2}]])
     ways = ways_of(out)
     assert ways.reasons == {"column 'ID' is 'id' in files": 1}

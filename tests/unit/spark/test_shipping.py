@@ -16,11 +16,11 @@ from pyspark.sql.types import LongType, StructType
 
 import ftfile
 import ftfile.core
-import ftfile.write.files.file_options
+import ftfile.writing.files.file_options
 from ftfile.log import directory as kind_of_directory
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files import rolling_rules
+from ftfile.writing.files import rolling_rules
 from tests.unit.packages import install
 from tests.unit.spark.pickled import pickled
 
@@ -99,11 +99,11 @@ def test_another_version_is_named(kind: str, path: str, monkeypatch: pytest.Monk
 def test_another_build_of_the_version_is_named(other: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = shipped("stream writer", path)
     if other is None:
-        monkeypatch.delattr(ftfile.write.files.file_options, "SinkConfig")
+        monkeypatch.delattr(ftfile.writing.files.file_options, "SinkConfig")
     else:
-        monkeypatch.setattr(ftfile.write.files.file_options, "SinkConfig", other)
+        monkeypatch.setattr(ftfile.writing.files.file_options, "SinkConfig", other)
     with pytest.raises(
-        RuntimeError, match=r"another build of ftfile .*ftfile\.write\.files\.file_options:SinkConfig differs"
+        RuntimeError, match=r"another build of ftfile .*ftfile\.writing\.files\.file_options:SinkConfig differs"
     ):
         pickle.loads(content)
 
@@ -113,7 +113,7 @@ def test_another_build_of_a_struct_is_named(path: str, monkeypatch: pytest.Monke
     content = pickled(source.streamWriter(SCHEMA, overwrite=False))
     pickle.loads(content)
     monkeypatch.setattr(rolling_rules, "RollingSettings", msgspec.defstruct("RollingSettings", ["max_bytes"]))
-    with pytest.raises(RuntimeError, match=r"ftfile\.write\.files\.rolling_rules:RollingSettings differs"):
+    with pytest.raises(RuntimeError, match=r"ftfile\.writing\.files\.rolling_rules:RollingSettings differs"):
         pickle.loads(content)
 
 

@@ -29,7 +29,7 @@ from ftfile.storage.registry import open_filesystem
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, file_system, rows_of
 from tests.unit.spark.fake_session import Session
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from ftfile.core.progress import Progress

@@ -15,7 +15,7 @@ from ftfile.storage.hdfs import webhdfs
 from ftfile.storage.hdfs.configuration import configuration_directory
 from ftfile.storage.registry import settings_for_others
 from ftfile.testing.context import open_filesystem
-from ftfile.write.files.file_options import SinkConfig
+from ftfile.writing.files.file_options import SinkConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
-from ftfile.write.files.rolling_groups import Moment
+from ftfile.writing.files.rolling_groups import Moment
 from tests.kit.liveness import (
     ADD_ID_CHARACTERS,
     DueWatch,

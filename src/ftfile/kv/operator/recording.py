@@ -22,9 +22,9 @@ from ftfile.log.format.model import JobAuthor, Transaction
 from ftfile.log.protocol import commit
 from ftfile.log.wal import OPERATORS, opening_of, recorded_window
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
-from ftfile.write.options import durability_of
-from ftfile.write.stage import Stage
+from ftfile.writing.messages import JobIdentity, TaskIdentity, segment_of
+from ftfile.writing.options import durability_of
+from ftfile.writing.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

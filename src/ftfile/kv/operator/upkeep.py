@@ -9,7 +9,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.upkeep.automatic import start_thread, vacuum_if_due
 from ftfile.kv.upkeep.compact import CompactionRounds
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.write.workers import Threads
+from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.log.format.adds import total_bytes
-from ftfile.write.workers import Threads, Work
+from ftfile.writing.workers import Threads, Work
 
 if TYPE_CHECKING:
     import os
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.view import View
     from ftfile.log.format.model import Add
     from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import TaskIdentity
-    from ftfile.write.workers import Workers
+    from ftfile.writing.messages import TaskIdentity
+    from ftfile.writing.workers import Workers
 
 
 _READ_BYTES = 4 << 20

@@ -40,9 +40,9 @@ from ftfile.log.format.adds import ids_of, total_bytes
 from ftfile.log.format.model import NUMBER_MAX, Body
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
-from ftfile.write.options import durability_of
-from ftfile.write.stage import Stage
-from ftfile.write.workers import Threads, Work
+from ftfile.writing.options import durability_of
+from ftfile.writing.stage import Stage
+from ftfile.writing.workers import Threads, Work
 
 if TYPE_CHECKING:
     import os
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import TaskIdentity
-    from ftfile.write.workers import Workers
+    from ftfile.writing.messages import TaskIdentity
+    from ftfile.writing.workers import Workers
 
 
 # Maximum refusals of a rewrite whose inputs are all live: its files are at risk of an immediate vacuum.

@@ -13,8 +13,8 @@ from ftfile.kv.user_keys import UserKeys, require_range
 from ftfile.log.format.model import Body, Origin
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
-from ftfile.write.messages import segment_of
-from ftfile.write.options import durability_of
+from ftfile.writing.messages import segment_of
+from ftfile.writing.options import durability_of
 
 if TYPE_CHECKING:
     import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, MaintenanceAuthor
     from ftfile.log.state import LogState
-    from ftfile.write.messages import StagedSegment
+    from ftfile.writing.messages import StagedSegment
 
 
 _log = get_logger(__name__)

@@ -29,7 +29,7 @@ from ftfile.log.format.model import Body, Origin, Remove
 from ftfile.log.format.record import definition_key
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
-from ftfile.write.options import durability_of
+from ftfile.writing.options import durability_of
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.log.state import LogState
-    from ftfile.write.stage import Stage
+    from ftfile.writing.stage import Stage
 
 
 # Number of attempts; each rewrites the buckets that batches have changed meanwhile.

@@ -20,11 +20,11 @@ from ftfile.log.sealed import keys_of
 from ftfile.operate.rewriter.pieces import Outcome, RewritePiece
 from ftfile.operate.rewriter.sorted_parts import SortedParts
 from ftfile.rows.spark_types import recorded_schema
-from ftfile.write.files.namer import rewritten_path
-from ftfile.write.fingerprint import strong_digest
-from ftfile.write.messages import add_of, common_origin
-from ftfile.write.stage import staging
-from ftfile.write.workers import Work
+from ftfile.writing.files.namer import rewritten_path
+from ftfile.writing.fingerprint import strong_digest
+from ftfile.writing.messages import add_of, common_origin
+from ftfile.writing.stage import staging
+from ftfile.writing.workers import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ftfile.log.format.model import Add
     from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import TaskIdentity
+    from ftfile.writing.messages import TaskIdentity
 
 _log = get_logger(__name__)
 

@@ -15,8 +15,8 @@ from ftfile.formats.parts import UnreadablePart, read_add
 from ftfile.log.format.adds import total_bytes, total_rows
 from ftfile.operate.rewriter.row_order import Ranges
 from ftfile.rows.spark_types import recorded_schema
-from ftfile.write.files.part_writer import SpilledRows, as_one
-from ftfile.write.fingerprint import FingerprintAccumulator
+from ftfile.writing.files.part_writer import SpilledRows, as_one
+from ftfile.writing.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.operate.rewriter.row_order import RowOrder
     from ftfile.storage.api import FileSystem
-    from ftfile.write.stage import OpenPart, Stage
+    from ftfile.writing.stage import OpenPart, Stage
 
 # Rows in memory before they are moved to the spill file.
 HELD_BYTES = 64 << 20

@@ -29,7 +29,7 @@ from ftfile.log.wal import list_wal_writers, opening_of
 from ftfile.operate.findings import Action, Finding, find
 from ftfile.storage.calls import THREADS_MAX, parallel
 from ftfile.storage.registry import WrapperFileSystem
-from ftfile.write.files.publishing import named_code
+from ftfile.writing.files.publishing import named_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -35,7 +35,7 @@ from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import count_quarantined, scan_log
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.calls import parallel
-from ftfile.write.workers import Threads, Work
+from ftfile.writing.workers import Threads, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from ftfile.operate.verify.history import History
     from ftfile.operate.verify.log_scan import LogScan
     from ftfile.storage.api import FileSystem
-    from ftfile.write.messages import TaskIdentity
-    from ftfile.write.workers import Workers
+    from ftfile.writing.messages import TaskIdentity
+    from ftfile.writing.workers import Workers
 
 
 # A vacuum may run during each attempt.

@@ -135,18 +135,18 @@ def possible_files(
     where: str | Mapping[str, object] | None,
     fs: FileSystem,
     *,
-    time_zone: str | None,
+    time_zone: str,
     as_texts: bool = False,
 ) -> Snapshot:
     """Return a snapshot without the adds whose statistics exclude rows for which a condition is true.
 
     If Spark may read the condition differently, no add is left out. At least one add remains, as in `possible_places`.
-    `time_zone` is the zone of the session.
+    `time_zone` is the zone of the session, or an empty text.
     """
     if where is None or snapshot.schema is None or not _is_plain(where):
         return snapshot
     schema = recorded_schema(snapshot.definitions[snapshot.schema])
-    has_zone = time_zone is not None and is_zone(time_zone)
+    has_zone = is_zone(time_zone)
     try:
         selection = Selection(
             snapshot, schema, columns=(), where=where, time_zone=time_zone if has_zone else "UTC", fs=fs

@@ -31,8 +31,8 @@ from ftfile.tools.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.tools.migrate.sources import require_stopped, still_there, take_inventory
 from ftfile.tools.migrate.table import MigratedTable, Request, bytes_of, rows_of, table_of
 from ftfile.tools.migrate.undo import REASON, move_log, remove_empty
-from ftfile.write.spark_checkpoint import read_offsets, read_query_id
-from ftfile.write.workers import Threads
+from ftfile.writing.spark_checkpoint import read_offsets, read_query_id
+from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -38,14 +38,14 @@ from ftfile.storage.api import FileInfo, RangeFile, as_file
 from ftfile.tools.migrate.migrated_statistics import collector_of
 from ftfile.tools.migrate.old_times import SPARK_ROWS, may_be_julian, refuse_old_times, refuse_times_beyond_a_day
 from ftfile.tools.migrate.same_rows import COMPARED, SparkRows
-from ftfile.write.workers import Work
+from ftfile.writing.workers import Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.log.format.model import Entries
     from ftfile.storage.api import FileSystem, InputFile
-    from ftfile.write.messages import TaskIdentity
+    from ftfile.writing.messages import TaskIdentity
 
 
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})

@@ -10,7 +10,7 @@ from ftfile.read.foreign.decode import READERS
 from ftfile.read.foreign.decoding.lines import RangeContent
 from ftfile.read.foreign.plan import Cut, Range
 from ftfile.read.foreign.settings import FileDecoding
-from ftfile.write.fingerprint import FingerprintAccumulator
+from ftfile.writing.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -37,7 +37,7 @@ from ftfile.tools.migrate.reading import (
     merged_schema,
     without_columns,
 )
-from ftfile.write.files.file_options import SinkConfig
+from ftfile.writing.files.file_options import SinkConfig
 
 if TYPE_CHECKING:
     import os
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Author
     from ftfile.storage.api import FileInfo, FileSystem
     from ftfile.tools.migrate.inventory import Inventory
-    from ftfile.write.workers import Workers
+    from ftfile.writing.workers import Workers
 
 
 # By file extension.

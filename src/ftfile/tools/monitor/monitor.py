@@ -19,7 +19,7 @@ from ftfile.log.state import LogState
 from ftfile.operate.status import facts_of
 from ftfile.storage.registry import normalise
 from ftfile.tools.monitor.metrics import METRICS, Tally, values_of
-from ftfile.write.files.rolling_rules import POLICY, REASONS
+from ftfile.writing.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     import os

@@ -10,7 +10,7 @@ import numpy as np
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.report.history import DirectorySums
 from ftfile.tools.report.scales import COUNT, SECONDS
-from ftfile.write.files.rolling_rules import POLICY, REASONS
+from ftfile.writing.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     from collections import Counter

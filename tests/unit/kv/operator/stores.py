@@ -10,7 +10,7 @@ from ftfile.core.errors import OutcomeUnknown
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.storage.registry import register
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 
 if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem

@@ -18,7 +18,7 @@ from ftfile.log.format import layout
 from ftfile.log.wal import list_wal
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.write.options import forget_logs
+from ftfile.writing.options import forget_logs
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:

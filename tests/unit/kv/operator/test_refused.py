@@ -17,8 +17,8 @@ from ftfile.log.format.model import JobAuthor, Record, Transaction
 from ftfile.log.format.record import encode_record
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.write.batch import commit_batch
-from ftfile.write.messages import JobIdentity
+from ftfile.writing.batch import commit_batch
+from ftfile.writing.messages import JobIdentity
 from tests.kit.parameters import parametrize
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, query_of, rows

@@ -18,7 +18,7 @@ from ftfile.testing.fs.memory import mounted
 from tests.kit.parameters import parametrize
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of, runs_of
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.testing.context import ManualClock, current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.workers import Threads
+from ftfile.writing.workers import Threads
 from tests.kit.due_compactions import compact_due
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of

@@ -37,7 +37,7 @@ from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.unit.kv.runs import NUMBERS, numbered, written
 from tests.wrappers import InContext
 

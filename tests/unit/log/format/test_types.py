@@ -35,7 +35,7 @@ from ftfile.log.format.record import compact_json, decode_json, decode_record, e
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.state import LogState
 from ftfile.storage.api import RangeFile
-from ftfile.write.files.rolling_rules import ALL_END, RollingSettings
+from ftfile.writing.files.rolling_rules import ALL_END, RollingSettings
 from tests.unit.log.format.test_documented import TABLES
 from tests.unit.log.plans import FILES_PLAN
 

@@ -34,7 +34,7 @@ from tests.unit.operate.export.formats import (
     rows,
 )
 from tests.unit.tools.migrate.foreign import parquet
-from tests.unit.write.files.encrypted import ring
+from tests.unit.writing.files.encrypted import ring
 
 __all__ = ("ring",)
 

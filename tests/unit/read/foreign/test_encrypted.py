@@ -18,7 +18,7 @@ from ftfile.testing.context import repeatable
 from tests.kit.files_run import FilesRun
 from tests.kit.parameters import parametrize
 from tests.unit.read.foreign.planned import Files
-from tests.unit.write.files.encrypted import SCHEMA, out, parts, ring, rows_of, stream
+from tests.unit.writing.files.encrypted import SCHEMA, out, parts, ring, rows_of, stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

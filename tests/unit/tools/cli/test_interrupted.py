@@ -18,7 +18,7 @@ from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStrea
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.write.files.file_writer import forget_caches
+from ftfile.writing.files.file_writer import forget_caches
 from tests.unit.tools.cli.running import invoke, run
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ftfile.tools.cli.row_formats import RowPrinter
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.conftest import rows
 from tests.unit.tools.cli.running import documents, lines, run
-from tests.unit.write.files.encrypted import forget_all, ring
+from tests.unit.writing.files.encrypted import forget_all, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

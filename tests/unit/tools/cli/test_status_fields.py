@@ -12,7 +12,7 @@ import pytest
 from ftfile.operate.lag import CheckpointStatus, SourceLag
 from ftfile.operate.open_files import OpenFile
 from ftfile.operate.status import DirectoryStatus, QueryStatus, UnpublishedFile
-from ftfile.write.files.rolling_rules import PendingRule
+from ftfile.writing.files.rolling_rules import PendingRule
 
 ROOT = Path(__file__).parents[4]
 # Fields that `ftfile status` shows only with `--json`. Its tables and lines contain all other fields.

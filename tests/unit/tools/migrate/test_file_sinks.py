@@ -17,7 +17,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.tools.migrate.sources import detect
 from tests.kit.parameters import parametrize
 from tests.unit.tools.migrate.foreign import UUID, parquet, tree
-from tests.unit.write.files.encrypted import forget_all
+from tests.unit.writing.files.encrypted import forget_all
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.tools.migrate import inventory, named_files, reading, undo
 from ftfile.tools.migrate.undo import REASON, foreign_in_quarantine
-from ftfile.write import spark_checkpoint
-from ftfile.write.spark_checkpoint import read_offsets, read_progress, read_query_id
+from ftfile.writing import spark_checkpoint
+from ftfile.writing.spark_checkpoint import read_offsets, read_progress, read_query_id
 from tests.unit.tools.migrate import foreign
 from tests.unit.tools.migrate.foreign import parquet, spark_log
 

@@ -23,7 +23,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.running import run
 from tests.unit.tools.migrate.foreign import UUID, parquet, spark_checkpoint, spark_log, tree
-from tests.unit.write.files.encrypted import forget_all
+from tests.unit.writing.files.encrypted import forget_all
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from pyarrow import orc
 import ftfile
 from tests.kit.file_statistics import as_lists
 from tests.kit.reference_statistics import entry_of
-from tests.unit.write.files.encrypted import snapshot
+from tests.unit.writing.files.encrypted import snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

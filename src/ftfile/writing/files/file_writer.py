@@ -1,0 +1,191 @@
+"""The sink for files, which implements the steps of `write.batch`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError, NotFound, SchemaError
+from ftfile.core.logs import get_logger
+from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
+from ftfile.log.format import layout
+from ftfile.writing.batch import DirectoryCheck, Sink, TaskInput
+from ftfile.writing.files.file_options import SinkConfig, forget_configs
+from ftfile.writing.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone, session_zone
+from ftfile.writing.files.rolling_rules import ALL_END
+from ftfile.writing.messages import StreamIdentity
+from ftfile.writing.options import forget_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context, IdSource
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Author
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.writing.bad_records import BadRecords
+    from ftfile.writing.batch import WritePlan
+    from ftfile.writing.files.rolling_plan import RollingPlanner
+    from ftfile.writing.messages import AssemblyResults, StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
+    from ftfile.writing.stage import FinalPath, Stage
+
+
+PLANNERS_KEPT = 16
+_log = get_logger(__name__)
+_planners: dict[tuple[object, ...], RollingPlanner] = {}
+_planners_lock = threading.Lock()
+
+
+def forget_caches() -> None:
+    """Drop this process's caches, to simulate a new process."""
+    forget_logs()
+    forget_configs()
+    with _planners_lock:
+        _planners.clear()
+
+
+class FileSink(Sink[SinkConfig]):
+    """The sink that writes rows as parts, or as segments of parts that stay open over batches."""
+
+    __slots__ = ()
+
+    def check_directory(
+        self, config: SinkConfig, log: CommitLog, read_head: Callable[[], LogState]
+    ) -> DirectoryCheck[SinkConfig]:
+        """See `Sink.check_directory`."""
+        now_ms = log.clock.now_ms()
+        check_paths(config, log.fs.capabilities, now_ms)
+        if config.replacement is not None:
+            config.replacement.with_clock_values(now_ms)
+        log.fs.prove(layout.META)
+        head = read_head()
+        if head.version < 0:
+            _check_new_directory(config, log)
+        else:
+            check_foreign_tables(log, head, config.path)
+        check_head(config, head, lambda: _snapshot_of(log))
+        # Tasks decode the segments of jobs by these definitions.
+        definitions = {}
+        for job in head.jobs:
+            key = job.inputs[0].encoding
+            if key in head.definitions:
+                definitions[key] = head.definitions[key]
+        return DirectoryCheck(config.in_zone(recorded_zone(head)), head, definitions)
+
+    def task_input(self, config: SinkConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[SinkConfig]:
+        """Return the rows, and the settings with the time zone for directory names.
+
+        If the zone is still open, the zone of the session is used. Only tasks can read it, from the types of the
+        columns that Spark sends.
+        """
+        directories = config.directories
+        if not directories.takes_zone:
+            return TaskInput(config, batches, directories.time_zone)
+        remaining = iter(batches)
+        first = next(remaining, None)
+        if first is None:
+            return TaskInput(config, ())
+        config = config.in_zone(session_zone(first.schema))
+        return self.task_input(config, chain([first], remaining))
+
+    def final_path(self, plan: WritePlan[SinkConfig], identity: TaskIdentity) -> FinalPath | None:
+        """See `Sink.final_path`."""
+        config, writer = plan.config, identity.writer
+        if not config.publishing.direct:
+            return None
+        from ftfile.writing.files.namer import Namer  # noqa: PLC0415
+
+        namer = Namer(
+            config.publishing.naming, writer.name_stem, time_ms=plan.time_ms, query_id=writer.owner, extensions={}
+        )
+        return partial(namer.path, extension=config.extension, index=identity.partition)
+
+    def write_rows(
+        self, plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> Sequence[StagedSegment]:
+        """See `Sink.write_rows`."""
+        from ftfile.writing.files.task import write_rows  # noqa: PLC0415 - only tasks need it
+
+        return write_rows(plan, rows, stage, bad)
+
+    def run_jobs(self, plan: WritePlan[SinkConfig], stage: Stage, head: LogState) -> AssemblyResults:
+        """See `Sink.run_jobs`."""
+        from ftfile.writing.files.task import run_jobs  # noqa: PLC0415
+
+        return run_jobs(stage, head, plan.definitions)
+
+    def prepare(self, config: SinkConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
+        """See `Sink.prepare`."""
+        if config.directories.takes_zone:
+            # Tasks with rows have read the zone of the session.
+            zones = (message.time_zone for message in messages if message.time_zone)
+            config = config.in_zone(next(zones, None))
+        planner = _planner(config, messages[0].identity.writer, log.ids)
+        return PreparedFiles(config, author, messages=messages, log=log, planner=planner)
+
+
+def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
+    """Return the error that a commit in a session with this `partitionOverwriteMode` would raise; else None."""
+    in_session = config.for_session(overwrite_mode)
+    if in_session is config:
+        return None
+    log = config.log(context)
+    try:
+        check_head(in_session, log.refresh(), lambda: _snapshot_of(log))
+    except (ConfigError, SchemaError) as error:
+        return error
+    return None
+
+
+def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:
+    """Return the planner that ends open parts; None for a batch write, which has no open parts."""
+    if not isinstance(writer, StreamIdentity):
+        return None
+    from ftfile.writing.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - only commits need it
+
+    encoding = config.encoding_key
+    rolling = config.rolling or ALL_END
+    key = (config.path, writer.query_id, encoding, rolling, ids)
+    # Cached per query, because queries in one process can write to the same directory.
+    with _planners_lock:
+        # The planner that was used last is last, so the first one is removed.
+        planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
+        _planners[key] = planner
+        if len(_planners) > PLANNERS_KEPT:
+            oldest_key = next(iter(_planners))
+            _planners.pop(oldest_key)
+    return planner
+
+
+def _snapshot_of(log: CommitLog) -> Snapshot:
+    from ftfile.log.read.snapshot import take_snapshot  # noqa: PLC0415 - a plan seldom needs one
+
+    return take_snapshot(log)
+
+
+def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
+    """Reject tables of other formats and unknown layouts before the first commit, and warn about existing files."""
+    check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
+    foreign_entries = []
+    for info in list_new_directory(log.fs, config.path):
+        if info.path[0] not in "_.":
+            foreign_entries.append(info.path)
+    with contextlib.suppress(NotFound):
+        log.check_layout()
+    # Files that are written under their final names can exist before the first commit.
+    if foreign_entries and not config.publishing.direct:
+        _log.warning(
+            "%s is not empty: it contains %d entries that ftfile did not write, such as %r. Plain readers also read "
+            "them",
+            config.path,
+            len(foreign_entries),
+            foreign_entries[0],
+        )
+    if config.directories.is_single:
+        _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
