@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.operate.open_directory import status, verify
     from ftfile.operate.repair import repair
     from ftfile.operate.restore import restore, undo
+    from ftfile.operate.writers.one_commit import write
     from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
     from ftfile.tools.migrate.migrate import migrate
@@ -59,6 +60,7 @@ __all__ = (
     "undo_migration",
     "vacuum",
     "verify",
+    "write",
 )
 
 
@@ -90,6 +92,7 @@ __getattr__ = lazy_names(
         "undo_migration": "ftfile.tools.migrate.undo",
         "vacuum": "ftfile.log.vacuum",
         "verify": "ftfile.operate.open_directory",
+        "write": "ftfile.operate.writers.one_commit",
     },
 )
 

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/tuning.md": "tests/spark/test_launcher.py",
     "docs/python.md": "tests/unit/read/test_python_page.py",
+    "docs/python-writing.md": "tests/unit/operate/test_python_writing_page.py",
     "docs/restoring.md": "tests/unit/operate/test_restore.py",
     **{
         f"docs/migrating/{name}.md": "tests/unit/tools/migrate/test_migrate_pages.py"

@@ -76,7 +76,10 @@ STORES: dict[str, Call] = {
     "store: ftfile.verify": ftfile.verify,
 }
 # Functions that do not open a directory of the caller: they check a machine, foreign files, or a missing directory.
-OPEN_NONE = {"ftfile.doctor", "ftfile.migrate", "ftfile.monitor", "ftfile.source_status", "ftfile.undo_migration"}
+OPEN_NONE = {
+    *("ftfile.doctor", "ftfile.migrate", "ftfile.monitor", "ftfile.source_status", "ftfile.undo_migration"),
+    "ftfile.write",
+}
 
 FILE_COMMANDS = {
     **dict.fromkeys(("cat", "compact", "expire --yes", "export", "flush", "head", "history", "ls", "repair"), ()),

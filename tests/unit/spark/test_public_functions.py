@@ -21,7 +21,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHECKED_ELSEWHERE = frozenset(
-    {"confirm", "context", "df", "end", "from_", "how", "meter_provider", "options", "prefix", "progress", "schema"}
+    {
+        "confirm",
+        "context",
+        "data",
+        "df",
+        "end",
+        "from_",
+        "how",
+        "meter_provider",
+        "options",
+        "prefix",
+        "progress",
+        "schema",
+    }
     | {"start", "to", "where"}
 )
 CHECKED_IN_METHODS = frozenset({"codec", "keys", "maintenance", "offset"})
@@ -74,8 +87,8 @@ def test_an_argument_that_there_is_not_is_named_and_nothing_is_opened(package: A
     kinds: list[Any] = [KeyValueStore] if package is ftfile.kv else []
     for function in [*functions, *kinds]:
         parameters = inspect.signature(function).parameters.values()
-        if function is ftfile.source_status:
-            continue  # the function accepts the options of sources, and names an unknown option
+        if function in (ftfile.source_status, ftfile.write):
+            continue  # these functions accept options, and name an unknown option
         assert not [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD], function
         needed = [each.name for each in parameters if each.default is inspect.Parameter.empty]
         arguments = {name: values.get(name) for name in needed}

@@ -13,7 +13,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.core.errors import FtfileError, StorageError
+from ftfile.core.errors import ConfigError, FtfileError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.remedies import Remedy
 from ftfile.log.opening import maintaining
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import MaintenanceAuthor
     from ftfile.storage.api import FileSystem
+    from ftfile.writing.files.file_options import SinkConfig
 
+
+# Maximum wait of a batch write for its export.
+EXPORT_WAIT_S = 60.0
 
 _log = get_logger(__name__)
 _lock = threading.Lock()  # of `_exports`
@@ -136,6 +140,39 @@ def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], 
             _log.exception("an export to %s failed", to)
             errors.append(f"{to}: {error!r}")
     return "; ".join(errors)
+
+
+def check_exports(config: SinkConfig) -> None:
+    """Raise a ConfigError if a format of `exportTo` cannot represent the columns or the encoding."""
+    for to in config.publishing.export_to:
+        _check_export(config, to)
+
+
+def _check_export(config: SinkConfig, to: str) -> None:
+    from ftfile.operate.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
+
+    columns, limits = config.recorded_schema_json, LIMITS[to]
+    try:
+        limits.refuse_columns(columns)
+        limits.refuse_encoding(config.encoding, columns, has_filters=bool(config.chain.filters))
+    except ConfigError as error:
+        raise ConfigError(f"exportTo={to}: {error}. Or leave exportTo out") from error
+
+
+def export_batch_write(config: SinkConfig, context: Context) -> None:
+    """Export after the commit of a batch write, and wait for it: no later batch can complete it.
+
+    After an overwrite, existing exports still name the replaced files, so they are renewed.
+    """
+    existing = exported_formats(config.log(context).fs) if config.overwrite else ()
+    export_stream(config, context, existing, wait_s=EXPORT_WAIT_S)
+
+
+def export_stream(config: SinkConfig, context: Context, existing: tuple[str, ...] = (), *, wait_s: float = 0.0) -> None:
+    """Export to the formats of `exportTo`, while the next batch runs."""
+    settings = dict(config.common.storage.client_settings)
+    formats = tuple(dict.fromkeys((*config.publishing.export_to, *existing)))
+    export_soon(config.path, formats, settings, context, wait_s=wait_s)
 
 
 class _DueExport(NamedTuple):

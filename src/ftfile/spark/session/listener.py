@@ -20,9 +20,8 @@ from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ReadOptions, SinkOptions, parse_options
 from ftfile.kv.upkeep.compact import compact, compact_idle
-from ftfile.operate.export.after_commit import export_soon
+from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_soon
 from ftfile.operate.flush import flush
-from ftfile.spark.file_writers import EXPORT_WAIT_S
 from ftfile.spark.session.token_keeper import TokenKeeper, process_of
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.writers import CHECKPOINT

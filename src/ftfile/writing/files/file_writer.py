@@ -130,6 +130,15 @@ class FileSink(Sink[SinkConfig]):
         return PreparedFiles(config, author, messages=messages, log=log, planner=planner)
 
 
+def refuse_rolling(config: SinkConfig) -> None:
+    """Raise a ConfigError if files stay open, which a batch write cannot do."""
+    if config.rolling is not None:
+        raise ConfigError(
+            "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
+            "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
+        )
+
+
 def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
     """Return the error that a commit in a session with this `partitionOverwriteMode` would raise; else None."""
     in_session = config.for_session(overwrite_mode)

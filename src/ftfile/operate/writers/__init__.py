@@ -1,0 +1,1 @@
+"""Writing of rows by any Python program, without Spark."""

@@ -1,0 +1,206 @@
+"""Rows of any library that exports Arrow data, in the types that ftfile stores."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from ftfile.core.errors import ArgumentError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Larger batches are divided, so that files can end near their limits, and memory is bounded.
+BATCH_ROWS = 65_536
+
+_TAKEN = (
+    "it takes a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, an iterable of record batches, or an object "
+    "with __arrow_c_stream__, such as a DataFrame of Polars or pandas 3, or a relation of DuckDB"
+)
+_DECIMAL_DIGITS_MAX = 38  # of a decimal of Spark
+
+
+class StorableRows(NamedTuple):
+    """Rows in types of Spark.
+
+    Attributes:
+        schema: of the batches.
+        batches: of at most `BATCH_ROWS` rows; can be iterated once.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def arrow_rows(data: Any) -> StorableRows:  # noqa: ANN401 - many types of many libraries
+    """Return the rows of a value.
+
+    Raises:
+        ArgumentError: the value is of another type, or contains no batch that describes the columns.
+        SchemaError: a column has a type without an equivalent in Spark. Values that do not fit raise it later.
+    """
+    source, batches = _batches_of(data)
+    schema = pa.schema([_stored_field(field, field.name) for field in source])
+    return StorableRows(schema, _converted(batches, source, schema))
+
+
+def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noqa: ANN401 - as above
+    if isinstance(data, pa.RecordBatch):
+        return data.schema, [data]
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema, data
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return reader.schema, reader
+    if hasattr(data, "scanner"):  # a dataset or a fragment
+        reader = data.scanner().to_reader()
+        return reader.schema, reader
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
+        rest = iter(data)
+        first = next(rest, None)
+        if first is None:
+            raise ArgumentError("data: it is an iterable without batches, so the columns are unknown: give a Table")
+        if isinstance(first, pa.RecordBatch):
+            return first.schema, _checked(itertools.chain([first], rest))
+    raise ArgumentError(f"data={type(data).__name__}: {_TAKEN}")
+
+
+def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if not isinstance(batch, pa.RecordBatch):
+            raise ArgumentError(f"data: it contains a {type(batch).__name__} between record batches")
+        yield batch
+
+
+def stored_type(kind: pa.DataType, path: str) -> pa.DataType:
+    """Return the type of Spark for a type of Arrow; a SchemaError if there is none.
+
+    Args:
+        kind: any type.
+        path: of the column, for errors.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return stored_type(kind.storage_type, path)
+    for is_kind, stored in _FIXED:
+        if is_kind(kind):
+            return stored
+    for is_kind, convert in _CONVERTED:
+        if is_kind(kind):
+            return convert(kind, path)
+    return kind
+
+
+def _stored_values(kind: pa.DictionaryType, path: str) -> pa.DataType:
+    return stored_type(kind.value_type, path)
+
+
+def _stored_timestamp(kind: pa.TimestampType, _path: str) -> pa.DataType:
+    return pa.timestamp("us", None if kind.tz is None else "UTC")
+
+
+def _stored_decimal(kind: pa.DataType, path: str) -> pa.DataType:
+    if not 0 <= kind.scale <= kind.precision <= _DECIMAL_DIGITS_MAX:
+        raise SchemaError(
+            f"column `{path}`: {kind} has no equivalent: decimals have at most {_DECIMAL_DIGITS_MAX} digits, and "
+            "a scale between 0 and their digits"
+        )
+    return pa.decimal128(kind.precision, kind.scale)
+
+
+def _refuse_null(_kind: pa.DataType, path: str) -> pa.DataType:
+    raise SchemaError(f"column `{path}`: its type is null, because it has no value: cast it to a type")
+
+
+def _stored_struct(kind: pa.StructType, path: str) -> pa.DataType:
+    return pa.struct([_stored_field(field, f"{path}.{field.name}") for field in kind])
+
+
+def _stored_map(kind: pa.MapType, path: str) -> pa.DataType:
+    value = _stored_field(kind.item_field, f"{path}.value")
+    return pa.map_(stored_type(kind.key_type, f"{path}.key"), value)
+
+
+def _stored_list(kind: pa.DataType, path: str) -> pa.DataType:
+    return pa.list_(_stored_field(kind.value_field.with_name("element"), f"{path}.element"))
+
+
+def _stored_field(field: pa.Field, path: str) -> pa.Field:
+    return field.with_type(stored_type(field.type, path)).remove_metadata()
+
+
+def _is_string_view(kind: pa.DataType) -> bool:
+    # Older pyarrow has no function for views.
+    return str(kind) == "string_view"
+
+
+def _is_binary_view(kind: pa.DataType) -> bool:
+    return str(kind) == "binary_view"
+
+
+_FIXED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (_is_string_view, pa.string()),
+    (_is_binary_view, pa.binary()),
+    (pa.types.is_uint8, pa.int16()),
+    (pa.types.is_uint16, pa.int32()),
+    (pa.types.is_uint32, pa.int64()),
+    (pa.types.is_uint64, pa.decimal128(20, 0)),
+    (pa.types.is_float16, pa.float32()),
+    (pa.types.is_date64, pa.date32()),
+    (pa.types.is_time, pa.time64("us")),
+)
+_CONVERTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, str], pa.DataType]], ...] = (
+    (pa.types.is_dictionary, _stored_values),
+    (pa.types.is_timestamp, _stored_timestamp),
+    (pa.types.is_decimal, _stored_decimal),
+    (pa.types.is_null, _refuse_null),
+    (pa.types.is_struct, _stored_struct),
+    (pa.types.is_map, _stored_map),
+    (pa.types.is_list, _stored_list),
+    (pa.types.is_large_list, _stored_list),
+    (pa.types.is_fixed_size_list, _stored_list),
+)
+
+
+def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield batches in a schema; a SchemaError for values that do not fit, and for batches with other columns."""
+    for batch in batches:
+        if not batch.schema.equals(source):
+            raise SchemaError(f"data: a later batch has other columns than the first one: {_difference(batch, source)}")
+        columns = []
+        for column, field in zip(batch.columns, schema, strict=True):
+            columns.append(_cast(column, field))
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        for start in range(0, rows.num_rows, BATCH_ROWS):
+            yield rows.slice(start, BATCH_ROWS)
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type.equals(field.type):
+        return column
+    if isinstance(column.type, pa.BaseExtensionType):
+        return _cast(column.storage, field)
+    if pa.types.is_dictionary(column.type):
+        return _cast(column.dictionary, field).take(column.indices)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise SchemaError(
+            f"column `{field.name}`: a value does not fit the type {field.type}, in which {column.type} is stored: "
+            f"{error}. Cast or round the column before you write it"
+        ) from error
+
+
+def _difference(batch: pa.RecordBatch, source: pa.Schema) -> str:
+    for field in source:
+        position = batch.schema.get_field_index(field.name)
+        if position < 0:
+            return f"there is no column `{field.name}`"
+        if not batch.schema.field(position).equals(field):
+            return f"column `{field.name}` is {batch.schema.field(position)}, and was {field}"
+    return f"there are {len(batch.schema)} columns, and were {len(source)}"

@@ -1,0 +1,86 @@
+"""Options of the sink as keyword arguments of Python."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ArgumentError
+from ftfile.core.options import OPTIONS, STORAGE_PREFIX
+from ftfile.core.options.typed import attribute_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Options with another way of setting them.
+_ELSEWHERE = {
+    "path": "it is the first argument",
+    "txn_app_id": "use app_id",
+    "txn_version": "use version",
+    "partition_overwrite_mode": "use mode='overwrite' or mode='dynamic'",
+    "checkpoint_location": "it is for streams of Spark",
+}
+
+
+def _names() -> dict[str, str]:
+    """Return the names of the sink's options by their names in snake case."""
+    names: dict[str, str] = {}
+    for option in OPTIONS:
+        if "write" in option.used_by:
+            names[attribute_name(option.name)] = option.name
+    return names
+
+
+_NAMES = _names()
+
+
+def option_texts(options: Mapping[str, object], storage: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return options by the names of the sink, with texts as Spark passes them; None is left out.
+
+    Args:
+        options: values by names in snake case: texts, numbers, booleans, paths, or lists of column names.
+        storage: settings of the file system, as for `ftfile.open`.
+
+    Raises:
+        ArgumentError: an option does not exist, or has a value of another type. Values are checked by the sink.
+    """
+    texts: dict[str, str] = {}
+    for name, value in options.items():
+        if name in _ELSEWHERE or name not in _NAMES:
+            raise ArgumentError(_unknown(name))
+        if value is not None:
+            texts[_NAMES[name]] = _text(name, value)
+    for name, text in (storage or {}).items():
+        texts[name if name.startswith(STORAGE_PREFIX) else f"{STORAGE_PREFIX}{name}"] = text
+    return texts
+
+
+def _unknown(name: str) -> str:
+    if name in _ELSEWHERE:
+        return f"{name}: {_ELSEWHERE[name]}"
+    snake = attribute_name(name)
+    similar = difflib.get_close_matches(snake, _NAMES, n=1)
+    if similar:
+        return f"{name}: there is no such option. Did you mean {similar[0]}?"
+    return f"{name}: there is no such option. docs/options.md lists the options of the sink: use them in snake case"
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return ",".join(_quoted(item) for item in value)
+    raise ArgumentError(f"{name}={value!r}: it takes a text, a number, a boolean, or a list of texts")
+
+
+def _quoted(name: str) -> str:
+    """Return a column name as in a list of columns."""
+    if name.isidentifier():
+        return name
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

@@ -1,0 +1,23 @@
+"""The examples of docs/python-writing.md run as a user would paste them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ftfile
+
+if TYPE_CHECKING:
+    import pytest
+
+PAGE = Path(__file__).parents[3] / "docs/python-writing.md"
+
+
+def test_the_examples_run_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    out = str(tmp_path / "orders")
+    exec("\n".join(blocks).replace("/data/orders", out), {})
+    assert capsys.readouterr().out == "0 2\n"
+    assert (ftfile.open(out).version(), ftfile.open(out).count()) == (3, 4)
