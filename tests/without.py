@@ -122,6 +122,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # Statistics of adds are read from ranges, and damaged there.
         "unit/log/test_bounds_of_adds.py": ("",),
         "unit/writing/files/test_statistics.py": ("test_adds_of_compacted_logs_have_none",),
+        "unit/operate/test_sort_by.py": ("test_files_without_statistics_are_sorted_with_all_files",),
         # The newest files of many are found by what ranges stand for.
         "unit/read/test_newest.py": ("test_few_files_of_many",),
         # Which ranges are written, merged and believed.

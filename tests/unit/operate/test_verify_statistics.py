@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UTC = datetime.timezone.utc
-TIMES = [datetime.datetime.fromisoformat(text) for text in ("1969-12-31T23:59:59", "2024-07-01T12:00:00.5")]
+TIMES = [datetime.datetime.fromisoformat(text) for text in ("1969-12-31T23:59:59", "2024-07-01T12:00:00.500000")]
 STRUCT = {"type": "struct", "fields": [{"name": "in", "type": "long", "nullable": True, "metadata": {}}]}
 # The type and two values of a column, and an entry that does not fit them.
 TYPES: dict[str, tuple[Any, list[Any], list[Any]]] = {
