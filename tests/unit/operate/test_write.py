@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.writing.batch import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +110,7 @@ TYPES: list[tuple[pa.Array, list[Any]]] = [
     (pa.array([2**16 - 1], pa.uint16()), [2**16 - 1]),
     (pa.array([2**32 - 1], pa.uint32()), [2**32 - 1]),
     (pa.array([2**64 - 1], pa.uint64()), [decimal.Decimal(2**64 - 1)]),
-    (pa.array([1.5], pa.float16()), [1.5]),
+    (pa.array(np.array([1.5], np.float16)), [1.5]),
     (pa.array(["a", None], pa.large_string()), ["a", None]),
     (pa.array([b"a"], pa.large_binary()), [b"a"]),
     (pa.array([b"ab"], pa.binary(2)), [b"ab"]),
@@ -225,6 +227,20 @@ class TestThreads:
 
         with pytest.raises(OSError, match="the source failed"):
             ftfile.write(out, batches(), threads=threads, file_format="json")
+        assert staged(out) == []
+
+    def test_an_error_of_one_thread_removes_the_files_of_all(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first thread fails after the other threads have written all rows."""
+
+        def failing(plan: Any, identity: Any, batches: Any, context: Any) -> Any:
+            message = write_task(plan, identity, batches, context)
+            if identity.partition == 0:
+                raise OSError("the disk failed")
+            return message
+
+        monkeypatch.setattr(one_commit, "write_task", failing)
+        with pytest.raises(OSError, match="the disk failed"):
+            ftfile.write(out, pa.table({"n": range(1000)}), threads=3, file_format="json")
         assert staged(out) == []
 
     def test_a_batch_with_other_columns_is_an_error(self, out: str) -> None:

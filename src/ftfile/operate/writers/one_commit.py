@@ -21,6 +21,7 @@ from ftfile.writing.batch import commit_batch, plan_write, write_task
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink, refuse_rolling
 from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.workers import removing_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,7 +87,9 @@ def write(  # noqa: PLR0913 - all but two by name
     refuse_rolling(config)
     check_exports(config)
     plan = plan_write(FileSink(), config, context)
-    messages = _written(plan, rows.batches, threads or context.threads or cores(), context)
+    writer = JobIdentity(context.ids.unique())
+    with removing_unrecorded(plan.config.log(context).fs, writer.job_id):
+        messages = _written(plan, writer, rows.batches, threads or context.threads or cores(), context)
     done = commit_batch(plan.sink, plan.config, messages=messages, batch_id=None, context=context)
     export_batch_write(plan.config, context)
     return done.version
@@ -116,13 +119,13 @@ def _identity_options(app_id: str | None, version: int | None) -> dict[str, str]
 
 
 def _written(
-    plan: WritePlan[SinkConfig], batches: Iterator[pa.RecordBatch], threads: int, context: Context
+    plan: WritePlan[SinkConfig],
+    writer: JobIdentity,
+    batches: Iterator[pa.RecordBatch],
+    threads: int,
+    context: Context,
 ) -> list[TaskCommit]:
-    """Write all rows to new files by threads, and return their messages.
-
-    If one thread fails, all threads end, and their files are deleted.
-    """
-    writer = JobIdentity(context.ids.unique())
+    """Write all rows to new files by threads, and return their messages. If one thread fails, all threads end."""
     first = _first_rows(batches, ROWS_PER_THREAD if threads > 1 else 0)
     if sum(batch.num_rows for batch in first) < ROWS_PER_THREAD:
         threads = 1
@@ -168,7 +171,12 @@ class _SharedBatches:
         while True:
             with self._lock:
                 self.raise_error()
-                batch = next(self._batches, None)
+                try:
+                    batch = next(self._batches, None)
+                except BaseException as error:
+                    # A generator ends by its error, so the next thread would take it for the end of the data.
+                    self.cancel(error)
+                    raise
             if batch is None:
                 return
             yield batch
