@@ -66,7 +66,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(url: str, values: list[Any], kind: Any = "long", files: int = 10, **options: str) -> None:
-    """Write values to files in turn, with unique words."""
+    """Distribute values among files, with unique words."""
     query = MicroBatch(url, {"id": kind, "word": "string"}, {"fileFormat": "json"} | options)
     rows = [{"id": value, "word": f"w{number}"} for number, value in enumerate(values)]
     query.run(0, [rows[task::files] for task in range(files)])

@@ -243,6 +243,19 @@ class TestThreads:
             ftfile.write(out, pa.table({"n": range(1000)}), threads=3, file_format="json")
         assert staged(out) == []
 
+    def test_ctrl_c_ends_all_threads(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def batches() -> Iterator[pa.RecordBatch]:
+            while True:
+                yield pa.RecordBatch.from_pydict({"n": [1] * 10})
+
+        def interrupted(_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(one_commit, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ftfile.write(out, batches(), threads=2, file_format="json")
+        assert staged(out) == []
+
     def test_a_batch_with_other_columns_is_an_error(self, out: str) -> None:
         batches = [pa.RecordBatch.from_pydict({"n": [1]}), pa.RecordBatch.from_pydict({"n": ["a"]})]
         with pytest.raises(SchemaError, match="column `n` is"):

@@ -24,7 +24,7 @@ class RewritePiece(NamedTuple):
 
     inputs: tuple[Add, ...]  # in row order, of one directory and encoding
     place: int  # number of the first input among all rewritten files
-    least_name: str | None  # the lowest name of the files of the directory that stay; None if there are none
+    least_name: str | None  # the lowest name of the files of the directory that stay; None if no file stays
     without: Without | None  # the rows to remove; None to keep all rows
     order: RowOrder | None = None  # of the rows in the new files; None to keep the order of the inputs
 

@@ -134,7 +134,7 @@ def _written(
     def run(number: int) -> TaskCommit:
         try:
             return write_task(plan, TaskIdentity(writer, number, 0), shared, context)
-        except BaseException as error:
+        except BaseException as error:  # any error of the user's data ends the other threads
             shared.cancel(error)
             raise
 
@@ -142,7 +142,11 @@ def _written(
         return [run(0)]
     with Pool(threads) as pool:
         futures = [pool.submit(copy_context().run, run, number) for number in range(threads)]
-        wait(futures)
+        try:
+            wait(futures)
+        except BaseException as error:  # Ctrl-C: the pool waits for its threads
+            shared.cancel(error)
+            raise
     shared.raise_error()
     return [future.result() for future in futures]
 

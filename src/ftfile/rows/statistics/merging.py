@@ -84,7 +84,7 @@ def _extreme(choose: Callable[..., Any], bounds: Sequence[Any], kind: pa.DataTyp
         return None
 
 
-def _comparable(kind: pa.DataType, bound: Any) -> Any:  # noqa: ANN401 - likewise
+def _comparable(kind: pa.DataType, bound: Any) -> Any:  # noqa: ANN401 - values of the column's type
     """Return a value in the order of the values of a type."""
     if pa.types.is_decimal(kind):
         return Decimal(bound)

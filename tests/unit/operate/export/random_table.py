@@ -1,4 +1,4 @@
-"""A directory of random files, of which exports describe the statistics."""
+"""A directory of random files, whose statistics are exported."""
 
 from __future__ import annotations
 
