@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.operate.open_directory import status, verify
     from ftfile.operate.repair import repair
     from ftfile.operate.restore import restore, undo
+    from ftfile.operate.writers.application_writer import writer
     from ftfile.operate.writers.one_commit import write
     from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
@@ -61,6 +62,7 @@ __all__ = (
     "vacuum",
     "verify",
     "write",
+    "writer",
 )
 
 
@@ -93,6 +95,7 @@ __getattr__ = lazy_names(
         "vacuum": "ftfile.log.vacuum",
         "verify": "ftfile.operate.open_directory",
         "write": "ftfile.operate.writers.one_commit",
+        "writer": "ftfile.operate.writers.application_writer",
     },
 )
 

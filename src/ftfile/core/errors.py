@@ -15,7 +15,7 @@ errors of their libraries into these classes::
     └─ CommitError
        ├─ InvalidMessages · ReplayMismatch · UnknownQuery · BatchGap · StaleFiles
        ├─ NameCollision · MissingPart · NotPublished · CommitOutcomeUnknown
-       └─ Fenced · WindowOrder
+       └─ Fenced · WindowOrder · CallOrder
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = (
     "AnotherLog",
     "ArgumentError",
     "BatchGap",
+    "CallOrder",
     "ChangedRows",
     "CommitError",
     "CommitOutcomeUnknown",
@@ -359,7 +360,11 @@ class CommitOutcomeUnknown(CommitError):
 
 
 class Fenced(CommitError):
-    """A newer process has opened the store as the same writer, so this process can no longer write."""
+    """A newer process has opened the store or directory as the same writer, so this process can no longer write."""
+
+
+class CallOrder(CommitError):
+    """A call of a writer is out of order: it is closed, another call runs, or a failed call must be settled first."""
 
 
 class WindowOrder(CommitError):

@@ -10,7 +10,7 @@ from msgspec import structs
 from ftfile.core.errors import BatchGap, ReplayMismatch, UnknownQuery
 from ftfile.core.logs import get_logger
 from ftfile.core.options import SinkOptions, parse_options
-from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.model import APPLICATIONS, JobAuthor, StreamAuthor
 from ftfile.log.sealed import SealedFileSystem
 
 if TYPE_CHECKING:
@@ -55,10 +55,20 @@ DEFAULT_POLICY = Policy.from_options(parse_options({}, SinkOptions))
 
 
 def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
-    """Raise UnknownQuery for a query that is new to a log of other queries, unless `onNewQuery=continue`."""
-    if query_id in head.queries or not head.queries or policy.on_new_query == "continue":
+    """Raise UnknownQuery for a query that is new to a log of other queries, unless `onNewQuery=continue`.
+
+    Applications are no queries of Spark: their positions are in the log, so they cannot lose a checkpoint.
+    """
+    if query_id in head.queries or policy.on_new_query == "continue":
         return
-    writers = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
+    applications = head.tables.get(APPLICATIONS, ())
+    queries = []
+    for other, state in head.queries.items():
+        if other not in applications:
+            queries.append(f"{other} (last batch {state.last_batch})")
+    if not queries:
+        return
+    writers = ", ".join(queries[:5])
     raise UnknownQuery(
         f"query {query_id} has never written here, but other queries have: {writers}. If its checkpoint was deleted or "
         "replaced, Spark starts at its first batch again and would write its rows a second time: restore the "

@@ -39,6 +39,12 @@ NOTHING_CONFIRMED: Mapping[str, int] = MappingProxyType({})
 # Returns the body of the record after this head; None if there is nothing to record. It is called for every attempted
 # head; calling `snapshot` reads all live adds of the head. Its errors end the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
+# Checks every attempted head, before the author is looked up in it. Its errors end the commit.
+CheckHead = Callable[["LogState"], None]
+
+
+def accept_any_head(_: LogState) -> None:
+    """Raise no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ def commit(  # noqa: PLR0913 - the last by name
     task_found_batch: bool = False,
     stored_ms: Mapping[str, int] = NOTHING_CONFIRMED,
     progress: OnProgress | None = None,
+    check_head: CheckHead = accept_any_head,
 ) -> Committed:
     """Commit the work of an author exactly once, and publish it; idempotent for the same batch.
 
@@ -77,6 +84,7 @@ def commit(  # noqa: PLR0913 - the last by name
     def next_record(head: LogState) -> NextRecord | Committed:
         problems = roll_forward(log, head, policy, author)
         raise_own_or_warn(problems, author)
+        check_head(head)
         if head.has(author):
             check_replay(log, head, author=author, fingerprint=fingerprint, policy=policy)
             return Committed(head.version, replayed=True)
@@ -86,9 +94,8 @@ def commit(  # noqa: PLR0913 - the last by name
         if (body := _prepared(log, head, prepare, stored_ms)) is None:
             return Committed(head.version, replayed=False)
         mac = fingerprint_mac(log.fs, fingerprint, author)
-        record = structs.replace(
-            record_of(log, head, body=body, author=author, nonce=nonce), lineage_start=starts, fingerprint=mac
-        )
+        record = record_of(log, head, body=body, author=author, nonce=nonce)
+        record = structs.replace(record, lineage_start=starts, fingerprint=mac)
         check_removes_published(problems, record)
         return NextRecord(structs.replace(record, metrics=body.metrics | timer.metrics()), problems)
 

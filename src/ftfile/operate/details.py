@@ -15,7 +15,7 @@ from ftfile.log.format.adds import total_rows
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import Place, find_part
 from ftfile.log.read.compacted_records import cover, list_compacted, read_compacted
-from ftfile.log.read.history import operation_of, version_of
+from ftfile.log.read.history import offsets_of, operation_of, version_of
 from ftfile.log.read.snapshot import changes_between, take_snapshot
 from ftfile.log.read.times import created_ms, parsed_version_at, version_time_ms
 from ftfile.read.shares import part_named
@@ -51,7 +51,10 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Consecutive batches of a streaming query, and the offsets that Spark read in them."""
+    """Consecutive batches of a streaming query, and the offsets that Spark read in them.
+
+    The commits of `ftfile.writer` are batches of a query with its `app_id`, and their positions are its offsets.
+    """
 
     query_id: str
     first_batch: int
@@ -174,7 +177,7 @@ def version_details(log: CommitLog, version: int) -> VersionDetails:
     if isinstance(author, StreamAuthor):
         run_id = author.run_id
         before = _offsets_of(log, author.query_id, author.batch_id - 1, version - 1)
-        offset_ranges = _ranges_of(author.batch_id, before, author.offsets)
+        offset_ranges = _ranges_of(author.batch_id, before, offsets_of(record))
     removed: list[RemovedFile] = []
     segments_removed = 0
     for remove in record.removes:
@@ -365,12 +368,12 @@ def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> l
         return None
     for earlier in range(version, log.refresh().log_start - 1, -1):
         record = log.read_record(earlier)
-        author = None
-        if record is not None:
-            author = record.author
+        if record is None:
+            continue
+        author = record.author
         if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
             if author.batch_id == batch_id:
-                return author.offsets
+                return offsets_of(record)
             return None
     return None
 

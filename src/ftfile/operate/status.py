@@ -28,6 +28,7 @@ from ftfile.operate.requests import store_requests
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
+from ftfile.writing.applications import application_of
 from ftfile.writing.files.rolling_groups import key_of, stats_of
 
 if TYPE_CHECKING:
@@ -44,16 +45,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStatus:
-    """A streaming query that has written here."""
+class ApplicationStatus:
+    """The newest opening of a directory by an application, which is the only one that can commit."""
 
-    query_id: str
+    position: Any  # of the last commit, in the source of the application; None if it has none
+    opened_ms: int  # time of the opening, since 1970 UTC by the clock of its process
+    process: str  # `user@host` of the process; empty if unknown
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """A streaming query that has written here, or an application that writes by `ftfile.writer`."""
+
+    query_id: str  # the `app_id` of an application
     last_batch: int  # the newest committed batch
     version: int  # of that batch
     time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None if its record is no longer kept
     checkpoint: CheckpointStatus | None = None  # None if no record names its path, or it was not requested
     # As recorded: format, filters and partitions of the newest rows; for open files also their rules and names.
     options: Mapping[str, Any] = field(default_factory=dict)
+    application: ApplicationStatus | None = None  # None for a query of Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class DirectoryStatus(CheckReport):
             yield f"{count_text(self.due, 'compaction')} due"
         if self.queries:
             yield count_text(len(self.queries), "query", "queries")
-            if self._is_up_to_date():
+            if self._are_up_to_date():
                 yield "none behind"
         behind = list(self._backlogs())
         if behind:
@@ -117,8 +128,12 @@ class DirectoryStatus(CheckReport):
             if query.checkpoint is not None and query.checkpoint.backlog:
                 yield f"query {query.query_id} has {query.checkpoint.backlog} to read"
 
-    def _is_up_to_date(self) -> bool:
-        return all(query.checkpoint is not None and query.checkpoint.is_up_to_date for query in self.queries)
+    def _are_up_to_date(self) -> bool:
+        """Return True if no query of Spark is behind its sources; the sources of applications are unknown."""
+        spark_queries = [query for query in self.queries if query.application is None]
+        if not spark_queries:
+            return False
+        return all(query.checkpoint is not None and query.checkpoint.is_up_to_date for query in spark_queries)
 
 
 class HeadFacts(NamedTuple):
@@ -295,7 +310,15 @@ def _queries(log: CommitLog, head: LogState, checkpoints: Mapping[str, Checkpoin
             time_ms=time_ms,
             checkpoint=checkpoints.get(query_id),
             options=_options_of(head, query),
+            application=_application_of(head, query_id),
         )
+
+
+def _application_of(head: LogState, query_id: str) -> ApplicationStatus | None:
+    newest = application_of(head, query_id)
+    if newest is None:
+        return None
+    return ApplicationStatus(newest.position, newest.opened_ms, newest.process)
 
 
 def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:

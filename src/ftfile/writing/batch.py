@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.log.directory import DirectoryMarker
     from ftfile.log.format.model import Author, Body, Transaction
-    from ftfile.log.protocol import Committed
+    from ftfile.log.protocol import CheckHead, Committed, Prepare
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState, LogView
     from ftfile.storage.api import FileSystem
+    from ftfile.writing.applications import ApplicationBatch
     from ftfile.writing.bad_records import BadRecords
     from ftfile.writing.fingerprint import FingerprintAccumulator
     from ftfile.writing.messages import StagedSegment, TaskIdentity, WriterIdentity
@@ -263,13 +264,23 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
 
 
 def commit_batch(
-    sink: Sink[_C], config: _C, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context
+    sink: Sink[_C],
+    config: _C,
+    messages: Sequence[TaskCommit | None],
+    batch_id: int | None,
+    context: Context,
+    application: ApplicationBatch | None = None,
 ) -> Committed:
     """Commit the messages of all tasks of a batch exactly once. Idempotent. A batch write has no batch id.
 
-    No plan is needed, because Spark commits a streaming batch in a process that did not plan it.
+    No plan is needed, because Spark commits a streaming batch in a process that did not plan it. A batch of an
+    application is given, with the position to be recorded.
+
+    Raises:
+        Fenced: another process has opened the directory as the same application.
+        FtfileError: see `log.protocol.commit`.
     """
-    from ftfile.log.protocol import commit  # noqa: PLC0415 - only commits need it
+    from ftfile.log.protocol import accept_any_head, commit  # noqa: PLC0415 - only commits need them
 
     try:
         whole = check_messages(messages, batch_id)
@@ -280,16 +291,24 @@ def commit_batch(
     config, writer = config.for_store(log.fs.capabilities), whole[0].identity.writer
     with _context_of(writer):
         with log.lock:
-            author = author_of(writer, common.checkpoint, common.transaction, log.fs.context)
+            if application is None:
+                author = author_of(writer, common.checkpoint, common.transaction, log.fs.context)
+            else:
+                author = application.author
             prepared = sink.prepare(config, author, whole, log)
+            body: Prepare = prepared.body
+            check_head: CheckHead = accept_any_head
+            if application is not None:
+                body, check_head = partial(application.body, prepared.body), application.check
             done = commit(
                 log,
                 author,
-                prepared.body,
+                body,
                 common.policy,
                 fingerprint=fingerprint_of(whole),
                 task_found_batch=any(message.found_committed for message in whole),
                 stored_ms=stored_ms_of(whole),
+                check_head=check_head,
             )
             log.commit_metrics.orphans += orphans_of(whole, log, author, done.record)
         _report_commit(log, writer, done)

@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[3] / "docs/python-writing.md"
 
 def test_the_examples_run_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     out = str(tmp_path / "orders")
-    exec("\n".join(blocks).replace("/data/orders", out), {})
-    assert capsys.readouterr().out == "0 2\n"
+    exec("\n".join(blocks).replace("/data/", f"{tmp_path}/"), {})
+    assert capsys.readouterr().out == "0 2\n1000\n"
     assert (ftfile.open(out).version(), ftfile.open(out).count()) == (3, 4)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import random
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ArgumentError, ConfigError, OutcomeUnknown, SchemaError, Unavailable
-from ftfile.operate.writers import arrow_rows, one_commit
+from ftfile.operate.writers import arrow_rows, row_threads
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
@@ -188,6 +190,7 @@ def test_options_have_the_texts_of_spark() -> None:
     texts = option_texts(
         {"partition_by": ["day", "a b", "c`d"], "max_records_per_file": 7, "file_format": None},
         {"partSize": "8MiB", "storage.region": "eu"},
+        {},
     )
     assert texts == {
         "partitionBy": "day,`a b`,`c``d`",
@@ -200,7 +203,7 @@ def test_options_have_the_texts_of_spark() -> None:
 class TestThreads:
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(one_commit, "ROWS_PER_THREAD", 100)
+        monkeypatch.setattr(row_threads, "ROWS_PER_THREAD", 100)
         monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 10)
 
     def test_each_writes_separate_files_and_all_rows_are_in_one_commit(self, out: str) -> None:
@@ -233,12 +236,15 @@ class TestThreads:
         """The first thread fails after the other threads have written all rows."""
 
         def failing(plan: Any, identity: Any, batches: Any, context: Any) -> Any:
-            message = write_task(plan, identity, batches, context)
-            if identity.partition == 0:
-                raise OSError("the disk failed")
-            return message
+            def rows() -> Iterator[pa.RecordBatch]:
+                yield from batches
+                if identity.partition == 0:
+                    time.sleep(0.1)  # until the other threads have ended
+                    raise OSError("the disk failed")
 
-        monkeypatch.setattr(one_commit, "write_task", failing)
+            return write_task(plan, identity, rows(), context)
+
+        monkeypatch.setattr(row_threads, "write_task", failing)
         with pytest.raises(OSError, match="the disk failed"):
             ftfile.write(out, pa.table({"n": range(1000)}), threads=3, file_format="json")
         assert staged(out) == []
@@ -248,10 +254,16 @@ class TestThreads:
             while True:
                 yield pa.RecordBatch.from_pydict({"n": [1] * 10})
 
-        def interrupted(_: object) -> None:
-            raise KeyboardInterrupt
+        waits = iter([KeyboardInterrupt])
 
-        monkeypatch.setattr(one_commit, "wait", interrupted)
+        def interrupted(self: threading.Condition, timeout: float | None = None) -> bool:
+            if threading.current_thread() is threading.main_thread():
+                for error in waits:
+                    raise error
+            return wait(self, timeout)
+
+        wait = threading.Condition.wait
+        monkeypatch.setattr(threading.Condition, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ftfile.write(out, batches(), threads=2, file_format="json")
         assert staged(out) == []

@@ -78,7 +78,7 @@ STORES: dict[str, Call] = {
 # Functions that do not open a directory of the caller: they check a machine, foreign files, or a missing directory.
 OPEN_NONE = {
     *("ftfile.doctor", "ftfile.migrate", "ftfile.monitor", "ftfile.source_status", "ftfile.undo_migration"),
-    "ftfile.write",
+    *("ftfile.write", "ftfile.writer"),
 }
 
 FILE_COMMANDS = {

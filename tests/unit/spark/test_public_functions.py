@@ -87,7 +87,7 @@ def test_an_argument_that_there_is_not_is_named_and_nothing_is_opened(package: A
     kinds: list[Any] = [KeyValueStore] if package is ftfile.kv else []
     for function in [*functions, *kinds]:
         parameters = inspect.signature(function).parameters.values()
-        if function in (ftfile.source_status, ftfile.write):
+        if function in (ftfile.source_status, ftfile.write, ftfile.writer):
             continue  # these functions accept options, and name an unknown option
         assert not [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD], function
         needed = [each.name for each in parameters if each.default is inspect.Parameter.empty]

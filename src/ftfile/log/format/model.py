@@ -26,6 +26,7 @@ Count = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 Level = Annotated[int, Meta(ge=0, le=1)]  # the level of a run in a store
 Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 MIGRATION = "migration"  # the table for the first files of a directory, if another program wrote them
+APPLICATIONS = "applications"  # the table of the applications that write by `ftfile.writer`
 
 
 class Value(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
@@ -134,6 +135,20 @@ class StreamAuthor(Value, frozen=True, tag_field="kind", tag="stream"):
     batch_id: Count
     offsets_hash: OrAbsent[str] = None  # of Spark's `offsets/N` file; None if unknown
     offsets: list[Any] | None = None  # of each source; None if unknown
+
+
+class Application(Value, frozen=True):
+    """The newest opening of a directory by an application, and the application's position in its source."""
+
+    epoch: Count  # number of the opening: 1, 2, 3 …
+    run_id: str  # unique for each opening; only the newest one can commit
+    opened_ms: Count  # the clock of the process
+    process: str = ""  # `user@host` of the process; empty: unknown
+    position: Any = None  # of the last commit; the application's, plain JSON
+
+    def at(self, position: Any) -> Application:  # noqa: ANN401 - JSON
+        """Return the same opening with another position."""
+        return msgspec.structs.replace(self, position=position)
 
 
 class Transaction(Value, frozen=True):

@@ -20,7 +20,17 @@ from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData, KeysRequired
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
-from ftfile.log.format.model import MIGRATION, NUMBER_MAX, Count, JobAuthor, Record, Value, convert
+from ftfile.log.format.model import (
+    APPLICATIONS,
+    MIGRATION,
+    NUMBER_MAX,
+    Application,
+    Count,
+    JobAuthor,
+    Record,
+    Value,
+    convert,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,6 +210,7 @@ CHANGES = _line(_CHANGES_FIELDS)
 
 # The type of the entries by table. Other tables have any values.
 TABLES: dict[str, Any] = {
+    APPLICATIONS: Application,
     "checkpoints": str,
     "columns": tuple[str, Count, str],  # name, bytes and checksum of a file
     MIGRATION: _Migration,

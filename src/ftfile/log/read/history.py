@@ -10,7 +10,14 @@ from ftfile.core.arguments import check_count
 from ftfile.core.checksum import Decoding
 from ftfile.log.format import layout
 from ftfile.log.format.adds import parts_of, total_bytes
-from ftfile.log.format.model import MIGRATION, NUMBER_MAX, JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.format.model import (
+    APPLICATIONS,
+    MIGRATION,
+    NUMBER_MAX,
+    JobAuthor,
+    MaintenanceAuthor,
+    StreamAuthor,
+)
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms, time_of
 from ftfile.storage.calls import parallel
@@ -28,6 +35,7 @@ __all__ = (
     "Version",
     "VersionMetrics",
     "last_commit_of",
+    "offsets_of",
     "operation_of",
     "read_history",
     "version_of",
@@ -83,8 +91,8 @@ class Version:
     Attributes:
         operation: `stream`, `batch`; for batch writes, `overwrite` of everything, `replace` of some partitions;
             `migrate`; or a maintenance operation, such as `compact` or `delete`.
-        query_id: of a streaming write, else None.
-        batch_id: of a streaming write, else None.
+        query_id: of a streaming write, else None; the `app_id` of a commit of `ftfile.writer`.
+        batch_id: of a streaming write, else None; the number of a commit of `ftfile.writer`, from 0 on.
         job_id: of a batch write or a maintenance operation, else None.
         txn_app_id: `txnAppId` of a batch write that has one, else None.
         txn_version: its `txnVersion`, else None.
@@ -101,7 +109,9 @@ class Version:
         restored_version: of a restore, the version whose rows were restored, else None.
         bad_records: number of records that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None if it added none.
-        offsets: Spark's offsets of the batch, one for each source, if the checkpoint was known.
+        offsets: Spark's offsets of the batch, one for each source, if the checkpoint was known; of a commit of
+            `ftfile.writer`, its position.
+        position: of a commit of `ftfile.writer` that has one, else None.
         writer: `user@host` of the process that committed it; empty if unknown.
         metrics: of the commit.
     """
@@ -126,6 +136,7 @@ class Version:
     bad_records: int
     durability: str | None
     offsets: list[Any] | None
+    position: Any
     writer: str
     metrics: VersionMetrics
 
@@ -158,9 +169,9 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
 def version_of(record: Record, stored_ms: int | None) -> Version:
     """Return the numbers of a record, given the modification time of its file, or None if unknown."""
     author = record.author
-    query_id = batch_id = job_id = offsets = None
+    query_id = batch_id = job_id = None
     if isinstance(author, StreamAuthor):
-        query_id, batch_id, offsets = author.query_id, author.batch_id, author.offsets
+        query_id, batch_id = author.query_id, author.batch_id
     else:
         job_id = author.job_id
     txn_app_id = txn_version = None
@@ -189,10 +200,31 @@ def version_of(record: Record, stored_ms: int | None) -> Version:
         restored_version=record.restored,
         bad_records=bad_records,
         durability=record.metrics.get("durability"),
-        offsets=offsets,
+        offsets=offsets_of(record),
+        position=_position_of(record),
         writer=record.writer,
         metrics=metrics,
     )
+
+
+def _position_of(record: Record) -> Any:  # noqa: ANN401 - JSON
+    """Return the position that a batch of an application set; None for other records."""
+    if not isinstance(record.author, StreamAuthor) or APPLICATIONS not in record.tables:
+        return None
+    return record.tables[APPLICATIONS].get("set", {}).get(record.author.query_id, {}).get("position")
+
+
+def offsets_of(record: Record) -> list[Any] | None:
+    """Return the offset of each source after a batch; None if they are not known.
+
+    The position of an application is the offset of its only source.
+    """
+    if not isinstance(record.author, StreamAuthor):
+        return None
+    position = _position_of(record)
+    if position is not None:
+        return [position]
+    return record.author.offsets
 
 
 def operation_of(record: Record) -> str:

@@ -171,7 +171,9 @@ def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.
     """Yield batches in a schema; a SchemaError for values that do not fit, and for batches with other columns."""
     for batch in batches:
         if not batch.schema.equals(source):
-            raise SchemaError(f"data: a later batch has other columns than the first one: {_difference(batch, source)}")
+            raise SchemaError(
+                f"data: a later batch has other columns than the first one: {difference(batch.schema, source)}"
+            )
         columns = []
         for column, field in zip(batch.columns, schema, strict=True):
             columns.append(_cast(column, field))
@@ -196,11 +198,15 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         ) from error
 
 
-def _difference(batch: pa.RecordBatch, source: pa.Schema) -> str:
-    for field in source:
-        position = batch.schema.get_field_index(field.name)
+def difference(schema: pa.Schema, earlier: pa.Schema) -> str:
+    """Return the first difference of a schema to the schema of earlier rows."""
+    for field in earlier:
+        position = schema.get_field_index(field.name)
         if position < 0:
             return f"there is no column `{field.name}`"
-        if not batch.schema.field(position).equals(field):
-            return f"column `{field.name}` is {batch.schema.field(position)}, and was {field}"
-    return f"there are {len(batch.schema)} columns, and were {len(source)}"
+        if not schema.field(position).equals(field):
+            return f"column `{field.name}` is {schema.field(position).type}, and was {field.type}"
+    for field in schema:
+        if earlier.get_field_index(field.name) < 0:
+            return f"column `{field.name}` is new"
+    return "the columns are in another order"

@@ -13,15 +13,6 @@ from ftfile.core.options.typed import attribute_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Options with another way of setting them.
-_ELSEWHERE = {
-    "path": "it is the first argument",
-    "txn_app_id": "use app_id",
-    "txn_version": "use version",
-    "partition_overwrite_mode": "use mode='overwrite' or mode='dynamic'",
-    "checkpoint_location": "it is for streams of Spark",
-}
-
 
 def _names() -> dict[str, str]:
     """Return the names of the sink's options by their names in snake case."""
@@ -35,19 +26,24 @@ def _names() -> dict[str, str]:
 _NAMES = _names()
 
 
-def option_texts(options: Mapping[str, object], storage: Mapping[str, str] | None = None) -> dict[str, str]:
+def option_texts(
+    options: Mapping[str, object], storage: Mapping[str, str] | None, elsewhere: Mapping[str, str]
+) -> dict[str, str]:
     """Return options by the names of the sink, with texts as Spark passes them; None is left out.
 
     Args:
         options: values by names in snake case: texts, numbers, booleans, paths, or lists of column names.
         storage: settings of the file system, as for `ftfile.open`.
+        elsewhere: options that the caller does not accept, by names in snake case, each with its replacement.
 
     Raises:
         ArgumentError: an option does not exist, or has a value of another type. Values are checked by the sink.
     """
     texts: dict[str, str] = {}
     for name, value in options.items():
-        if name in _ELSEWHERE or name not in _NAMES:
+        if name in elsewhere:
+            raise ArgumentError(f"{name}: {elsewhere[name]}")
+        if name not in _NAMES:
             raise ArgumentError(_unknown(name))
         if value is not None:
             texts[_NAMES[name]] = _text(name, value)
@@ -57,8 +53,6 @@ def option_texts(options: Mapping[str, object], storage: Mapping[str, str] | Non
 
 
 def _unknown(name: str) -> str:
-    if name in _ELSEWHERE:
-        return f"{name}: {_ELSEWHERE[name]}"
     snake = attribute_name(name)
     similar = difflib.get_close_matches(snake, _NAMES, n=1)
     if similar:

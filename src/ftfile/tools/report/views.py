@@ -145,6 +145,8 @@ def view_of_queries(queries: Sequence[QueryStatus], now_ms: int) -> TableView:
         TableColumn("committed", "time_ms", age_at(now_ms)),
         TableColumn("under way", partial(_under_way, now_ms=now_ms), keep=8),
         TableColumn("checkpoint", _checkpoint_path, keep=1, folds=True),
+        TableColumn("position", _position, keep=2, folds=True, hides_zero=True),
+        TableColumn("opened by", _opening, keep=0, folds=True, hides_zero=True),
     ]
     return TableView("Queries", columns, queries)
 
@@ -281,6 +283,20 @@ def _checkpoint_path(query: QueryStatus) -> str | None:
     if query.checkpoint is None:
         return None
     return query.checkpoint.path
+
+
+def _position(query: QueryStatus) -> str | None:
+    """Return the position of an application as JSON; None for a query of Spark."""
+    if query.application is None:
+        return None
+    return dumps(query.application.position, separators=(",", ":"))
+
+
+def _opening(query: QueryStatus) -> str | None:
+    """Return the process that has opened the directory as an application; None for a query of Spark."""
+    if query.application is None:
+        return None
+    return f"{query.application.process or 'unknown'}, {time_text(query.application.opened_ms)}"
 
 
 def _read_up_to(source: QuerySource) -> str:

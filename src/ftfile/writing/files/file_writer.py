@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Author
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
+    from ftfile.storage.api import FileInfo
     from ftfile.writing.bad_records import BadRecords
     from ftfile.writing.batch import WritePlan
     from ftfile.writing.files.rolling_plan import RollingPlanner
@@ -178,23 +179,39 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
     return take_snapshot(log)
 
 
+def has_due_files(config: SinkConfig, writer: StreamIdentity, log: CommitLog) -> bool:
+    """Return True if a batch without rows would end open files of a query, or assemble files that have ended."""
+    planner = _planner(config, writer, log.ids)
+    if planner is None:
+        return False
+    with log.lock:
+        return bool(planner.due_at(log.refresh(), log.clock.now_ms()))
+
+
 def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
     """Reject tables of other formats and unknown layouts before the first commit, and warn about existing files."""
     check_outside_directories(config.path, dict(config.common.storage.client_settings), log.fs.context)
-    foreign_entries = []
-    for info in list_new_directory(log.fs, config.path):
-        if info.path[0] not in "_.":
-            foreign_entries.append(info.path)
+    entries = list_new_directory(log.fs, config.path)
     with contextlib.suppress(NotFound):
         log.check_layout()
     # Files that are written under their final names can exist before the first commit.
-    if foreign_entries and not config.publishing.direct:
+    if not config.publishing.direct:
+        warn_of_foreign_entries(config.path, entries)
+    if config.directories.is_single:
+        _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")
+
+
+def warn_of_foreign_entries(path: str, entries: Iterable[FileInfo]) -> None:
+    """Log a warning if a directory without a log contains files of other programs."""
+    foreign_entries = []
+    for info in entries:
+        if info.path[0] not in "_.":
+            foreign_entries.append(info.path)
+    if foreign_entries:
         _log.warning(
             "%s is not empty: it contains %d entries that ftfile did not write, such as %r. Plain readers also read "
             "them",
-            config.path,
+            path,
             len(foreign_entries),
             foreign_entries[0],
         )
-    if config.directories.is_single:
-        _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")

@@ -16,7 +16,7 @@ from ftfile.core.options.kinds import columns_text
 from ftfile.formats.reading import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
-from ftfile.log.format.model import Body, Remove, StreamAuthor
+from ftfile.log.format.model import APPLICATIONS, Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.rows.value_text import UTC
 from ftfile.writing.batch import PreparedBatch
@@ -62,6 +62,7 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
         ConfigError: `partitionBy` or `fileFormat` changed, or the directory is a store.
     """
     check_is_files(head, config.path)
+    _refuse_application(config, head)
     if config.overwrite and config.replacement is None:
         return  # all existing rows are replaced
     try:
@@ -70,6 +71,16 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
         if config.replacement is None or isinstance(error, StorageError):
             raise
         raise type(error)(f"{error}. {_SOME_STAY}") from error
+
+
+def _refuse_application(config: SinkConfig, head: LogState) -> None:
+    """Raise a ConfigError for a batch write whose `txnAppId` is the app_id of an open writer."""
+    transaction = config.common.transaction
+    if transaction is not None and transaction.app_id in head.tables.get(APPLICATIONS, ()):
+        raise ConfigError(
+            f"txnAppId={transaction.app_id!r} is the app_id of an ftfile.writer, whose batches have other numbers: use "
+            "another txnAppId"
+        )
 
 
 def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapshot]) -> None:

@@ -85,7 +85,10 @@ RECORD = Record(
     definitions={"s": "{}"},
     user_metadata="mine",
     metrics={"rows": 1},
-    tables={"partNumbers": {"set": {"kind=a": 1}}},
+    tables={
+        "partNumbers": {"set": {"kind=a": 1}},
+        "applications": {"set": {"app": {"epoch": 1, "runId": "r", "openedMs": 2, "process": "u@h", "position": 3}}},
+    },
     payload=[1],
 )
 OF_A_JOB = structs.replace(RECORD, author=JobAuthor("j", Transaction("app", -7)))
@@ -128,6 +131,7 @@ PLACES: dict[str, tuple[str, int, Steps]] = {
     "StreamAuthor": ("record", 0, ("author",)),
     "JobAuthor": ("record of a job", 0, ("author",)),
     "Transaction": ("record of a job", 0, ("author", "transaction")),
+    "Application": ("record", 0, ("tables", "applications", "set", "app")),
     "MaintenanceAuthor": ("record of maintenance", 0, ("author",)),
     "Fingerprint": ("record", 0, ("fingerprint",)),
     "CHANGES": ("record", 1, ()),

@@ -1,0 +1,404 @@
+"""`ftfile.writer`, which writes rows and the position of their source in one commit after the other."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ArgumentError, CallOrder, Fenced, SchemaError
+from ftfile.core.logs import get_logger
+from ftfile.core.options import SinkOptions, parse_options
+from ftfile.log.directory import directory_url, file_as_config_error
+from ftfile.log.format.model import Body
+from ftfile.log.protocol import commit
+from ftfile.operate.export.after_commit import EXPORT_WAIT_S, check_exports, export_stream
+from ftfile.operate.writers.arrow_rows import arrow_rows, difference
+from ftfile.operate.writers.named_options import option_texts
+from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
+from ftfile.operate.writers.positions import checked_position
+from ftfile.operate.writers.row_threads import RowThreads, threads_of
+from ftfile.rows.spark_types import spark_schema_json
+from ftfile.writing.batch import commit_batch, plan_write
+from ftfile.writing.files.file_options import SinkConfig
+from ftfile.writing.files.file_writer import FileSink, has_due_files
+from ftfile.writing.messages import StreamIdentity
+from ftfile.writing.options import CommonSettings, Encryption, client_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context
+    from ftfile.log.protocol import Committed
+    from ftfile.log.state import LogState
+    from ftfile.writing.applications import ApplicationBatch
+    from ftfile.writing.messages import TaskCommit
+
+_FOR_BATCHES = "it is for ftfile.write and for batch writes of Spark"
+_FOR_QUERIES = "it is for queries of Spark, which can lose their checkpoint: a writer's position is in the log"
+# Options that have no effect on a writer, or that it has as arguments, each with the reason.
+_ELSEWHERE = {
+    "path": "it is the first argument",
+    "txn_app_id": "use the argument app_id",
+    "txn_version": "a writer numbers its batches itself",
+    "partition_overwrite_mode": _FOR_BATCHES,
+    "replace_where": _FOR_BATCHES,
+    "checkpoint_location": _FOR_QUERIES,
+    "on_new_query": _FOR_QUERIES,
+    "on_gap": _FOR_QUERIES,
+    "on_replay_mismatch": _FOR_QUERIES,
+}
+
+_FAILED = "a write failed ({!r:.200}): call abort(), and write the rows after `position` again"
+
+_log = get_logger(__name__)
+
+
+class _RowColumns(NamedTuple):
+    """The columns of rows, and the settings for them."""
+
+    schema: pa.Schema  # as the rows were given
+    config: SinkConfig
+
+
+@dataclass(frozen=True)
+class _PendingCommit:
+    """A batch whose rows are complete. `run` commits it, and can be repeated until it succeeds."""
+
+    batch: ApplicationBatch
+    run: Callable[[], Committed]
+
+    @property
+    def position(self) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the position after the batch."""
+        return self.batch.application.position
+
+
+class DirectoryWriter:
+    """Writes rows to a directory as one application, exactly once, by one commit after the other; see `ftfile.writer`.
+
+    A failed `commit` may be repeated with the same position. After a failed `write`, call `abort`, and write the rows
+    after `position` again. Another thread must not call it during a call.
+
+    Attributes:
+        path: the URL of the directory.
+        app_id: the name of the application.
+        position: of the last commit, by this process or an earlier one; None before the first commit with a position.
+        version: of the directory after the last commit of the application; -1 before the first one.
+    """
+
+    def __init__(self, path: str, app_id: str, texts: dict[str, str], threads: int, context: Context) -> None:
+        self._texts, self._threads, self._context = texts, threads, context
+        options = parse_options(texts, SinkOptions)
+        self.path = directory_url(path)
+        common = CommonSettings.from_options(
+            options, Encryption.from_options(options), client_settings(options), stream=True
+        )
+        # The position is in the log, so no checkpoint can be lost, and a batch needs no proof by its rows.
+        self._common = replace(
+            common,
+            policy=replace(common.policy, on_new_query="continue", on_gap="fail", on_replay_mismatch="fail"),
+            fingerprint=common.fingerprint or "content",
+        )
+        self._store_log = common.log_at(self.path, context)
+        common.storage.for_store(self._store_log.fs.capabilities)
+        with file_as_config_error(self._store_log, self.path):
+            check_new_directory(self._store_log, self.path, common.storage.client_settings)
+        self.app_id = app_id
+        self._calls = threading.Lock()
+        self._columns: _RowColumns | None = None  # of the newest rows
+        self._batch: list[RowThreads] = []  # the threads of the batch; empty before its first rows
+        self._pending: _PendingCommit | None = None
+        self._failure = ""  # why no row can be added to the batch
+        self._is_open = True
+        self._open(None)
+        # Threads of a writer that is not closed must end before the interpreter does.
+        weakref.finalize(self, _stop, self._batch)
+
+    def __enter__(self) -> DirectoryWriter:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = f"app_id={self.app_id!r}, position={self.position!r:.80}, version={self.version}"
+        return f"DirectoryWriter({self.path!r}, {state})"
+
+    def write(self, data: Any) -> None:  # noqa: ANN401 - many types of many libraries
+        """Add rows to the batch. They are encoded by other threads, and visible after `commit`.
+
+        Args:
+            data: as for `ftfile.write`. All rows of a batch have the same columns.
+
+        Raises:
+            ArgumentError: the value is of another type.
+            SchemaError: a column cannot be stored, differs from the other rows of the batch, or does not match the
+                columns of the directory. The batch is unchanged.
+            CallOrder: the writer is closed, another call runs, or a call has failed.
+            FtfileError: as for a task of Spark, also for rows of earlier calls. Call `abort`.
+        """
+        with self._call("write"):
+            self._require_no_failure()
+            is_begun = False
+            try:
+                rows = arrow_rows(data)
+                threads = self._threads_for(rows.schema)
+                is_begun = True
+                for batch in rows.batches:
+                    threads.put(batch)
+            except BaseException as error:
+                # A commit after an error that the program ignores would record a position whose rows are missing. If
+                # the data are wrong and no row was taken, the program can leave them out.
+                if is_begun or not isinstance(error, ArgumentError | SchemaError):
+                    self._failure = _FAILED.format(error)
+                raise
+
+    def commit(self, position: Any = None) -> int:  # noqa: ANN401 - any JSON value
+        """Commit the rows since the last commit, together with a position, and return the version of the directory.
+
+        If the call fails, it is unknown whether the batch is committed: repeat the call with the same position, or call
+        `abort`. A repeated call commits the batch once. A call without new rows only records the position; it does
+        nothing if the position is the same, unless open files have to end.
+
+        Args:
+            position: where the source continues after these rows, as JSON of at most 64 KiB; None if the source has no
+                position.
+
+        Raises:
+            ArgumentError: the position is not JSON, or is too large; nothing changed.
+            CallOrder: the writer is closed, another call runs, a write has failed, or the last call failed with another
+                position.
+            Fenced: another process has opened the directory with this `app_id`; nothing of the batch is committed.
+            NotPublished: the batch is committed, and a repeated call publishes its files.
+            FtfileError: as for a batch of Spark.
+        """
+        position = checked_position(position)
+        with self._call("commit"):
+            if self._pending is None:
+                self._require_no_failure()
+                self._pending = self._complete(position)
+            elif self._pending.position != position:
+                raise CallOrder(
+                    f"position={position!r:.200}: the last commit failed with the position "
+                    f"{self._pending.position!r:.200}, and may be in the log. Call commit() with that position, or "
+                    "abort()"
+                )
+            if self._pending is None:
+                return self.version
+            batch = self._pending.batch
+            try:
+                done = self._pending.run()
+            except Fenced as error:
+                self._failure = str(error)
+                raise
+            self._pending = None
+            if done.record is not None:
+                self._continue_at(batch, done.version)
+            else:
+                self._continue_at(batch, self._store_log.refresh().queries[self.app_id].version)
+            if self._columns is not None:
+                export_stream(self._columns.config, self._context)
+            return self.version
+
+    def abort(self) -> None:
+        """Drop the rows since the last commit, and delete their files. Then `position` is the last committed position.
+
+        After a failed commit, the call finds out if the batch is committed, and no later than this call: an attempt
+        that the store still executes cannot commit it any more.
+
+        Raises:
+            Fenced: another process has opened the directory with this `app_id`.
+            CommitError, StorageError: the outcome of a failed commit could not be found out; repeat the call.
+        """
+        with self._call("abort"):
+            self._drop_rows()
+            if self._pending is not None:
+                self._open(self._pending.batch)
+                self._pending = None
+            self._failure = ""
+
+    def close(self) -> None:
+        """Drop the rows since the last commit, and end the writer. Idempotent.
+
+        A warning is logged if rows are dropped. The call waits up to a minute for exports of `export_to`.
+        """
+        if not self._is_open:
+            return
+        with self._call("close"):
+            self._is_open = False
+            if self._batch or self._pending is not None:
+                _log.warning(
+                    "%s: the writer of %r was closed with rows after its last commit, which are dropped. Its position "
+                    "is still %r",
+                    self.path,
+                    self.app_id,
+                    self.position,
+                )
+            self._drop_rows()
+            if self._columns is not None and self._columns.config.publishing.export_to:
+                export_stream(self._columns.config, self._context, wait_s=EXPORT_WAIT_S)
+
+    @contextmanager
+    def _call(self, name: str) -> Iterator[None]:
+        """Run a call of the user, unless another one runs or the writer is closed."""
+        if not self._calls.acquire(blocking=False):
+            raise CallOrder(f"{name}(): another call of this writer runs. A writer is used by one thread at a time")
+        try:
+            if not self._is_open:
+                raise CallOrder(f"{name}(): the writer is closed: open it again by ftfile.writer")
+            yield
+        finally:
+            self._calls.release()
+
+    def _require_no_failure(self) -> None:
+        if self._failure:
+            raise CallOrder(self._failure)
+        if self._pending is not None:
+            raise CallOrder(
+                "the last commit failed, and may be in the log: call commit() with its position, or abort()"
+            )
+
+    def _open(self, before: ApplicationBatch | None) -> None:
+        """Record an opening, and continue after the last committed batch."""
+        batch = open_application(self._store_log, self.path, self.app_id, self._common.policy, before)
+        self._next = batch
+        self.position = batch.application.position
+        query = self._store_log.refresh().queries.get(self.app_id)
+        self.version = -1 if query is None else query.version
+
+    def _continue_at(self, batch: ApplicationBatch, version: int) -> None:
+        self._next = replace(batch, batch_id=batch.batch_id + 1)
+        self.position = batch.application.position
+        self.version = version
+
+    @property
+    def _identity(self) -> StreamIdentity:
+        return StreamIdentity(self.app_id, self._next.application.run_id, self._next.batch_id)
+
+    def _threads_for(self, schema: pa.Schema) -> RowThreads:
+        """Return the threads of the batch for rows of a schema; the first rows begin the batch."""
+        if not self._batch:
+            return self._begin(schema)
+        assert self._columns is not None
+        if not schema.equals(self._columns.schema):
+            raise SchemaError(
+                f"data: it has other columns than earlier rows of the batch: {difference(schema, self._columns.schema)}"
+            )
+        return self._batch[0]
+
+    def _begin(self, schema: pa.Schema) -> RowThreads:
+        config = SinkConfig.from_options(self._texts, spark_schema_json(schema), stream=True)
+        config = replace(config, common=self._common)
+        check_exports(config)
+        plan = plan_write(FileSink(), config, self._context)
+        threads = RowThreads(plan, self._identity, self._threads, self._context)
+        self._columns = _RowColumns(schema, config)
+        self._batch.append(threads)
+        return threads
+
+    def _complete(self, position: Any) -> _PendingCommit | None:  # noqa: ANN401 - any JSON value
+        """End the batch, and return its commit; None if there is nothing to commit."""
+        batch = replace(self._next, application=self._next.application.at(position))
+        columns = self._columns
+        if not self._batch and columns is not None and self._has_due_files(columns.config):
+            self._begin(columns.schema)  # a batch without rows ends these files
+        if not self._batch or columns is None:
+            if position == self.position:
+                return None
+            return _PendingCommit(batch, lambda: self._commit_position(batch))
+        try:
+            messages = self._batch[0].finish()
+        except BaseException as error:
+            self._failure = _FAILED.format(error)
+            raise
+        self._batch.clear()
+        return _PendingCommit(batch, lambda: self._commit_rows(batch, columns.config, messages))
+
+    def _has_due_files(self, config: SinkConfig) -> bool:
+        return has_due_files(config, self._identity, self._store_log)
+
+    def _commit_rows(self, batch: ApplicationBatch, config: SinkConfig, messages: list[TaskCommit]) -> Committed:
+        return commit_batch(FileSink(), config, messages, batch.batch_id, self._context, batch)
+
+    def _commit_position(self, batch: ApplicationBatch) -> Committed:
+        """Record a batch without rows, whose columns may be unknown."""
+
+        def prepare(head: LogState, _: object) -> Body:
+            query = head.queries.get(self.app_id)
+            settings = None
+            if query is not None:
+                settings = query.settings
+            return Body(settings=settings)
+
+        with self._store_log.lock:
+            return commit(
+                self._store_log,
+                batch.author,
+                partial(batch.body, prepare),
+                self._common.policy,
+                check_head=batch.check,
+            )
+
+    def _drop_rows(self) -> None:
+        for threads in self._batch:
+            threads.discard()
+        self._batch.clear()
+
+
+def _stop(batch: list[RowThreads]) -> None:
+    for threads in batch:
+        threads.stop()
+
+
+def writer(
+    path: str | os.PathLike[str],
+    app_id: str,
+    *,
+    threads: int | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+    **options: object,
+) -> DirectoryWriter:
+    """Open a directory for commits of rows with positions, as one application, without Spark.
+
+    Each commit contains rows and the position of the application in its source, so a program that continues at
+    `DirectoryWriter.position` after a crash writes each row once. For example::
+
+        with ftfile.writer("/data/orders", "orders", file_format="parquet") as writer:
+            for rows, position in consume(writer.position):
+                writer.write(rows)
+                writer.commit(position)
+
+    The call records the opening. From then on, a process that had opened the directory with the same `app_id` cannot
+    commit. Queries of Spark, other programs and maintenance calls can write to the directory at the same time. Leaving
+    the `with` block closes the writer, and drops rows after the last commit.
+
+    Args:
+        path: of the directory, or its URL. It is created if it does not exist.
+        app_id: the name of the application: at most 100 letters, digits, points, hyphens and underscores. It stays the
+            same when the program starts again, and each application of a directory has another one.
+        threads: the maximum number of threads that encode rows, each to separate files with its own `max_open_bytes` of
+            memory; by default one for each core. 262,144 rows of a batch are written before a further thread starts.
+        storage: settings of the file system, as in `ftfile.open`.
+        context: the clock and the ids, for tests.
+        **options: options of the sink in snake case, such as `file_format="parquet"`, `partition_by=["day"]` or
+            `rollover_interval="10m"`.
+
+    Raises:
+        ArgumentError: an argument has a value of another type, or an option does not exist.
+        ConfigError: an option has a wrong value, the directory is a store or a table of another program, or `app_id` is
+            used by a query of Spark or by batch writes.
+        CommitError, StorageError: the opening could not be recorded.
+    """
+    check_app_id(app_id)
+    texts = option_texts(options, storage, _ELSEWHERE)
+    texts["path"] = os.fspath(path)
+    return DirectoryWriter(texts["path"], app_id, texts, threads_of(threads, context), context)

@@ -1,0 +1,37 @@
+"""The checks of the position that an application commits with its rows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ftfile.core.errors import ArgumentError
+from ftfile.log.format.record import check_json, compact_json, decode_json
+
+# The log's state contains the position of each application, and each commit contains one.
+POSITION_BYTES_MAX = 64 << 10
+# JSON in the log has at most 100 nested levels.
+_OTHER_LEVELS = 20
+
+_TAKEN = "it takes a JSON value: dictionaries with texts as keys, lists, texts, finite numbers, True, False and None"
+
+
+def checked_position(position: Any) -> Any:  # noqa: ANN401 - of the user
+    """Return a copy of a position; an ArgumentError unless it is read back as the same value, within the limit."""
+    nested = position
+    for _ in range(_OTHER_LEVELS):
+        nested = [nested]
+    try:
+        size_bytes = len(json.dumps(position, ensure_ascii=False, allow_nan=False).encode())
+        copy = decode_json(compact_json(position), object)
+        check_json(compact_json(nested))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ArgumentError(f"position={position!r:.200}: {_TAKEN}. {error}") from error
+    if copy != position:  # such as a tuple, which is read back as a list
+        raise ArgumentError(f"position={position!r:.200}: {_TAKEN}. It would be read back as {copy!r:.200}")
+    if size_bytes > POSITION_BYTES_MAX:
+        raise ArgumentError(
+            f"position: it has {size_bytes:,} bytes as JSON, and at most {POSITION_BYTES_MAX:,} are allowed. Store a "
+            "larger state in a file or a store, and its name in the position"
+        )
+    return copy

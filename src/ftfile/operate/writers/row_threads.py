@@ -1,0 +1,150 @@
+"""Threads that write rows to files, each as one task of a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import wait
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import cores
+from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.remedies import Advice, Argument
+from ftfile.log.places import delete_file
+from ftfile.storage.calls import start
+from ftfile.writing.batch import write_task
+from ftfile.writing.messages import TaskIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context
+    from ftfile.writing.batch import WritePlan
+    from ftfile.writing.files.file_options import SinkConfig
+    from ftfile.writing.messages import TaskCommit, WriterIdentity
+
+# Another thread starts after this number of rows for each running thread, so small batches have one file in each
+# directory.
+ROWS_PER_THREAD = 1 << 18
+
+
+def threads_of(threads: int | None, context: Context) -> int:
+    """Return the number of threads of a writer: by default one for each core. A number below 1 raises a ConfigError."""
+    if threads is not None and threads < 1:
+        raise ConfigError(Advice(Argument("threads", threads), ": at least one thread is needed"))
+    return threads or context.threads or cores()
+
+
+class RowThreads:
+    """The threads of one batch. At most one batch of rows waits for each thread, so memory is bounded.
+
+    Each row is written by one thread, in the order of `put` within its files. The first thread writes all rows of a
+    batch with fewer than `ROWS_PER_THREAD` rows.
+    """
+
+    def __init__(self, plan: WritePlan[SinkConfig], writer: WriterIdentity, threads: int, context: Context) -> None:
+        self._plan, self._writer, self._threads_max, self._context = plan, writer, threads, context
+        self._changed = threading.Condition()
+        self._waiting: deque[pa.RecordBatch] = deque()
+        self._tasks: list[Future[TaskCommit]] = []
+        self._rows = 0
+        self._is_complete = False
+        self._error: BaseException | None = None
+
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[TaskCommit]:
+        """Write all rows, and return the messages of all threads. If there is an error, discard the files."""
+        try:
+            for batch in batches:
+                self.put(batch)
+            return self.finish()
+        except BaseException:  # including Ctrl-C
+            self.discard()
+            raise
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Hand over rows to a thread; wait while all threads are busy. Raise the first error of a thread."""
+        if len(self._tasks) < self._threads_max and self._rows >= len(self._tasks) * ROWS_PER_THREAD:
+            self._start()
+        self._rows += batch.num_rows
+        with self._changed:
+            while self._error is None and len(self._waiting) >= len(self._tasks):
+                self._changed.wait()
+            self._raise_error()
+            self._waiting.append(batch)
+            self._changed.notify_all()
+
+    def finish(self) -> list[TaskCommit]:
+        """Return the messages of all threads after they have written all rows. Raise the first error of a thread.
+
+        A batch without rows has one message.
+        """
+        if not self._tasks:
+            self._start()
+        with self._changed:
+            self._is_complete = True
+            self._changed.notify_all()
+        wait(self._tasks)
+        self._raise_error()
+        return [task.result() for task in self._tasks]
+
+    def stop(self) -> None:
+        """Make all threads end soon, and delete their unfinished files. Idempotent."""
+        self._fail(_StoppedError())
+
+    def discard(self) -> None:
+        """End all threads, and delete the files of the batch if possible. No record may name them. Idempotent."""
+        self.stop()
+        wait(self._tasks)
+        messages = [task.result() for task in self._tasks if task.exception() is None]
+        fs = self._plan.config.log(self._context).fs
+        self._tasks.clear()
+        with suppress(FtfileError):  # vacuum deletes the remaining files
+            for message in messages:
+                paths = [file.path for file in (*message.parts, *message.segments, *message.dead_letters)]
+                for rewrite in message.rewritten:
+                    paths += [add.path for add in rewrite.adds]
+                for path in dict.fromkeys(paths):
+                    delete_file(fs, path)
+
+    def _start(self) -> None:
+        identity = TaskIdentity(self._writer, len(self._tasks), 0)
+        self._tasks.append(start(partial(copy_context().run, self._write, identity)))
+
+    def _write(self, identity: TaskIdentity) -> TaskCommit:
+        try:
+            return write_task(self._plan, identity, self._batches(), self._context)
+        except BaseException as error:  # any error of one thread ends the batch
+            self._fail(error)
+            raise
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            with self._changed:
+                while self._error is None and not self._waiting and not self._is_complete:
+                    self._changed.wait()
+                self._raise_error()
+                if not self._waiting:
+                    return
+                batch = self._waiting.popleft()
+                self._changed.notify_all()
+            yield batch
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class _StoppedError(Exception):
+    """The batch was stopped."""

@@ -1,0 +1,241 @@
+"""`ftfile.writer` with errors at any call, several threads, and several programs."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import ftfile
+from ftfile.core.errors import (
+    CallOrder,
+    CommitError,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+)
+from ftfile.operate.writers import arrow_rows, row_threads
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.faulty import Fault, fault_sweep
+from ftfile.testing.fs.memory import mounted
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.writing.batch import write_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.operate.writers.application_writer import DirectoryWriter
+    from ftfile.storage.api import FileSystem
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"n": pa.array(numbers, pa.int64())})
+
+
+def opened(out: str, app_id: str = "orders", **options: Any) -> DirectoryWriter:
+    options.setdefault("file_format", "json")
+    return ftfile.writer(out, app_id, context=current(), **options)
+
+
+def numbers_of(out: str) -> list[int]:
+    return sorted(ftfile.open(out, context=current()).to_arrow()["n"].to_pylist())
+
+
+def visible(out: str) -> list[int]:
+    """Return the numbers that a plain reader finds in the visible JSON files."""
+    found = []
+    for path in Path(out).rglob("*.json"):
+        if not any(part.startswith("_") for part in path.relative_to(out).parts):
+            found += [json.loads(line)["n"] for line in path.read_text().splitlines()]
+    return sorted(found)
+
+
+def staged(out: str) -> list[Path]:
+    return [path for path in Path(out, "_ftfile/staged").rglob("*") if path.is_file()]
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(row_threads, "ROWS_PER_THREAD", 100)
+        monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 10)
+
+    def test_large_batches_are_written_by_all(self, out: str) -> None:
+        with opened(out, threads=3) as writer:
+            for start in range(0, 2000, 500):
+                writer.write(rows(*range(start, start + 500)))
+            writer.commit(1)
+            assert 1 < len(ftfile.open(out).files()) <= 3
+            writer.write(rows(*range(2000, 2050)))
+            writer.commit(2)
+        assert visible(out) == list(range(2050))
+
+    def test_waiting_rows_are_bounded(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tasks that do not take rows hold up the source, so it cannot fill the memory."""
+        gate = threading.Event()
+
+        def slow(plan: Any, identity: Any, batches: Iterator[pa.RecordBatch], context: Any) -> Any:
+            def taken() -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    gate.wait()
+                    yield batch
+
+            return write_task(plan, identity, taken(), context)
+
+        monkeypatch.setattr(row_threads, "write_task", slow)
+        given: list[int] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number in range(50):
+                given.append(number)
+                yield from rows(*range(10 * number, 10 * number + 10)).to_batches()
+
+        writer = opened(out, threads=2)
+        producer = threading.Thread(target=writer.write, args=(batches(),))
+        producer.start()
+        time.sleep(0.3)
+        assert len(given) < 10
+        gate.set()
+        producer.join()
+        writer.commit()
+        assert visible(out) == list(range(500))
+
+    def test_a_program_that_forgets_to_close_ends(self, out: str) -> None:
+        program = f"""
+import ftfile, pyarrow as pa
+writer = ftfile.writer({out!r}, "orders", file_format="json")
+writer.write(pa.table({{"n": [1]}}))
+writer.commit(1)
+writer.write(pa.table({{"n": [2]}}))
+"""
+        began_s = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert time.monotonic() - began_s < 20
+        assert visible(out) == [1]
+
+
+class _Source:
+    """A source whose rows are the numbers from a position on, as Kafka has them."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def run(self, writer: DirectoryWriter, dice: random.Random, *, retries: bool) -> None:
+        """Copy all numbers to a writer, with a reaction to each error as a program may have it."""
+        position = writer.position or 0
+        while position < self.end:
+            count = dice.randrange(1, 4)
+            numbers = range(position, min(self.end, position + count))
+            try:
+                writer.write(rows(*numbers))
+                writer.commit(numbers[-1] + 1)
+            except (StorageError, CommitError):
+                if not retries:
+                    raise
+                self._react(writer, dice, numbers[-1] + 1)
+            position = writer.position or 0
+
+    def _react(self, writer: DirectoryWriter, dice: random.Random, position: int) -> None:
+        for _ in range(20):
+            try:
+                if dice.random() < 0.5:
+                    writer.abort()
+                else:
+                    writer.commit(position)
+            except CallOrder:
+                continue
+            except (StorageError, CommitError):
+                continue
+            return
+        raise AssertionError("the error never ends")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effect", ["before", "after"])
+@pytest.mark.parametrize("reaction", ["open", "retry"])
+@pytest.mark.parametrize("options", [{}, {"rolling": "policy", "max_records_per_file": 3}], ids=["files", "rolling"])
+def test_an_error_at_any_call_loses_and_doubles_nothing(
+    effect: Any, reaction: str, options: dict[str, Any], seed: int
+) -> None:
+    source = _Source(3)
+    error = Unavailable if effect == "before" else OutcomeUnknown
+
+    def scenario(fs: FileSystem) -> None:
+        dice = random.Random(seed)
+        with mounted(fs) as url:
+            writer = opened(url, **options)
+            source.run(writer, dice, retries=reaction == "retry")
+
+    runs = 0
+    for run in fault_sweep(Fault(error, effect), CrashingFileSystem, scenario, step=1):
+        with mounted(run.file_system) as url:
+            source.run(opened(url, **options), random.Random(seed), retries=False)
+            check_directory(open_filesystem(url))
+            assert numbers_of(url) == list(range(3)), run
+        runs += 1
+    assert runs > 30
+
+
+@pytest.mark.slow
+def test_random_histories_of_several_programs(out: str, seed: int) -> None:
+    """Programs, a query and maintenance in any order: each row of a commit is there once, after each step."""
+    dice = random.Random(seed)
+    expected: Counter[int] = Counter()
+    positions: dict[str, int] = {}
+    writers: dict[str, DirectoryWriter] = {}
+    pending: dict[str, list[int]] = {}
+    numbers = iter(range(1, 1_000_000))
+    query = MicroBatch(out, {"n": "long"}, {"fileFormat": "json"})
+    batch = 0
+    for _ in range(60):
+        app = dice.choice(["a", "b"])
+        action = dice.choice(["open", "write", "write", "commit", "commit", "abort", "query", "maintain", "restore"])
+        if action == "open" or app not in writers:
+            options: dict[str, Any] = dice.choice([{}, {"rolling": "policy", "max_records_per_file": 4}])
+            writers[app] = opened(out, app, threads=dice.choice([1, 2]), **options)
+            pending[app] = []
+            assert writers[app].position == positions.get(app)
+        elif action == "write":
+            new = [next(numbers) for _ in range(dice.randrange(4))]
+            writers[app].write(rows(*new))
+            pending[app] += new
+        elif action == "commit":
+            positions[app] = next(numbers)
+            writers[app].commit(positions[app])
+            expected.update(pending[app])
+            pending[app] = []
+        elif action == "abort":
+            writers[app].abort()
+            pending[app] = []
+        elif action == "query":
+            new = [next(numbers) for _ in range(dice.randrange(1, 4))]
+            query.run(batch, [[{"n": number} for number in new]])
+            expected.update(new)
+            batch += 1
+        elif action == "maintain":
+            getattr(ftfile, dice.choice(["compact", "flush", "vacuum"]))(out)
+        elif ftfile.status(out).version > 3:
+            # A restore removes rows, and no position.
+            ftfile.restore(out, ftfile.status(out).version)
+        if expected:
+            assert Counter(numbers_of(out)) == expected, action
+    ftfile.flush(out)
+    assert visible(out) == sorted(expected.elements())
+    check_directory(open_filesystem(out))
