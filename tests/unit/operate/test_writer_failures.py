@@ -17,6 +17,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import (
+    AlreadyExists,
     CallOrder,
     CommitError,
     OutcomeUnknown,
@@ -24,8 +25,9 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.operate.writers import arrow_rows, row_threads
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.checker import check_directory
-from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
@@ -165,6 +167,33 @@ class _Source:
                 continue
             return
         raise AssertionError("the error never ends")
+
+
+def test_a_late_record_of_an_aborted_commit_does_not_count(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store executes a request after the program has given up and written the rows again."""
+    late: list[tuple[LocalFileSystem, str, bytes]] = []
+
+    def hang(fs: LocalFileSystem, path: str, content: bytes) -> Any:
+        if path.startswith("_ftfile/log/"):
+            late.append((fs, path, content))
+            raise OutcomeUnknown("create", path, "no response")
+        return create(fs, path, content)
+
+    with repeatable(ManualClock(tick_ms=1)):
+        writer = opened(out)
+        create = LocalFileSystem.create_exclusive
+        monkeypatch.setattr(LocalFileSystem, "create_exclusive", hang)
+        writer.write(rows(1))
+        with pytest.raises((StorageError, CommitError)):
+            writer.commit(1)
+        monkeypatch.undo()
+        writer.abort()
+        assert writer.position is None
+        with pytest.raises(AlreadyExists):
+            create(*late[0])
+        writer.write(rows(1, 2))
+        writer.commit(2)
+    assert numbers_of(out) == [1, 2]
 
 
 @pytest.mark.slow
