@@ -178,6 +178,7 @@ def write(
     from ftfile.tools.load.write_files import FilesToLoad, WriteSettings, write_files
 
     arguments.check()
+    place.require_log()
     settings = WriteSettings(
         options=arguments.sink_options(),
         mode=arguments.mode,

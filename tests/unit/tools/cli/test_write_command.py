@@ -20,6 +20,7 @@ from pyarrow import feather
 
 import ftfile
 from ftfile.core.errors import FtfileError
+from ftfile.log.format import layout
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
@@ -209,6 +210,14 @@ class TestExistingDirectory:
         StoreBatch(out, {"id": "long", "name": "string"}, {"keyColumns": "id"}).run(0, [[{"id": 1, "name": "a"}]])
         assert "store" in refused(out, given(tmp_path / "a.csv"))
 
+    def test_a_lost_log_is_not_begun_again(self, out: str, tmp_path: Path) -> None:
+        path = given(tmp_path / "a.csv")
+        run("write", out, path)
+        for record in Path(out, layout.LOG).iterdir():
+            record.unlink()
+        assert "ftfile repair" in run("write", out, path, code=4).stderr
+        assert not [*Path(out, layout.LOG).iterdir()]
+
 
 class TestRefused:
     def test_missing_unreadable_and_unknown_files(self, out: str, tmp_path: Path) -> None:
@@ -316,12 +325,12 @@ class TestRefused:
 @pytest.mark.slow
 def test_ctrl_c_ends_the_read_of_a_pipe(out: str) -> None:
     """More rows than one thread writes, so that a thread waits for the next bytes of stdin."""
-    command = [*COMMAND, "write", out, "-", "--from", "csv"]
+    command = [*COMMAND, "write", out, "-", "--from", "json"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
     ) as process:
         assert process.stdin is not None
-        process.stdin.write(b"id\n" + b"".join(b"%d\n" % number for number in range(1_000_000)))
+        process.stdin.write(b"".join(b'{"id":%d}\n' % number for number in range(700_000)))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
