@@ -78,6 +78,7 @@ PANELS: dict[str, tuple[Command, ...]] = {
         checking.report,
         looking.source,
     ),
+    "Write rows": (migrating.write,),
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (checking.verify, checking.doctor),
     "Maintain: no row is lost": (

@@ -1,12 +1,14 @@
-"""The commands `migrate` from files of other programs, and `export` to other table formats."""
+"""The commands `write` and `migrate` for files of other programs, and `export` to other table formats."""
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 import ftfile
+from ftfile.core.errors import ConfigError
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.change import Confirmed, Planned
 from ftfile.tools.cli.command import command
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.operate.export.export import ExportReport
+    from ftfile.tools.load.write_files import WriteReport
     from ftfile.tools.migrate.migrate import MigrateReport
     from ftfile.tools.migrate.undo import UndoReport
 
@@ -61,6 +64,143 @@ Checkpoint = Annotated[
     str | None,
     typer.Option(metavar="PATH", help="The checkpoint of the stopped query, which then continues with ftfile."),
 ]
+
+InputFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
+Mode: TypeAlias = Literal["append", "overwrite", "dynamic"]
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help="Parquet, CSV with a line of column names, JSON lines or Arrow; CSV and JSON may be compressed. - is "
+        "stdin.",
+    ),
+]
+SinkOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="An option of the sink, such as compression=zstd or maxRecordsPerFile=1000. May be repeated.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class WriteArguments:
+    """The options of a write."""
+
+    from_: Annotated[
+        InputFormat | None,
+        typer.Option("--from", help="The format of all files; the default is derived from their names."),
+    ] = None
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help='Types of columns of CSV and JSON, such as "id long, at timestamp". Other columns have the types of '
+            "the directory, or types that fit the first rows.",
+        ),
+    ] = None
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="The format to write; the default is the directory's, or parquet."
+        ),
+    ] = None
+    partition_by: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="The partition columns; the default is those of the directory, or none."),
+    ] = None
+    option: SinkOption = None
+    mode: Annotated[
+        Mode,
+        typer.Option(help="overwrite replaces all rows, and dynamic replaces the partitions that occur in the files."),
+    ] = "append"
+    replace_where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION", help='With --mode overwrite, replace only these partitions, such as "month = 7".'
+        ),
+    ] = None
+    app_id: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --version, an identity of the write, which is committed only once."),
+    ] = None
+    version: Annotated[
+        int | None, typer.Option(metavar="N", help="See --app-id; versions of an application increase.")
+    ] = None
+
+    def check(self) -> None:
+        """Raise `ConfigError` for options that contradict each other."""
+        if self.replace_where is not None and self.mode != "overwrite":
+            raise ConfigError("--replace-where is only for --mode overwrite")
+        if (self.app_id is None) != (self.version is None):
+            raise ConfigError("--app-id and --version are an identity: give both, or none")
+
+    def sink_options(self) -> dict[str, object]:
+        """Return the options of the sink that were given, by names in snake case."""
+        from ftfile.core.options.typed import attribute_name
+
+        options: dict[str, object] = {}
+        for name, value in (settings_of(self.option, prefix="") or {}).items():
+            options[attribute_name(name)] = value
+        named = {"file_format": ("--format", self.file_format), "partition_by": ("--partition-by", self.partition_by)}
+        for name, (shown, text) in named.items():
+            if text is None:
+                continue
+            if name in options:
+                raise ConfigError(f"{shown} and --option both set {name}: give only one of them")
+            options[name] = text or None
+        return options
+
+
+@command(
+    "ftfile write /data/orders july.parquet august.parquet",
+    "ftfile write /data/orders *.csv.gz --format json --partition-by day",
+    "ftfile write /data/orders orders.jsonl --app-id nightly --version 20240701  # once, even if it is repeated",
+    "ftfile write /data/orders - --from csv --mode overwrite  # reads stdin",
+)
+def write(
+    place: DirectoryOptions,
+    files: Files,
+    *,
+    arguments: WriteArguments,
+    threads: Threads = None,
+    output: Output,
+) -> None:
+    """Write the rows of files of other programs to a directory, in one commit. A new directory is created.
+
+    All files must have the same columns. If the command fails, nothing is written. The options of the directory, such
+    as its format and partition columns, need not be repeated.
+    """
+    from ftfile.core.arguments import Access
+    from ftfile.tools.load.write_files import FilesToLoad, WriteSettings, write_files
+
+    arguments.check()
+    place.require_log()
+    settings = WriteSettings(
+        options=arguments.sink_options(),
+        mode=arguments.mode,
+        replace_where=arguments.replace_where,
+        app_id=arguments.app_id,
+        version=arguments.version,
+        threads=threads,
+    )
+    inputs = FilesToLoad(files, arguments.from_, arguments.schema)
+    with progress_bar("write") as progress:
+        report = write_files(place.path, inputs, settings, access=Access(**place.access), progress=progress)
+    output.show(report, _print_write)
+
+
+def _print_write(report: "WriteReport") -> None:
+    if report.already_committed:
+        put(f"Already committed: nothing was written. The newest version is {report.version}")
+        return
+    rows = count_text(report.rows, "row")
+    if report.rows_read != report.rows:
+        rows = f"{report.rows:,} of {count_text(report.rows_read, 'row')}"
+    put(f"Wrote {rows} in {count_text(report.files, 'file')}, as version {report.version}")
 
 
 @command(

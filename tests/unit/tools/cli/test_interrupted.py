@@ -6,6 +6,7 @@ import json
 import random
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pytest
@@ -177,7 +178,9 @@ def write_store(url: str) -> None:
 
 AT_ONCE = ("--force", "--yes")
 MIGRATION = ("--from", "files", "--schema", "id long", "--partition-by", "month=string", "--yes")
+LOADED = str(Path(__file__).with_name("rows.jsonl"))
 CASES = {
+    "write": Case(write, ("write",), (LOADED, "--app-id", "loads", "--version", "1")),
     "flush": Case(write_open, ("flush",)),
     "compact": Case(write, ("compact",)),
     "drop": Case(write, ("drop",), ("--where", "month = '7'", "--yes")),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAST_REPORTS = {
+    "write": ("write", "files"),
     "flush": ("flush", "files"),
     "compact": ("compact", "files"),
     "drop": ("publish", "files"),

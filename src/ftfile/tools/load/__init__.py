@@ -1,0 +1,1 @@
+"""Writing the rows of files of other programs to a directory."""

@@ -1,0 +1,94 @@
+"""The rows of Parquet files, Arrow files and Arrow streams."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ftfile.tools.load.input_files import ARROW_FILE, FileRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ftfile.tools.load.input_files import FileToLoad
+
+_BATCH_ROWS = 65_536
+_BUFFER_BYTES = 1 << 20  # of each column chunk, which can be larger than the memory
+
+
+class _ReadShare:
+    """The share of a file that was read, by a count of its rows or batches."""
+
+    def __init__(self, size_bytes: int, total: int) -> None:
+        self._size_bytes = size_bytes
+        self._total = max(total, 1)
+        self.done = 0
+
+    def position(self) -> int:
+        return self._size_bytes * self.done // self._total
+
+
+@contextmanager
+def parquet_rows(file: FileToLoad) -> Iterator[FileRows]:
+    """Yield the rows of a Parquet file, read in batches.
+
+    Raises:
+        ConfigError: the file is not a Parquet file, or is damaged.
+    """
+    with file.stream() as stream, file.seekable(stream) as path:
+        with file.errors():
+            parquet = pq.ParquetFile(
+                path, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit="us"
+            )
+            schema = parquet.schema_arrow
+        share = _ReadShare(file.size_bytes, parquet.metadata.num_rows)
+        try:
+            yield FileRows(schema, _parquet_batches(file, parquet, share), share.position)
+        finally:
+            parquet.close()
+
+
+def _parquet_batches(file: FileToLoad, parquet: pq.ParquetFile, share: _ReadShare) -> Iterator[pa.RecordBatch]:
+    with file.errors():
+        for batch in parquet.iter_batches(_BATCH_ROWS):
+            share.done += batch.num_rows
+            yield batch
+
+
+@contextmanager
+def arrow_rows(file: FileToLoad) -> Iterator[FileRows]:
+    """Yield the rows of an Arrow file or an Arrow stream, batch by batch.
+
+    Raises:
+        ConfigError: the file is neither, or is damaged.
+    """
+    with file.stream() as stream:
+        with file.errors():
+            start = stream.read(len(ARROW_FILE))
+        stream.put_back(start)
+        if start != ARROW_FILE:
+            with file.errors():
+                reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+            yield FileRows(reader.schema, _checked(file, reader), lambda: stream.position)
+            return
+        with file.seekable(stream) as path:
+            with file.errors():
+                opened = pa.ipc.open_file(pa.OSFile(path))
+            share = _ReadShare(file.size_bytes, opened.num_record_batches)
+            yield FileRows(opened.schema, _checked(file, _file_batches(opened, share)), share.position)
+
+
+def _file_batches(opened: pa.RecordBatchFileReader, share: _ReadShare) -> Iterator[pa.RecordBatch]:
+    for number in range(opened.num_record_batches):
+        share.done = number + 1
+        yield opened.get_batch(number)
+
+
+def _checked(file: FileToLoad, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with file.errors():
+        for batch in batches:
+            batch.validate(full=True)  # the format has no checksums
+            yield batch

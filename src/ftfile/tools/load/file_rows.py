@@ -1,0 +1,125 @@
+"""The rows of several files as one stream of batches with the same columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.core.errors import SchemaError
+from ftfile.core.progress import Tracker
+from ftfile.operate.writers.arrow_rows import arrow_rows as stored_rows
+from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.tools.load.columnar_files import arrow_rows, parquet_rows
+from ftfile.tools.load.csv_files import csv_rows
+from ftfile.tools.load.json_files import json_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from ftfile.core.clock import Clock
+    from ftfile.core.progress import OnProgress
+    from ftfile.operate.writers.arrow_rows import StorableRows
+    from ftfile.tools.load.input_files import FileRows, FileToLoad
+
+
+class LoadedRows:
+    """The rows of files in types of Spark, in the order of the files; can be iterated once.
+
+    Args:
+        files: at least one.
+        types: of columns of text files, by name.
+        order: the names of the columns that are written first; the other columns follow in the order of the first file.
+        clock: for the progress.
+        on_progress: called after each batch and after each file.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[FileToLoad],
+        types: Mapping[str, pa.DataType],
+        *,
+        order: Sequence[str] = (),
+        clock: Clock,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._files = files
+        self._types = types
+        self._order = order
+        self._schema: pa.Schema | None = None
+        self.count = 0  # rows that were yielded
+        total_bytes = 0
+        if all(file.is_regular for file in files):
+            total_bytes = sum(file.size_bytes for file in files)
+        self._tracker = Tracker("write", clock, on_progress, len(files), total_bytes)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for file in self._files:
+            with self._opened(file) as rows:
+                yield from self._batches(file, rows)
+
+    def _opened(self, file: FileToLoad) -> AbstractContextManager[FileRows]:
+        types = self._types
+        if self._schema is not None:
+            types = {field.name: field.type for field in self._schema}
+        if file.file_format == "csv":
+            return csv_rows(file, types)
+        if file.file_format == "json":
+            return json_rows(file, types, is_complete=self._schema is not None)
+        if file.file_format == "parquet":
+            return parquet_rows(file)
+        return arrow_rows(file)
+
+    def _batches(self, file: FileToLoad, rows: FileRows) -> Iterator[pa.RecordBatch]:
+        try:
+            stored = stored_rows(pa.RecordBatchReader.from_batches(rows.schema, rows.batches))
+            schema = self._checked(file, stored)
+            done_bytes = 0
+            if file is self._files[0]:
+                yield pa.RecordBatch.from_pylist([], schema=schema)  # describes the columns if there are no rows
+            for batch in stored.batches:
+                self.count += batch.num_rows
+                yield _in_schema(batch, schema)
+                position = rows.position()
+                self._tracker.add(0, position - done_bytes)
+                done_bytes = position
+        except SchemaError as error:
+            if str(error).startswith(file.name):
+                raise
+            raise SchemaError(f"{file.name}: {error}") from error
+        self._tracker.add(1, file.size_bytes - done_bytes)
+
+    def _checked(self, file: FileToLoad, stored: StorableRows) -> pa.Schema:
+        """Return the columns of all files; a SchemaError if this file has others."""
+        names = stored.schema.names
+        for name in names:
+            if names.count(name) > 1:
+                raise file.misfit(name, "occurs twice")
+        nullable = arrow_schema(as_nullable(spark_schema_json(stored.schema)))
+        if self._schema is None:
+            order = [name for name in self._order if name in names]
+            order += [name for name in names if name not in self._order]
+            self._schema = pa.schema([nullable.field(name) for name in order])
+            return self._schema
+        first = self._files[0].name
+        for field in self._schema:
+            if field.name not in names:
+                raise file.misfit(field.name, f"is missing, but {first} has it: all files must have the same columns")
+            kind = nullable.field(field.name).type
+            if not kind.equals(field.type):
+                raise file.misfit(field.name, f"is {kind}, but {field.type} in {first}: all files must agree")
+        for name in names:
+            if name not in self._schema.names:
+                raise file.misfit(name, f"is not in {first}: all files must have the same columns")
+        return self._schema
+
+
+def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        column = batch.column(field.name)
+        if not column.type.equals(field.type):
+            column = column.cast(field.type)  # elements and fields become nullable
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,163 @@
+"""The write of files of other programs to a directory in one commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError, KeysRequired
+from ftfile.log.directory import check_is_files, has_log
+from ftfile.log.opening import open_log
+from ftfile.operate.details import version_details
+from ftfile.operate.writers.one_commit import write
+from ftfile.rows.spark_types import arrow_schema, recorded_schema
+from ftfile.storage.registry import normalise, open_filesystem
+from ftfile.tools.load.file_rows import LoadedRows
+from ftfile.tools.load.input_files import input_files
+from ftfile.tools.load.recorded_options import with_recorded
+from ftfile.tools.load.standard_input import interruptible
+from ftfile.tools.migrate.reading import given_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.core.arguments import Access
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.state import LogState
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """The result of a write.
+
+    Attributes:
+        version: the version with the rows; the newest version if they were already committed.
+        rows: the number of written rows; 0 if they were already committed.
+        files: the number of written files; 0 if the rows were already committed.
+        rows_read: the number of rows in the files; more than `rows` if `badRecords` omits some.
+        already_committed: True if the same `app_id` and `version` were committed before, so nothing was written.
+    """
+
+    version: int
+    rows: int
+    files: int
+    rows_read: int
+    already_committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilesToLoad:
+    """The files of a write.
+
+    Attributes:
+        paths: of the files; `-` is stdin.
+        file_format: of all files; None if their names show it.
+        schema: types of columns of text files, as for `migrate`. The other columns have the types of the directory.
+    """
+
+    paths: Sequence[str]
+    file_format: str | None = None
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """The arguments of `ftfile.write`; options of the sink by names in snake case."""
+
+    options: Mapping[str, object]
+    mode: str = "append"
+    replace_where: str | None = None
+    app_id: str | None = None
+    version: int | None = None
+    threads: int | None = None
+
+
+def write_files(
+    path: str, inputs: FilesToLoad, settings: WriteSettings, *, access: Access, progress: OnProgress | None = None
+) -> WriteReport:
+    """Write the rows of files to a directory in one commit; a directory without a log is created.
+
+    Options that each write must repeat, and that are not given, are the options of the directory.
+
+    Args:
+        path: of the directory.
+        inputs: the files.
+        settings: of the write.
+        access: how the directory is opened.
+        progress: called after each batch of rows that is read, and after each file.
+
+    Raises:
+        ConfigError: a file is missing, unreadable or damaged, or an option is wrong. Nothing was written.
+        SchemaError: the columns of the files differ from each other, or do not match the directory.
+        Others: see `ftfile.write`.
+    """
+    files = input_files(inputs.paths, inputs.file_format)
+    types = {}
+    if inputs.schema is not None:
+        types = _types_of(arrow_schema(given_schema(inputs.schema)))
+    options = settings.options
+    log = _existing_log(path, access)
+    before = -1
+    recorded: dict[str, pa.DataType] = {}
+    if log is not None:
+        head = log.refresh()
+        check_is_files(head, path)
+        before = head.version
+        recorded = _recorded_types(head)
+        if head.encoding is not None:
+            options = with_recorded(options, head.definitions[head.encoding])
+    context = access.context
+    rows = LoadedRows(files, recorded | types, order=[*recorded], clock=context.clock, on_progress=progress)
+    with interruptible():
+        version = write(
+            path,
+            rows,
+            mode=settings.mode,
+            replace_where=settings.replace_where,
+            app_id=settings.app_id,
+            version=settings.version,
+            threads=settings.threads,
+            storage=access.storage,
+            context=context,
+            key_provider=access.key_provider,
+            at_least_version=access.at_least_version,
+            **options,
+        )
+    return _report(open_log(path, access), version, before, settings, rows.count)
+
+
+def _existing_log(path: str, access: Access) -> CommitLog | None:
+    """Return the log of a directory; None if the path has no log."""
+    try:
+        return open_log(path, access)
+    except KeysRequired:
+        raise
+    except ConfigError:
+        fs = open_filesystem(normalise(path), access.context, access.settings)
+        if has_log(fs):
+            raise
+        return None
+
+
+def _recorded_types(head: LogState) -> dict[str, pa.DataType]:
+    if head.schema is None:
+        return {}
+    return _types_of(recorded_schema(head.definitions[head.schema]))
+
+
+def _types_of(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema}
+
+
+def _report(log: CommitLog, version: int, before: int, settings: WriteSettings, rows_read: int) -> WriteReport:
+    commit = version_details(log, version).commit
+    identity = commit.txn_app_id, commit.txn_version
+    # A repeated write returns the newest version, which another writer can have created.
+    if version <= before or identity != (settings.app_id, settings.version):
+        return WriteReport(version=version, rows=0, rows_read=0, files=0, already_committed=True)
+    return WriteReport(
+        version=version, rows=commit.rows, rows_read=rows_read, files=commit.files, already_committed=False
+    )

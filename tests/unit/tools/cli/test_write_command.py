@@ -1,0 +1,364 @@
+"""The command `write`: files of other programs in one commit, compared with other readers of the visible files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import feather
+
+import ftfile
+from ftfile.core.errors import FtfileError
+from ftfile.log.format import layout
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
+from ftfile.testing.micro_batch import StoreBatch
+from ftfile.tools.load import csv_files, json_files, recorded_options
+from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = [{"id": 1, "name": "007", "day": "a"}, {"id": 2, "name": None, "day": "b"}, {"id": 3, "name": "x,y", "day": "a"}]
+TABLE = pa.Table.from_pylist(ROWS)
+CSV = 'id,name,day\n1,"007",a\n2,,b\n3,"x,y",a\n'
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+NAMES = ("--schema", "name string")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+def write_stream(path: Path) -> None:
+    with pa.ipc.new_stream(path, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=2)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "a.parquet": lambda path: pq.write_table(TABLE, path, row_group_size=2),
+    "a.csv": lambda path: path.write_text(CSV),
+    "a.CSV.gz": lambda path: path.write_bytes(gzip.compress(CSV.encode())),
+    "a.json": lambda path: path.write_text(LINES),
+    "a.jsonl": lambda path: path.write_text("\ufeff\n" + LINES.rstrip("\n").replace("\n", "\r\n")),
+    "a.ndjson.zst": lambda path: path.write_bytes(pa.compress(LINES.encode(), "zstd", asbytes=True)),
+    "a.feather": lambda path: feather.write_feather(TABLE, path, compression="lz4"),
+    "a.arrow": write_stream,
+    "a.arrows": write_stream,
+}
+
+
+def given(path: Path, content: str | bytes = CSV) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def visible(out: str, ending: str = "parquet") -> list[Path]:
+    return sorted(path for path in Path(out).rglob(f"*.{ending}") if "_ftfile" not in path.parts)
+
+
+def rows_of(out: str) -> list[dict[str, Any]]:
+    """Return the rows as pyarrow reads the visible files."""
+    table = ds.dataset(visible(out), partitioning=ds.partitioning(flavor="hive"), format="parquet").to_table()
+    return sorted(table.select(["id", "name", "day"]).to_pylist(), key=lambda row: int(row["id"]))
+
+
+def refused(out: str, *arguments: object, code: int = 2) -> str:
+    """Return the error of a command that must not create a version."""
+    before = version_of(out)
+    text = run("write", out, *arguments, code=code).stderr
+    assert version_of(out) == before
+    assert not [*Path(out).rglob("*.staged")]
+    return text
+
+
+def version_of(out: str) -> int:
+    try:
+        return ftfile.open(out).version()
+    except FtfileError:
+        return -1
+
+
+class TestKinds:
+    @pytest.mark.parametrize("name", KINDS)
+    def test_files_of_each_kind(self, name: str, out: str, tmp_path: Path) -> None:
+        path = tmp_path / name
+        KINDS[name](path)
+        result = run("write", out, path, *NAMES)
+        assert result.stdout == "Wrote 3 rows in 1 file, as version 0\n"
+        assert result.stderr == ""
+        assert rows_of(out) == ROWS
+        check_directory(open_filesystem(out))
+
+    def test_files_of_all_kinds_are_one_commit(self, out: str, tmp_path: Path) -> None:
+        for name, write in KINDS.items():
+            write(tmp_path / name)
+        (report,) = documents("write", out, *(tmp_path / name for name in KINDS), "--partition-by", "day")
+        assert report == {"version": 0, "rows": 27, "files": 2, "rows_read": 27, "already_committed": False}
+        assert rows_of(out) == [row for row in ROWS for _ in KINDS]
+
+    @pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrows"])
+    def test_columnar_stdin_is_recognised(self, name: str, out: str, tmp_path: Path) -> None:
+        KINDS[name](tmp_path / name)
+        written = subprocess.run(
+            [*COMMAND, "write", out, "-"],
+            input=(tmp_path / name).read_bytes(),
+            env=ENVIRONMENT,
+            capture_output=True,
+            check=True,
+        )
+        assert written.stdout == b"Wrote 3 rows in 1 file, as version 0\n"
+        assert rows_of(out) == ROWS
+
+    def test_text_from_stdin(self, out: str) -> None:
+        run("write", out, "-", "--from", "csv", *NAMES, answer=CSV)
+        run("write", out, "-", "--from", "json", answer=LINES)
+        assert rows_of(out) == [row for row in ROWS for _ in range(2)]
+
+    def test_a_pipe_has_no_name_that_shows_its_format(self, out: str, tmp_path: Path) -> None:
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        assert "--from" in refused(out, path)
+        KINDS["a.parquet"](tmp_path / "a.parquet")
+        with subprocess.Popen(["cp", tmp_path / "a.parquet", path]):
+            run("write", out, path, "--from", "parquet")
+        assert rows_of(out) == ROWS
+
+
+class TestExistingDirectory:
+    def test_types_and_options_are_those_of_the_directory(self, out: str, tmp_path: Path) -> None:
+        table = pa.table({"name": ["001"], "id": pa.array([1], pa.int16()), "day": ["a"]})
+        ftfile.write(out, table, file_format="csv", header=True, sep=";", compression="gzip", partition_by=["day"])
+        run("write", out, given(tmp_path / "more.csv"))
+        assert ftfile.open(out).to_arrow().schema.equals(table.schema)
+        rows = []
+        for path in visible(out, "csv.gz"):
+            day = path.parent.name.removeprefix("day=")
+            for row in csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode()), delimiter=";"):
+                rows.append((row["name"], row["id"], day))
+        assert sorted(rows) == [("", "2", "b"), ("001", "1", "a"), ("007", "1", "a"), ("x,y", "3", "a")]
+
+    def test_given_options_are_preferred(self, out: str, tmp_path: Path) -> None:
+        path = given(tmp_path / "a.jsonl", LINES)
+        run("write", out, path, "--format", "json", "-o", "compression=gzip", "--partition-by", "day")
+        run("write", out, path, "-o", "compression=zstd")
+        assert [len(visible(out, f"json.{ending}")) for ending in ("gz", "zst")] == [2, 2]
+        run("write", out, path, "--mode", "overwrite", "--format", "parquet", "--partition-by", "")
+        assert [row["name"] for row in pq.read_table(visible(out)[0]).to_pylist()] == ["007", None, "x,y"]
+
+    @pytest.mark.parametrize(
+        "options", [{"file_format": "json", "encryption": "aes-gcm", "compression": "zstd"}, {"encryption": "parquet"}]
+    )
+    def test_an_encrypted_directory_stays_encrypted(
+        self, options: dict[str, Any], out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FTFILE_KEYS", "one " + "A" * 43 + "=\ntwo " + "B" * 43 + "=\n")
+        ftfile.write(out, TABLE, key_provider="env:FTFILE_KEYS", encryption_key_id="two", **options)
+        path = given(tmp_path / "a.csv")
+        assert "keyProvider" in refused(out, path)
+        run("write", out, path, "--key-provider", "env:FTFILE_KEYS")
+        assert ftfile.open(out).to_arrow().num_rows == 6
+        visible_files = [path for path in Path(out).rglob("part-*") if path.is_file()]
+        assert len(visible_files) == 2
+        assert not [path for path in visible_files if b"007" in path.read_bytes()]
+
+    def test_modes(self, out: str, tmp_path: Path) -> None:
+        run("write", out, given(tmp_path / "a.csv"), "--partition-by", "day", *NAMES)
+        only_b = given(tmp_path / "b.csv", "day,id,name\nb,7,new\n")
+        run("write", out, only_b, "--mode", "dynamic")
+        assert [row["id"] for row in rows_of(out)] == [1, 3, 7]
+        run("write", out, only_b, "--mode", "overwrite", "--replace-where", "day = 'b'")
+        assert [row["id"] for row in rows_of(out)] == [1, 3, 7]
+        run("write", out, only_b, "--mode", "overwrite")
+        assert rows_of(out) == [{"id": 7, "name": "new", "day": "b"}]
+
+    def test_an_identity_is_committed_once(self, out: str, tmp_path: Path) -> None:
+        arguments = ("write", out, given(tmp_path / "a.csv"), "--app-id", "nightly", "--version", "7", *NAMES)
+        assert run(*arguments).stdout == "Wrote 3 rows in 1 file, as version 0\n"
+        assert run(*arguments).stdout == "Already committed: nothing was written. The newest version is 0\n"
+        assert documents(*arguments)[0]["already_committed"] is True
+        assert rows_of(out) == ROWS
+
+    def test_times_and_binary_values_of_text(self, out: str, tmp_path: Path) -> None:
+        row = {"d": "2024-07-01", "t": "12:00:01.5", "at": "2024-07-01T12:00:00.5Z", "b": "AAEC", "n": "1.50"}
+        columns = ("--schema", "d date, t time(6), at timestamp, b binary, n decimal(9,2)")
+        run("write", out, given(tmp_path / "a.jsonl", json.dumps(row)), *columns)
+        run("write", out, given(tmp_path / "a.csv", ",".join(row) + "\n" + ",".join(row.values()) + "\n"))
+        first, second = ds.dataset(visible(out), format="parquet").to_table().to_pylist()
+        assert first == second
+        assert (str(first["d"]), str(first["t"]), first["b"], str(first["n"])) == (
+            "2024-07-01",
+            "12:00:01.500000",
+            b"\0\1\2",
+            "1.50",
+        )
+        assert first["at"].isoformat() == "2024-07-01T12:00:00.500000+00:00"
+
+    def test_a_store_is_no_directory(self, out: str, tmp_path: Path) -> None:
+        StoreBatch(out, {"id": "long", "name": "string"}, {"keyColumns": "id"}).run(0, [[{"id": 1, "name": "a"}]])
+        assert "store" in refused(out, given(tmp_path / "a.csv"))
+
+    def test_a_lost_log_is_not_begun_again(self, out: str, tmp_path: Path) -> None:
+        path = given(tmp_path / "a.csv")
+        run("write", out, path)
+        for record in Path(out, layout.LOG).iterdir():
+            record.unlink()
+        assert "ftfile repair" in run("write", out, path, code=4).stderr
+        assert not [*Path(out, layout.LOG).iterdir()]
+
+
+class TestRefused:
+    def test_missing_unreadable_and_unknown_files(self, out: str, tmp_path: Path) -> None:
+        good = given(tmp_path / "a.csv")
+        assert f"'{tmp_path}/b.csv': there is no such file" in refused(out, good, tmp_path / "b.csv")
+        assert "is a directory" in refused(out, good, tmp_path)
+        assert "give --from" in refused(out, given(tmp_path / "a.txt"))
+        assert "give --from" in refused(out, "-")
+        assert "given twice" in refused(out, "-", "-", "--from", "csv")
+        assert "decompress it first" in refused(out, given(tmp_path / "a.parquet.gz"))
+        assert not Path(out).exists()
+
+    @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.json", "a.arrow", "a.feather", "a.csv.gz"])
+    def test_empty_files(self, name: str, out: str, tmp_path: Path) -> None:
+        assert f"'{tmp_path}/{name}' cannot be read as" in refused(out, given(tmp_path / name, b""))
+
+    @pytest.mark.parametrize("name", ["a.parquet", "a.CSV.gz", "a.ndjson.zst", "a.arrows", "a.feather"])
+    def test_truncated_files(self, name: str, out: str, tmp_path: Path) -> None:
+        KINDS[name](tmp_path / name)
+        given(tmp_path / name, (tmp_path / name).read_bytes()[:-12])
+        assert f"'{tmp_path}/{name}' cannot be read as" in refused(out, given(tmp_path / "b.csv"), tmp_path / name)
+
+    def test_files_without_rows(self, out: str, tmp_path: Path) -> None:
+        run("write", out, given(tmp_path / "a.csv"), *NAMES)
+        for name, content in (("b.csv", "id,name,day\n"), ("b.json", "\n\n")):
+            assert "Wrote 0 rows in 0 files" in run("write", out, given(tmp_path / name, content)).stdout
+        assert "--schema 'id string'" in refused(f"{out}2", tmp_path / "b.csv")
+
+    @pytest.mark.parametrize(
+        ("first", "name", "content", "problem"),
+        [
+            ("a.parquet", "b.csv", "id,day\n1,a\n", "column `name` is missing"),
+            ("a.csv", "b.csv", "id,name,day,more\n1,a,b,c\n", "column `more` is not in"),
+            ("a.csv", "b.csv", "id,name,day\nx,a,b\n", "column `id`, Row #2: CSV conversion error to int64"),
+            ("a.csv", "b.csv", "id,id\n1,2\n", "column `id` occurs twice"),
+            ("a.json", "b.jsonl", '{"id":1,"more":2}\n', ", line 1, cannot be read as json: column `more` is not"),
+            ("a.json", "b.jsonl", '{"id":1}\n\n[2]\n', ", line 3, cannot be read as json"),
+            ("a.json", "b.jsonl", '{"id":"x"}\n', ", line 1, cannot be read as json: JSON parse error: Column(/id)"),
+        ],
+    )
+    def test_other_columns(self, first: str, name: str, content: str, problem: str, out: str, tmp_path: Path) -> None:
+        KINDS[first](tmp_path / first)
+        error = refused(out, tmp_path / first, given(tmp_path / name, content), "--schema", "id long, name string")
+        assert f"'{tmp_path}/{name}'" in error
+        assert problem in error
+
+    def test_other_types(self, out: str, tmp_path: Path) -> None:
+        KINDS["a.parquet"](tmp_path / "a.parquet")
+        pq.write_table(TABLE.set_column(0, "id", pa.array([1, 2, 3], pa.int32())), tmp_path / "b.parquet")
+        error = refused(out, tmp_path / "a.parquet", tmp_path / "b.parquet")
+        assert f"'{tmp_path}/b.parquet': column `id` is int32, but int64 in '{tmp_path}/a.parquet'" in error
+
+    def test_columns_of_the_directory(self, out: str, tmp_path: Path) -> None:
+        run("write", out, given(tmp_path / "a.csv"), *NAMES)
+        wider = given(tmp_path / "b.csv", "id,name,day,n\n1,a,b,5\n")
+        assert "n is new" in refused(out, wider)
+        run("write", out, wider, "-o", "onSchemaChange=widen")
+        assert "n is missing" in refused(out, tmp_path / "a.csv")
+
+    def test_a_bad_line_of_a_later_block(self, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(json_files, "BLOCK_BYTES", 100)
+        lines = [json.dumps({"id": number, "name": "x"}) for number in range(100)]
+        path = given(tmp_path / "a.jsonl", "\n".join(lines))
+        run("write", out, path)
+        assert pq.read_table(visible(out)[0]).column("id").to_pylist() == [*range(100)]
+        for bad, problem in (('{"id": 1', "Missing a comma"), ('{"id": 1, "z": 2}', "column `z` is not among")):
+            lines[76] = bad
+            error = refused(out, given(path, "\n".join(lines)))
+            assert f"'{path}', line 77, cannot be read as json" in error
+            assert problem in error
+
+    def test_a_bad_row_of_a_later_block(self, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(csv_files, "BLOCK_BYTES", 100)
+        rows = ["id,name", *(f'{number},"a\nb"' for number in range(100))]
+        path = given(tmp_path / "a.csv", "\n".join(rows))
+        run("write", out, path)
+        assert pq.read_table(visible(out)[0]).column("id").to_pylist() == [*range(100)]
+        rows[77] = "1.5,x"
+        assert "column `id`, Row #78: CSV conversion error" in refused(out, given(path, "\n".join(rows)))
+        rows[77] = "1," + "x" * 300
+        assert "a row has more than 100 bytes" in refused(out, given(path, "\n".join(rows)))
+
+    @pytest.mark.parametrize(
+        ("options", "problem"),
+        [
+            (("-o", "compresion=zstd"), "Did you mean compression?"),
+            (("-o", "compression"), "NAME=VALUE"),
+            (("-o", "fileFormat=json", "--format", "csv"), "--format and --option both"),
+            (("-o", "rolling=policy"), "rolling=policy"),
+            (("--format", "xml"), "xml"),
+            (("--mode", "replace"), "--mode"),
+            (("--replace-where", "id = 1"), "only for --mode overwrite"),
+            (("--app-id", "a"), "give both, or none"),
+            (("--threads", "0"), "--threads"),
+            (("--schema", "id map<string,long>"), "schema"),
+            (("--at-least-version", "3"), "3"),
+            (("--no-such",), "--no-such"),
+        ],
+    )
+    def test_options(self, options: tuple[str, ...], problem: str, out: str, tmp_path: Path) -> None:
+        code = 5 if "--at-least-version" in options else 2
+        assert problem in refused(out, given(tmp_path / "a.csv"), *options, code=code)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_read_of_a_pipe(out: str) -> None:
+    """More rows than one thread writes, so that a thread waits for the next bytes of stdin."""
+    command = [*COMMAND, "write", out, "-", "--from", "json"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"".join(b'{"id":%d}\n' % number for number in range(700_000)))
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert b"interrupted. Recorded changes are kept" in process.stderr.read()
+    assert version_of(out) == -1
+    assert visible(out) == []
+
+
+def test_options_of_the_directory_are_repeated() -> None:
+    """A recorded level of compression and settings of a format are only for the same codec and format."""
+    encoding = {
+        "format": {"name": "csv", "header": True, "sep": ",", "nullValue": ""},
+        "filters": [{"name": "mine"}, {"name": "gzip", "level": 3}, {"name": "aes-gcm", "keyId": "k"}],
+        "partitionBy": ["day"],
+        "timeZone": "Asia/Kathmandu",
+        "fileName": {"column": "file", "directoriesAbove": 1},
+    }
+    directory = {
+        "file_format": "csv",
+        "partition_by": ["day"],
+        "time_zone": "Asia/Kathmandu",
+        "file_name_column": "file",
+        "encryption": "aes-gcm",
+        "encryption_key_id": "k",
+    }
+    own = {"header": True, "filters": ["mine"], "compression": "gzip"}
+    recorded = recorded_options.with_recorded({}, encoding)
+    assert recorded == directory | own | {"compression_level": 3}
+    for given_option, kept in (({"compression": "zstd"}, own), ({"file_format": "json"}, {})):
+        assert recorded_options.with_recorded(given_option, encoding) == directory | kept | given_option
