@@ -100,7 +100,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="SINK",
         help="labels of the sinks to run; the null sink always runs",
     )
-    parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000; of pywrite: 4,000,000")
+    parser.add_argument(
+        "--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000; of pywrite: 4,000,000"
+    )
     parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default; of command: 100,000")
     parser.add_argument(
         "--files",

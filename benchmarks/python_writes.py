@@ -10,10 +10,13 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import deltalake
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import ColumnProperties, WriterProperties, write_deltalake
 
 import ftfile
 from benchmarks.python_write_rows import rows_between
@@ -21,7 +24,6 @@ from benchmarks.report import Cell, Table
 from benchmarks.spark_session import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import pyarrow as pa
@@ -38,42 +40,54 @@ COMMIT_ROWS = 10
 GIGABYTES, SMOKE_GIGABYTES = 10.0, 0.01
 ROUNDS, SMOKE_ROUNDS = 5, 1
 # The codec and the level that ftfile uses by default, for all writers.
-CODEC, LEVEL = "zstd", 1
+CODEC: Literal["ZSTD"] = "ZSTD"
+LEVEL = 1
+# The columns for which ftfile chooses a dictionary.
+REPETITIVE = ("kind", "city", "quantity")
 PEAK_MIB_MAX = 300
-COLUMNS = ("case", "writer", "s", "rows/s", "processor s", "x peer", "wanted")
-MEMORY_COLUMNS = ("GB", "s", "processor s", "peak MiB", "wanted")
+COLUMNS = (
+    "case",
+    "writer",
+    "s",
+    "rows/s",
+    "processor s",
+    "MB",
+    "ftfile is x as fast",
+    "with x as much processor",
+    "goal",
+)
+MEMORY_COLUMNS = ("GB", "s", "processor s", "peak MiB", "goal")
 NOTE = (
-    "Parquet with zstd of level 1; medians over the rounds. `x peer` is the speed of ftfile divided by that of the "
-    "peer in the same round. The files and directories of pyarrow are synced in its time; delta-rs syncs nothing."
+    "Parquet with zstd of level 1; medians over the rounds, ratios within a round. By default, the peers try a "
+    f"dictionary for each column; `tuned` is with dictionaries for the columns {', '.join(REPETITIVE)} only, as in the "
+    "files of ftfile. The files and directories of pyarrow are synced in its time; delta-rs syncs nothing."
 )
 MEMORY_NOTE = "VmHWM of a new process that writes record batches, which it generates, in one commit; GB are in memory."
+Write = Callable[["Path"], None]
 
 
 class Sample(NamedTuple):
-    """The time of one writer in a round; `cpu_s` is that of all threads."""
+    """The time and the files of one writer in a round; `cpu_s` is that of all threads."""
 
     wall_s: float
     cpu_s: float
+    megabytes: float
 
 
 class Case(NamedTuple):
-    """Rows that ftfile and a peer write to an empty directory.
+    """Rows that ftfile and its peers write to an empty directory.
 
     Attributes:
         name: of the case.
-        peer: the name of the peer.
         rows: that each writer writes.
-        wanted: how many times as fast as the peer ftfile should be at least.
-        ftfile: writes all rows below a path.
-        by_peer: likewise.
+        goal: how many times as fast as the first peer ftfile should be at least.
+        writers: write all rows below a path, by name; the first is ftfile.
     """
 
     name: str
-    peer: str
     rows: int
-    wanted: float
-    ftfile: Callable[[Path], None]
-    by_peer: Callable[[Path], None]
+    goal: float
+    writers: Mapping[str, Write]
 
 
 Round = dict[str, Sample]
@@ -93,57 +107,64 @@ def _one_commit(settings: Settings) -> Case:
     def by_ftfile(path: Path) -> None:
         ftfile.write(path, rows, file_format="parquet")
 
-    def by_pyarrow(path: Path) -> None:
-        file_format = ds.ParquetFileFormat()
-        options = file_format.make_write_options(compression=CODEC, compression_level=LEVEL)
-        written: list[str] = []
-        ds.write_dataset(
-            rows,
-            path,
-            format=file_format,
-            file_options=options,
-            file_visitor=lambda file: written.append(file.path),
-        )
-        for name in (*written, path):
-            _sync(name)
+    writers: dict[str, Write] = {
+        "ftfile": by_ftfile,
+        "pyarrow, synced": partial(_write_dataset, rows, {}),
+        "pyarrow, tuned, synced": partial(_write_dataset, rows, {"use_dictionary": [*REPETITIVE]}),
+    }
+    return Case(name=f"{rows.num_rows:,} rows, one commit", rows=rows.num_rows, goal=0.9, writers=writers)
 
-    return Case(
-        name=f"{rows.num_rows:,} rows, one commit",
-        peer="pyarrow, synced",
-        rows=rows.num_rows,
-        wanted=0.9,
-        ftfile=by_ftfile,
-        by_peer=by_pyarrow,
+
+def _write_dataset(rows: pa.Table, settings: Mapping[str, Any], path: Path) -> None:
+    """Write rows by pyarrow, and sync the files and their directory."""
+    file_format = ds.ParquetFileFormat()
+    options = file_format.make_write_options(compression=CODEC, compression_level=LEVEL, **settings)
+    written: list[str] = []
+    ds.write_dataset(
+        rows, path, format=file_format, file_options=options, file_visitor=lambda file: written.append(file.path)
     )
+    for file in written:
+        _sync(file)
+    _sync(path)
 
 
 def _many_batches(settings: Settings) -> Case:
     rows = _rows(settings)
     batch_rows = rows.num_rows // (SMOKE_BATCHES if settings.smoke else BATCHES)
     batches = [rows.slice(start, batch_rows) for start in range(0, rows.num_rows, batch_rows)]
-    return _commits(f"{len(batches)} commits of {batch_rows:,} rows", batches, wanted=1.5)
+    return _commits(f"{len(batches)} commits of {batch_rows:,} rows", batches, goal=1.5)
 
 
 def _small_commits(settings: Settings) -> Case:
     commits = SMOKE_COMMITS if settings.smoke else COMMITS
     batches = [rows_between(start, start + COMMIT_ROWS) for start in range(0, commits * COMMIT_ROWS, COMMIT_ROWS)]
-    return _commits(f"{commits} commits of {COMMIT_ROWS} rows", batches, wanted=5)
+    return _commits(f"{commits} commits of {COMMIT_ROWS} rows", batches, goal=5)
 
 
-def _commits(name: str, batches: list[pa.Table], wanted: float) -> Case:
+def _commits(name: str, batches: list[pa.Table], goal: float) -> Case:
     """Return the case that each batch is committed."""
-    properties = deltalake.WriterProperties(compression=CODEC.upper(), compression_level=LEVEL)
+    with_dictionary = ColumnProperties(dictionary_enabled=True)
+    tuned = {
+        "default_column_properties": ColumnProperties(dictionary_enabled=False),
+        "column_properties": dict.fromkeys(REPETITIVE, with_dictionary),
+    }
 
     def by_ftfile(path: Path) -> None:
         for batch in batches:
             ftfile.write(path, batch, file_format="parquet")
 
-    def by_delta(path: Path) -> None:
-        for batch in batches:
-            deltalake.write_deltalake(path, batch, mode="append", writer_properties=properties)
+    writers: dict[str, Write] = {
+        "ftfile": by_ftfile,
+        "delta-rs": partial(_append_to_delta, batches, {}),
+        "delta-rs, tuned": partial(_append_to_delta, batches, tuned),
+    }
+    return Case(name=name, rows=sum(batch.num_rows for batch in batches), goal=goal, writers=writers)
 
-    rows = sum(batch.num_rows for batch in batches)
-    return Case(name=name, peer="delta-rs", rows=rows, wanted=wanted, ftfile=by_ftfile, by_peer=by_delta)
+
+def _append_to_delta(batches: list[pa.Table], settings: Mapping[str, Any], path: Path) -> None:
+    properties = WriterProperties(compression=CODEC, compression_level=LEVEL, **settings)
+    for batch in batches:
+        write_deltalake(path, batch, mode="append", writer_properties=properties)
 
 
 def _rows(settings: Settings) -> pa.Table:
@@ -159,32 +180,33 @@ def _sync(path: str | Path) -> None:
 
 
 def _compared(case: Case, settings: Settings) -> list[tuple[Cell, ...]]:
-    """Return the lines of both writers, which run in alternating order. The first round is not counted."""
-    writers = {"ftfile": case.ftfile, case.peer: case.by_peer}
+    """Return the lines of all writers, which run in alternating order. The first round is not counted."""
     rounds: list[Round] = []
     for number in range((SMOKE_ROUNDS if settings.smoke else ROUNDS) + 1):
         samples: Round = {}
-        for label in sorted(writers, reverse=bool(number % 2)):
-            samples[label] = _sample(writers[label], settings.directory / "out", case.rows)
+        for label in sorted(case.writers, reverse=bool(number % 2)):
+            samples[label] = _sample(case.writers[label], settings.directory / "out", case.rows)
         rounds.append(samples)
         LOGGER.info("pywrite: %s: %s", case.name, samples)
-    counted = rounds[1:]
-    return [_row(case, label, counted) for label in writers]
+    return [_row(case, label, rounds[1:]) for label in case.writers]
 
 
-def _sample(write: Callable[[Path], None], path: Path, rows: int) -> Sample:
+def _sample(write: Write, path: Path, rows: int) -> Sample:
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     write(path)
-    sample = Sample(time.perf_counter() - began_s, time.process_time() - began_cpu_s)
-    found = ds.dataset(path, exclude_invalid_files=False, ignore_prefixes=["_", "."]).count_rows()
+    wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+    files = [*path.glob("*.parquet")]
+    found = sum(pq.read_metadata(file).num_rows for file in files)
     if found != rows:
         raise RuntimeError(f"{path} has {found} rows of {rows}")
+    megabytes = sum(file.stat().st_size for file in files) / 1e6
     shutil.rmtree(path)
     os.sync()  # the next writer must not wait for these bytes
-    return sample
+    return Sample(wall_s, cpu_s, megabytes)
 
 
 def _row(case: Case, label: str, rounds: list[Round]) -> tuple[Cell, ...]:
+    ours, first_peer, *_ = case.writers
     wall_s = statistics.median(samples[label].wall_s for samples in rounds)
     return (
         case.name,
@@ -192,8 +214,10 @@ def _row(case: Case, label: str, rounds: list[Round]) -> tuple[Cell, ...]:
         wall_s,
         int(case.rows / wall_s),
         statistics.median(samples[label].cpu_s for samples in rounds),
-        statistics.median(samples[case.peer].wall_s / samples[label].wall_s for samples in rounds),
-        f">= {case.wanted}" if label == "ftfile" else None,
+        rounds[0][label].megabytes,
+        statistics.median(samples[label].wall_s / samples[ours].wall_s for samples in rounds),
+        statistics.median(samples[ours].cpu_s / samples[label].cpu_s for samples in rounds),
+        f">= {case.goal}" if label == first_peer else None,
     )
 
 
