@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 __all__ = (
+    "HELD_BYTES",
     "BufferedTarget",
     "CollectingEncoder",
     "ColumnarFormat",
