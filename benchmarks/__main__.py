@@ -30,6 +30,7 @@ BENCHMARKS = {
     "verifying": "verifying",
     "command": "command",
     "reading": "reading",
+    "pywrite": "python_writes",
     "directories": "directories",
     "rolling": "rolling",
     "compaction": "compaction",
@@ -69,7 +70,15 @@ def main(arguments: list[str] | None = None) -> None:
             directory = Path(scratch, name)
             directory.mkdir()
             tables[name] = importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").run(
-                Settings(directory, options.smoke, tuple(options.sinks), options.rows, options.batches, options.files)
+                Settings(
+                    directory,
+                    smoke=options.smoke,
+                    sinks=tuple(options.sinks),
+                    rows=options.rows,
+                    batches=options.batches,
+                    files=options.files,
+                    gigabytes=options.gigabytes,
+                )
             )
             shutil.rmtree(directory)
             for table in tables[name]:
@@ -91,13 +100,16 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="SINK",
         help="labels of the sinks to run; the null sink always runs",
     )
-    parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000")
+    parser.add_argument(
+        "--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000; of pywrite: 4,000,000"
+    )
     parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default; of command: 100,000")
     parser.add_argument(
         "--files",
         type=int,
         help="of plans and of export: 100,000 by default; of compaction: 400; of committer: the most",
     )
+    parser.add_argument("--gigabytes", type=float, help="in memory, of the largest write of pywrite: 10 by default")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))

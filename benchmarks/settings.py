@@ -19,9 +19,10 @@ class Settings:
         directory: an existing scratch directory, on the disk that is measured.
         smoke: tiny sizes that only show that the benchmark works; the figures mean nothing.
         sinks: labels of the sinks to run; all when empty.
-        rows: of `kvstore` and of `load`; None for their defaults.
+        rows: of `kvstore`, of `load` and of `pywrite`; None for their defaults.
         batches: of `kvstream` and of `command`; None for their defaults.
         files: of `plans`, of `export` and of `compaction`, and the most of `committer`; None for their defaults.
+        gigabytes: of the largest write of `pywrite`; None for its default.
     """
 
     directory: Path
@@ -30,3 +31,4 @@ class Settings:
     rows: int | None = None
     batches: int | None = None
     files: int | None = None
+    gigabytes: float | None = None

@@ -239,6 +239,17 @@ def test_hdfs(tables: Tables) -> None:
     assert [row["x spark's own"] == 1 for row in streams] == [False, False, True]
 
 
+def test_pywrite(tables: Tables) -> None:
+    rows, (memory,) = tables["pywrite"]
+    delta = ["ftfile", "delta-rs", "delta-rs, tuned"]
+    assert [row["writer"] for row in rows] == ["ftfile", "pyarrow, synced", "pyarrow, tuned, synced", *delta, *delta]
+    assert all(row["s"] > 0 and row["processor s"] > 0 and row["MB"] > 0 for row in rows)
+    for row in rows:
+        assert (row["ftfile is x as fast"] == 1) == (row["writer"] == "ftfile")
+    assert [row["goal"] for row in rows if row["goal"]] == [">= 0.9", ">= 1.5", ">= 5"]
+    assert 0 < memory["peak MiB"] < 300
+
+
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["bulkk"])

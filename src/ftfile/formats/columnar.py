@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 __all__ = (
+    "HELD_BYTES",
+    "BufferedTarget",
     "CollectingEncoder",
     "ColumnarFormat",
     "FormatCodec",
@@ -45,6 +47,7 @@ _SEGMENT_CODEC = "lz4"
 _LZ4_RATIO_MAX = 255
 _SAMPLE_ROWS = 10_000
 _MARK_BYTES = 8  # the maximum length of a format's name at the start of a file
+HELD_BYTES = 256 << 10  # bytes of small writes that are joined
 _RATIO_GUESS = 0.4  # assumed ratio of the length in the file to the memory, until a file was written
 
 
@@ -341,6 +344,39 @@ def encoding_errors(format_name: str) -> Iterator[None]:
         yield
     except pa.ArrowException as error:
         raise EncodingError(f"rows cannot be encoded as {format_name}: {error}") from error
+
+
+class BufferedTarget:
+    """A target that joins small writes.
+
+    A library writes each page and each header separately, and each write passes filters, a checksum and a system call.
+    """
+
+    def __init__(self, target: ByteWriter) -> None:
+        self._target = target
+        self._pieces: list[bytes] = []
+        self._held_bytes = 0
+
+    @property
+    def position(self) -> int:
+        """Return the number of written bytes, including the held ones."""
+        return self._target.position + self._held_bytes
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append data, which the caller can reuse at once."""
+        piece = bytes(data)
+        self._pieces.append(piece)
+        self._held_bytes += len(piece)
+        if self._held_bytes >= HELD_BYTES:
+            self.flush()
+        return len(piece)
+
+    def flush(self) -> None:
+        """Write the held bytes to the target."""
+        data = b"".join(self._pieces)
+        self._pieces, self._held_bytes = [], 0
+        if data:
+            self._target.write(data)
 
 
 def as_sink(target: ByteWriter) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -20,7 +20,14 @@ import pyarrow.parquet.encryption as pe
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.units import packed
-from ftfile.formats.columnar import CollectingEncoder, ColumnarFormat, FormatCodec, as_sink, encoding_errors
+from ftfile.formats.columnar import (
+    BufferedTarget,
+    CollectingEncoder,
+    ColumnarFormat,
+    FormatCodec,
+    as_sink,
+    encoding_errors,
+)
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.lent_file import LentFile
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
@@ -310,6 +317,7 @@ class _ParquetEncoder(CollectingEncoder):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(schema, target)
+        self._buffered = BufferedTarget(target)
         self._codec = codec
         self._encryption = encryption or {}
         self._metadata = metadata
@@ -330,6 +338,7 @@ class _ParquetEncoder(CollectingEncoder):
             if self._metadata is not None:
                 writer.add_key_value_metadata(self._metadata)
             writer.close()
+        self._buffered.flush()
 
     def _footer_bytes(self, groups: int) -> int:
         return _FOOTER_BYTES + self._leaf_columns * (_FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * groups)
@@ -348,12 +357,13 @@ class _ParquetEncoder(CollectingEncoder):
                 raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
         with encoding_errors("Parquet"):
             self._open(rows).write_table(rows, row_group_size=len(rows))
+        self._buffered.flush()  # the position of the target shows the compression ratio of the group
 
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         """Return the writer; the first rows decide which columns get dictionaries."""
         if self._writer is None:
             settings = self._settings(rows) | self._encryption | {"metadata_collector": self._footers}
-            self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **settings)
+            self._writer = pq.ParquetWriter(as_sink(self._buffered), self._schema, **settings)
         return self._writer
 
     def _settings(self, rows: pa.Table) -> dict[str, Any]:

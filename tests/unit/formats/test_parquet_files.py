@@ -10,6 +10,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
 from ftfile.formats.api import format_from_options
+from ftfile.formats.columnar import HELD_BYTES
 from tests.crash.share import some
 from tests.unit.formats.rows import (
     TIMESTAMP,
@@ -149,6 +150,43 @@ def test_types_are_those_of_parquet_alone() -> None:
 
 @pytest.mark.slow
 @pytest.mark.packages
+class CountedTarget(Target):
+    """A target that keeps the length of each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.lengths.append(len(data))
+        return super().write(data)
+
+
+def test_small_writes_of_the_library_are_joined() -> None:
+    target, rows = CountedTarget(), events(100)
+    encoder = PARQUET.encoder(rows.schema, target)
+    encoder.write(rows)
+    encoder.flush()
+    flushed_bytes = target.position
+    encoder.finish()
+    assert len(target.lengths) == 2, "one write for the row group, and one for the end"
+    file = opened(bytes(target.data))
+    group = file.metadata.row_group(0)
+    chunk_bytes = sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+    assert flushed_bytes == len(b"PAR1") + chunk_bytes
+    assert file.read().to_pydict() == rows.to_pydict()
+
+
+def test_joined_writes_take_little_memory() -> None:
+    target, rows = CountedTarget(), pa.RecordBatch.from_pydict({"n": range(700_000)})
+    encoder = format_from_options("parquet", {"compression": "none"}).encoder(rows.schema, target)
+    encoder.write(rows)
+    encoder.finish()
+    page_bytes = 1 << 20
+    assert len(target.data) > 4 * page_bytes
+    assert max(target.lengths) < HELD_BYTES + 1.2 * page_bytes
+
+
 @pytest.mark.parametrize("limit_bytes", [20_000, 200_000, 700_000])
 @pytest.mark.parametrize("batch_rows", [1_000, 50_000])
 @pytest.mark.parametrize("compression", ["zstd", "none"])
