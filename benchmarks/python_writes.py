@@ -1,4 +1,4 @@
-"""Writes of `ftfile.write` in plain Python: against pyarrow's dataset and delta-rs, and their memory."""
+"""Writes by `ftfile.write` and `ftfile.writer`: against pyarrow and delta-rs, and their memory."""
 
 from __future__ import annotations
 
@@ -150,8 +150,10 @@ def _commits(name: str, batches: list[pa.Table], goal: float) -> Case:
     }
 
     def by_ftfile(path: Path) -> None:
-        for batch in batches:
-            ftfile.write(path, batch, file_format="parquet")
+        with ftfile.writer(path, "pywrite", file_format="parquet") as writer:
+            for number, batch in enumerate(batches):
+                writer.write(batch)
+                writer.commit(number)
 
     writers: dict[str, Write] = {
         "ftfile": by_ftfile,

@@ -209,23 +209,21 @@ def write_task(
 
 
 def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs: FileSystem) -> TaskCommit:
-    from ftfile.writing.bad_records import BadRecords  # noqa: PLC0415 - only tasks need these three
-    from ftfile.writing.fingerprint import FingerprintAccumulator  # noqa: PLC0415
+    from ftfile.writing.bad_records import BadRecords  # noqa: PLC0415 - only tasks need these two
     from ftfile.writing.stage import Stage  # noqa: PLC0415
 
     clock, sink, config, common = fs.context.clock, plan.sink, plan.config, plan.config.common
     began_s = clock.monotonic_s()
     author = _replay_author(identity.writer, common.transaction)
-    kind = _fingerprint_kind(identity.writer, common.transaction, offsets_known=plan.offsets_known)
-    fingerprint = FingerprintAccumulator(common.fingerprint or kind)
-    rows = _fingerprinted(task.batches, config.schema, fingerprint)
+    fingerprint = _fingerprint(plan, identity.writer)
+    rows = _rows_of(task.batches, config.schema, fingerprint)
     head = None
     if _reads_log(plan, identity, author):
         head = CommitLog(fs, start=plan.view).refresh()
     if author is not None and head is not None and head.has(author):
         for _ in rows:
             pass
-        return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True, time_zone=task.time_zone)
+        return TaskCommit(identity, (), _json_of(fingerprint), found_committed=True, time_zone=task.time_zone)
     stage = Stage(fs, identity, common.storage.durability, sink.final_path(plan, identity))
     try:
         bad = BadRecords(
@@ -245,7 +243,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     return TaskCommit(
         identity,
         tuple(stage.finished),
-        fingerprint=fingerprint.to_json(),
+        fingerprint=_json_of(fingerprint),
         segments=tuple(segments),
         rewritten=assembled.rewrites,
         failed=assembled.failed,
@@ -368,19 +366,34 @@ def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> A
     return None
 
 
-def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *, offsets_known: bool) -> str:
-    """Return the kind of fingerprint: `strong` if only the rows can prove that a batch is a replay."""
+def _fingerprint(plan: WritePlan[Any], writer: WriterIdentity) -> FingerprintAccumulator | None:
+    """Return an empty fingerprint for the rows of a task; None if no commit compares the rows.
+
+    It is of the kind `strong` if only the rows can prove that a batch is a replay.
+    """
+    common = plan.config.common
     if isinstance(writer, StreamIdentity):
-        needs_proof = not offsets_known
+        needs_proof, is_compared = not plan.offsets_known, not common.is_application
     else:
-        needs_proof = transaction is not None
-    if needs_proof:
-        return "strong"
-    return "content"
+        needs_proof = is_compared = common.transaction is not None
+    if not is_compared and common.fingerprint is None:
+        return None
+    from ftfile.writing.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - only tasks need it
+
+    kind = "content"
+    if needs_proof and is_compared:
+        kind = "strong"
+    return FingerprintAccumulator(common.fingerprint or kind)
 
 
-def _fingerprinted(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
+def _json_of(fingerprint: FingerprintAccumulator | None) -> dict[str, Any] | None:
+    if fingerprint is None:
+        return None
+    return fingerprint.to_json()
+
+
+def _rows_of(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the non-empty batches in the recorded schema, and add them to a fingerprint."""
     for batch in filter(len, batches):
@@ -388,7 +401,8 @@ def _fingerprinted(
             rows = batch
         else:
             rows = _cast(batch, schema)
-        fingerprint.update(rows)
+        if fingerprint is not None:
+            fingerprint.update(rows)
         yield rows
 
 

@@ -120,7 +120,7 @@ class TaskCommit:
 
     identity: TaskIdentity
     parts: tuple[StagedPart, ...]
-    fingerprint: dict[str, Any]  # of the rows of this task
+    fingerprint: dict[str, Any] | None  # of the rows of this task; None if no commit compares them
     segments: tuple[StagedSegment, ...] = ()  # rows of open files
     rewritten: tuple[Rewrite, ...] = ()  # due jobs that the task ran in addition to writing its rows
     failed: tuple[str, ...] = ()  # ids of failed jobs, and of segments left out of parts
@@ -233,14 +233,21 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
     return tuple(letters)
 
 
-def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
-    """Return the fingerprint of the rows of all tasks."""
+def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint | None:
+    """Return the fingerprint of the rows of all tasks; None if no commit compares them."""
     from ftfile.writing.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - a plan needs only identities
 
-    first, *rest = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
-    for other in rest:
-        first.merge(other)
-    return Fingerprint(first.kind, first.digest(), covers_content=first.kind == "strong")
+    of_batch: FingerprintAccumulator | None = None
+    for message in messages:
+        if message.fingerprint is None:
+            return None
+        of_task = FingerprintAccumulator.from_json(message.fingerprint)
+        if of_batch is None:
+            of_batch = of_task
+        else:
+            of_batch.merge(of_task)
+    assert of_batch is not None, "a batch has one message at least"
+    return Fingerprint(of_batch.kind, of_batch.digest(), covers_content=of_batch.kind == "strong")
 
 
 def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, Any]:

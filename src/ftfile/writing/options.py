@@ -294,6 +294,7 @@ class CommonSettings:
     user_metadata: str | None  # the user's text for each commit
     at_least_version: int | None  # lower bound of the directory's version
     is_attached: bool = False  # a listener maintains the directory while no batch runs
+    is_application: bool = False  # a repeated batch is recognised by its opening and its position, not by its rows
 
     @classmethod
     def from_options(

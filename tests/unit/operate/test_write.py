@@ -204,6 +204,7 @@ class TestThreads:
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(row_threads, "ROWS_PER_THREAD", 100)
+        monkeypatch.setattr(row_threads, "SMALL_ROWS", 0)
         monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 10)
 
     def test_each_writes_separate_files_and_all_rows_are_in_one_commit(self, out: str) -> None:

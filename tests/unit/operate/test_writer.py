@@ -360,7 +360,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "reason"),
         [
-            ({"no_such_option": 1}, "there is no such option"),
+            ({"unknown_option": 1}, "there is no such option"),
             ({"on_gap": "accept"}, "can lose their checkpoint"),
             ({"replace_where": "n = 1"}, "it is for ftfile.write"),
             ({"txn_version": 1}, "numbers its batches"),

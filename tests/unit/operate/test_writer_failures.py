@@ -25,6 +25,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.operate.writers import arrow_rows, row_threads
+from ftfile.storage.calls import start
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
@@ -76,6 +77,7 @@ class TestThreads:
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(row_threads, "ROWS_PER_THREAD", 100)
+        monkeypatch.setattr(row_threads, "SMALL_ROWS", 0)
         monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 10)
 
     def test_large_batches_are_written_by_all(self, out: str) -> None:
@@ -87,6 +89,29 @@ class TestThreads:
             writer.write(rows(*range(2000, 2050)))
             writer.commit(2)
         assert visible(out) == list(range(2050))
+
+    @pytest.mark.parametrize(("values", "threads"), [(["a"] * 40, 0), (["a"] * 41, 1), (["a" * 400] * 3, 1)])
+    def test_small_batches_need_none(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, values: list[str], threads: int
+    ) -> None:
+        started: list[Any] = []
+
+        def counting(call: Any) -> Any:
+            started.append(call)
+            return start(call)
+
+        monkeypatch.setattr(row_threads, "start", counting)
+        monkeypatch.setattr(row_threads, "SMALL_ROWS", 40)
+        monkeypatch.setattr(row_threads, "SMALL_BYTES", 1000)
+        with opened(out) as writer:
+            for _ in range(2):
+                started.clear()
+                for value in values:
+                    writer.write(pa.table({"t": [value]}))
+                writer.commit()
+                assert len(started) == threads
+        assert len(ftfile.open(out).to_arrow()) == 2 * len(values)
+        assert len(ftfile.open(out).files()) == 2
 
     def test_waiting_rows_are_bounded(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tasks that do not take rows hold up the source, so it cannot fill the memory."""
@@ -170,7 +195,7 @@ class _Source:
 
 
 def test_a_late_record_of_an_aborted_commit_does_not_count(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store executes a request after the program has given up and written the rows again."""
+    """The store executes a request after the program has aborted the commit."""
     late: list[tuple[LocalFileSystem, str, bytes]] = []
 
     def hang(fs: LocalFileSystem, path: str, content: bytes) -> Any:

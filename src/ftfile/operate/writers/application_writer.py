@@ -101,11 +101,11 @@ class DirectoryWriter:
         common = CommonSettings.from_options(
             options, Encryption.from_options(options), client_settings(options), stream=True
         )
-        # The position is in the log, so no checkpoint can be lost, and a batch needs no proof by its rows.
+        # The position is in the log, so no checkpoint can be lost.
         self._common = replace(
             common,
             policy=replace(common.policy, on_new_query="continue", on_gap="fail", on_replay_mismatch="fail"),
-            fingerprint=common.fingerprint or "content",
+            is_application=True,
         )
         self._store_log = common.log_at(self.path, context)
         common.storage.for_store(self._store_log.fs.capabilities)
@@ -386,7 +386,7 @@ def writer(
         app_id: the name of the application: at most 100 letters, digits, points, hyphens and underscores. It stays the
             same when the program starts again, and each application of a directory has another one.
         threads: the maximum number of threads that encode rows, each to separate files with its own `max_open_bytes` of
-            memory; by default one for each core. 262,144 rows of a batch are written before a further thread starts.
+            memory; by default one for each core. Batches with fewer than 65,536 rows are written by one thread.
         storage: settings of the file system, as in `ftfile.open`.
         context: the clock and the ids, for tests.
         **options: options of the sink in snake case, such as `file_format="parquet"`, `partition_by=["day"]` or

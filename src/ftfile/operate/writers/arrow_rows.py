@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -43,13 +44,20 @@ def arrow_rows(data: Any) -> StorableRows:  # noqa: ANN401 - many types of many 
         SchemaError: a column has a type without an equivalent in Spark. Values that do not fit raise it later.
     """
     source, batches = _batches_of(data)
-    schema = pa.schema([_stored_field(field, field.name) for field in source])
+    schema = _stored_schema(source)
     return StorableRows(schema, _converted(batches, source, schema))
+
+
+@lru_cache(16)
+def _stored_schema(source: pa.Schema) -> pa.Schema:
+    return pa.schema([_stored_field(field, field.name) for field in source])
 
 
 def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noqa: ANN401 - as above
     if isinstance(data, pa.RecordBatch):
         return data.schema, [data]
+    if isinstance(data, pa.Table):
+        return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatchReader):
         return data.schema, data
     if hasattr(data, "__arrow_c_stream__"):

@@ -62,7 +62,7 @@ def write(  # noqa: PLR0913 - all but two by name
         app_id: with `version`, an identity of the write. Versions of an application increase.
         version: see `app_id`.
         threads: the number of threads that encode rows, each to separate files; by default one for each core. Fewer
-            than 262,144 rows are written by one thread, in their order.
+            than 65,536 rows are written by one thread, in their order.
         storage: settings of the file system, as in `ftfile.open`.
         context: the clock and the ids, for tests.
         **options: options of the sink in snake case, such as `file_format="parquet"`, `partition_by=["day"]` or

@@ -29,9 +29,13 @@ if TYPE_CHECKING:
     from ftfile.writing.files.file_options import SinkConfig
     from ftfile.writing.messages import TaskCommit, WriterIdentity
 
-# Another thread starts after this number of rows for each running thread, so small batches have one file in each
-# directory.
-ROWS_PER_THREAD = 1 << 18
+# The second thread starts after this number of rows, and the thread n after n² times as many: small batches have one
+# file in each directory, and large batches have large files.
+ROWS_PER_THREAD = 1 << 16
+# Smaller batches are written by the thread of the caller: for commits of ten rows, a second thread costs more time than
+# it saves, since both wait for Python's lock.
+SMALL_ROWS = 1 << 12
+SMALL_BYTES = 1 << 20
 
 
 def threads_of(threads: int | None, context: Context) -> int:
@@ -45,7 +49,7 @@ class RowThreads:
     """The threads of one batch. At most one batch of rows waits for each thread, so memory is bounded.
 
     Each row is written by one thread, in the order of `put` within its files. The first thread writes all rows of a
-    batch with fewer than `ROWS_PER_THREAD` rows.
+    batch with fewer than `ROWS_PER_THREAD` rows. Small batches are kept until `finish`, which writes them itself.
     """
 
     def __init__(self, plan: WritePlan[SinkConfig], writer: WriterIdentity, threads: int, context: Context) -> None:
@@ -53,7 +57,7 @@ class RowThreads:
         self._changed = threading.Condition()
         self._waiting: deque[pa.RecordBatch] = deque()
         self._tasks: list[Future[TaskCommit]] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._is_complete = False
         self._error: BaseException | None = None
 
@@ -69,9 +73,14 @@ class RowThreads:
 
     def put(self, batch: pa.RecordBatch) -> None:
         """Hand over rows to a thread; wait while all threads are busy. Raise the first error of a thread."""
-        if len(self._tasks) < self._threads_max and self._rows >= len(self._tasks) * ROWS_PER_THREAD:
-            self._start()
+        needs_thread = self._rows >= len(self._tasks) ** 2 * ROWS_PER_THREAD
         self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if not self._tasks and self._rows <= SMALL_ROWS and self._bytes <= SMALL_BYTES:
+            self._waiting.append(batch)
+            return
+        if needs_thread and len(self._tasks) < self._threads_max:
+            self._start()
         with self._changed:
             while self._error is None and len(self._waiting) >= len(self._tasks):
                 self._changed.wait()
@@ -84,11 +93,11 @@ class RowThreads:
 
         A batch without rows has one message.
         """
-        if not self._tasks:
-            self._start()
         with self._changed:
             self._is_complete = True
             self._changed.notify_all()
+        if not self._tasks:
+            return [self._write(self._identity(0))]
         wait(self._tasks)
         self._raise_error()
         return [task.result() for task in self._tasks]
@@ -113,8 +122,11 @@ class RowThreads:
                     delete_file(fs, path)
 
     def _start(self) -> None:
-        identity = TaskIdentity(self._writer, len(self._tasks), 0)
+        identity = self._identity(len(self._tasks))
         self._tasks.append(start(partial(copy_context().run, self._write, identity)))
+
+    def _identity(self, number: int) -> TaskIdentity:
+        return TaskIdentity(self._writer, number, 0)
 
     def _write(self, identity: TaskIdentity) -> TaskCommit:
         try:
