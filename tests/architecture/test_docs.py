@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ftfile.operate.writers.sink_arguments import SinkArguments
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -209,4 +211,5 @@ def test_pages_name_every_argument(name: str) -> None:
     assert pages
     parameters = inspect.signature(CALLS[name]).parameters.values()
     arguments = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-    assert not arguments - named_in_code(pages) - shared_words
+    options = SinkArguments.__annotations__.keys()  # docs/options.md describes them
+    assert not arguments - named_in_code(pages) - shared_words - options

@@ -9,8 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-import pyarrow as pa
-
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.log.commit_log import CommitLog
@@ -31,10 +29,13 @@ from ftfile.writing.messages import (
 )
 from ftfile.writing.options import WriteConfig, durability_of, open_for_writer
 from ftfile.writing.spark_checkpoint import check_sources, read_query_id
+from ftfile.writing.task_rows import fingerprint_for, fingerprint_json, recorded_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
+
+    import pyarrow as pa
 
     from ftfile.core.context import Context
     from ftfile.log.directory import DirectoryMarker
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
     from ftfile.writing.applications import ApplicationBatch
     from ftfile.writing.bad_records import BadRecords
-    from ftfile.writing.fingerprint import FingerprintAccumulator
     from ftfile.writing.messages import StagedSegment, TaskIdentity, WriterIdentity
     from ftfile.writing.stage import FinalPath, Stage
 
@@ -215,15 +215,15 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     clock, sink, config, common = fs.context.clock, plan.sink, plan.config, plan.config.common
     began_s = clock.monotonic_s()
     author = _replay_author(identity.writer, common.transaction)
-    fingerprint = _fingerprint(plan, identity.writer)
-    rows = _rows_of(task.batches, config.schema, fingerprint)
+    fingerprint = fingerprint_for(plan, identity.writer)
+    rows = recorded_rows(task.batches, config.schema, fingerprint)
     head = None
     if _reads_log(plan, identity, author):
         head = CommitLog(fs, start=plan.view).refresh()
     if author is not None and head is not None and head.has(author):
         for _ in rows:
             pass
-        return TaskCommit(identity, (), _json_of(fingerprint), found_committed=True, time_zone=task.time_zone)
+        return TaskCommit(identity, (), fingerprint_json(fingerprint), found_committed=True, time_zone=task.time_zone)
     stage = Stage(fs, identity, common.storage.durability, sink.final_path(plan, identity))
     try:
         bad = BadRecords(
@@ -243,7 +243,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     return TaskCommit(
         identity,
         tuple(stage.finished),
-        fingerprint=_json_of(fingerprint),
+        fingerprint=fingerprint_json(fingerprint),
         segments=tuple(segments),
         rewritten=assembled.rewrites,
         failed=assembled.failed,
@@ -364,54 +364,6 @@ def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> A
     if transaction is not None:
         return JobAuthor(writer.job_id, transaction)
     return None
-
-
-def _fingerprint(plan: WritePlan[Any], writer: WriterIdentity) -> FingerprintAccumulator | None:
-    """Return an empty fingerprint for the rows of a task; None if no commit compares the rows.
-
-    It is of the kind `strong` if only the rows can prove that a batch is a replay.
-    """
-    common = plan.config.common
-    if isinstance(writer, StreamIdentity):
-        needs_proof, is_compared = not plan.offsets_known, not common.is_application
-    else:
-        needs_proof = is_compared = common.transaction is not None
-    if not is_compared and common.fingerprint is None:
-        return None
-    from ftfile.writing.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - only tasks need it
-
-    kind = "content"
-    if needs_proof and is_compared:
-        kind = "strong"
-    return FingerprintAccumulator(common.fingerprint or kind)
-
-
-def _json_of(fingerprint: FingerprintAccumulator | None) -> dict[str, Any] | None:
-    if fingerprint is None:
-        return None
-    return fingerprint.to_json()
-
-
-def _rows_of(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the non-empty batches in the recorded schema, and add them to a fingerprint."""
-    for batch in filter(len, batches):
-        if batch.schema.equals(schema):
-            rows = batch
-        else:
-            rows = _cast(batch, schema)
-        if fingerprint is not None:
-            fingerprint.update(rows)
-        yield rows
-
-
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch in the recorded schema; Spark sends its session's time zone and non-nullable columns."""
-    columns = []
-    for column, field in zip(batch.columns, schema, strict=True):
-        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _context_of(writer: WriterIdentity) -> AbstractContextManager[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import inspect
 import random
 import threading
 import time
@@ -18,8 +19,11 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ArgumentError, ConfigError, OutcomeUnknown, SchemaError, Unavailable
+from ftfile.core.options import OPTIONS
+from ftfile.core.options.typed import attribute_name
 from ftfile.operate.writers import arrow_rows, row_threads
 from ftfile.operate.writers.named_options import option_texts
+from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -312,3 +316,28 @@ def test_random_writes_have_the_rows_of_a_model(out: str, seed: int) -> None:
         if dice.random() < 0.2:
             ftfile.compact(out)
     check_directory(open_filesystem(out))
+
+
+@pytest.mark.parametrize("function", [ftfile.write, ftfile.writer])
+def test_the_signature_shows_each_option_with_its_type_and_default(function: Any) -> None:
+    shown = inspect.signature(function).parameters
+    sink = {attribute_name(option.name) for option in OPTIONS if "write" in option.used_by}
+    arguments = {"data", "mode", "app_id", "version", "threads", "storage", "context", "options"}
+    replaced = {"txn_app_id", "txn_version", "partition_overwrite_mode", "on_new_query", "on_gap"}
+    if function is ftfile.writer:
+        replaced |= {"replace_where", "on_replay_mismatch"}
+    assert shown.keys() - arguments == sink - replaced
+    assert (shown["max_records_per_file"].annotation, shown["max_records_per_file"].default) == ("int | None", None)
+    assert shown["success_delay"].default == "3600s"
+    with pytest.raises(ArgumentError, match="Did you mean max_records_per_file"):
+        function("/nothing", "a", max_record_per_file=7)
+
+
+@pytest.mark.parametrize("name", SinkArguments.__annotations__)
+def test_the_shown_default_is_the_default(name: str) -> None:
+    default = inspect.signature(ftfile.write).parameters[name].default
+    (option,) = [option for option in OPTIONS if attribute_name(option.name) == name and "write" in option.used_by]
+    if default is None:
+        assert option.default in {None, ()}
+    else:
+        assert option.kind.parse(option_texts({name: default}, None, {})[option.name]) == option.default

@@ -23,6 +23,7 @@ from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
 from ftfile.operate.writers.positions import checked_position
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
+from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
+    from typing_extensions import Unpack
 
     from ftfile.core.context import Context
     from ftfile.log.protocol import Committed
     from ftfile.log.state import LogState
+    from ftfile.operate.writers.sink_arguments import SinkArguments
     from ftfile.writing.applications import ApplicationBatch
     from ftfile.writing.messages import TaskCommit
 
@@ -365,7 +368,7 @@ def writer(
     threads: int | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
-    **options: object,
+    **options: Unpack[SinkArguments],
 ) -> DirectoryWriter:
     """Open a directory for commits of rows with positions, as one application, without Spark.
 
@@ -389,8 +392,8 @@ def writer(
             memory; by default one for each core. Batches with fewer than 65,536 rows are written by one thread.
         storage: settings of the file system, as in `ftfile.open`.
         context: the clock and the ids, for tests.
-        **options: options of the sink in snake case, such as `file_format="parquet"`, `partition_by=["day"]` or
-            `rollover_interval="10m"`.
+        **options: options of the sink in snake case; see docs/options.md. A size is a number of bytes, or a text such
+            as "128MiB"; a duration is a text such as "10min".
 
     Raises:
         ArgumentError: an argument has a value of another type, or an option does not exist.
@@ -402,3 +405,6 @@ def writer(
     texts = option_texts(options, storage, _ELSEWHERE)
     texts["path"] = os.fspath(path)
     return DirectoryWriter(texts["path"], app_id, texts, threads_of(threads, context), context)
+
+
+show_options(writer, omitted=_ELSEWHERE)

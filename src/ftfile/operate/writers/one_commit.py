@@ -11,6 +11,7 @@ from ftfile.operate.export.after_commit import check_exports, export_batch_write
 from ftfile.operate.writers.arrow_rows import arrow_rows
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
+from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
@@ -20,15 +21,21 @@ from ftfile.writing.messages import JobIdentity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from typing_extensions import Unpack
+
     from ftfile.core.context import Context
+    from ftfile.operate.writers.sink_arguments import SinkArguments
 
 # Options that `write` has as arguments, or that have no effect, each with its replacement.
-ELSEWHERE = {
+FOR_QUERIES = "it is for queries of Spark"
+_ELSEWHERE = {
     "path": "it is the first argument",
     "txn_app_id": "use app_id",
     "txn_version": "use version",
     "partition_overwrite_mode": "use mode='overwrite' or mode='dynamic'",
-    "checkpoint_location": "it is for streams of Spark",
+    "checkpoint_location": FOR_QUERIES,
+    "on_new_query": FOR_QUERIES,
+    "on_gap": FOR_QUERIES,
 }
 _MODES = ("append", "overwrite", "dynamic")
 
@@ -44,7 +51,7 @@ def write(  # noqa: PLR0913 - all but two by name
     threads: int | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
-    **options: object,
+    **options: Unpack[SinkArguments],
 ) -> int:
     """Write rows to a directory in one commit, without Spark; return the version of the directory.
 
@@ -65,8 +72,8 @@ def write(  # noqa: PLR0913 - all but two by name
             than 65,536 rows are written by one thread, in their order.
         storage: settings of the file system, as in `ftfile.open`.
         context: the clock and the ids, for tests.
-        **options: options of the sink in snake case, such as `file_format="parquet"`, `partition_by=["day"]` or
-            `compression="zstd"`.
+        **options: options of the sink in snake case; see docs/options.md. A size is a number of bytes, or a text such
+            as "128MiB"; a duration is a text such as "10min".
 
     Raises:
         ArgumentError: an argument has a value of another type, or an option does not exist.
@@ -75,10 +82,10 @@ def write(  # noqa: PLR0913 - all but two by name
         StorageError, CommitError: as for a batch write. `NotPublished` means that the rows are committed.
     """
     thread_count = threads_of(threads, context)
-    rows = arrow_rows(data)
-    texts = option_texts(options, storage, ELSEWHERE) | _mode_options(mode, replace_where)
+    texts = option_texts(options, storage, _ELSEWHERE) | _mode_options(mode, replace_where)
     texts |= _identity_options(app_id, version)
     texts["path"] = os.fspath(path)
+    rows = arrow_rows(data)
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
     refuse_rolling(config)
     check_exports(config)
@@ -88,6 +95,9 @@ def write(  # noqa: PLR0913 - all but two by name
     done = commit_batch(plan.sink, plan.config, messages=messages, batch_id=None, context=context)
     export_batch_write(plan.config, context)
     return done.version
+
+
+show_options(write)
 
 
 def _mode_options(mode: str, replace_where: str | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, KeysRequired
 from ftfile.log.directory import check_is_files, has_log
@@ -67,7 +67,7 @@ class FilesToLoad:
 class WriteSettings:
     """The arguments of `ftfile.write`; options of the sink by names in snake case."""
 
-    options: Mapping[str, object]
+    options: Mapping[str, Any]
     mode: str = "append"
     replace_where: str | None = None
     app_id: str | None = None

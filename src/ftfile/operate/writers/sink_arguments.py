@@ -1,0 +1,119 @@
+"""The options of the sink as keyword arguments of Python, with their types."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from ftfile.core.options import OPTIONS
+from ftfile.core.options.kinds import DURATION
+from ftfile.core.options.typed import attribute_name
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Sequence
+
+    from ftfile.core.options.kinds import Option
+
+
+class SinkArguments(TypedDict, total=False):
+    """The options of `format("ftfile")` for writing, in snake case, as described in docs/options.md.
+
+    A size is a number of bytes, or a text such as "128MiB"; a duration is a text such as "10min". Without a value, or
+    with None, an option has its default. The arguments of `ftfile.write` and `ftfile.writer` replace the other options.
+    """
+
+    file_format: str | None
+    partition_by: str | Sequence[str] | None
+    directory_pattern: str | None
+    file_name_column: str | None
+    directory_assigner: str | None
+    part_prefix: str | None
+    part_suffix: str | None
+    part_file_name: str | None
+    if_exists: Literal["newName", "fail"] | None
+    directory_state_ttl: str | None
+    max_bytes_per_file: int | str | None
+    max_records_per_file: int | None
+    max_open_bytes: int | str | None
+    statistics_columns: str | Sequence[str] | None
+    rolling: Literal["batch", "policy"] | None
+    max_batches_per_file: int | None
+    rollover_interval: str | None
+    inactivity_interval: str | None
+    rollover_schedule: str | None
+    event_time_interval: str | None
+    finalize_column: str | None
+    rolling_policy: str | None
+    strict_file_size: bool | None
+    max_segments_per_part: int | None
+    max_open_segments: int | None
+    success_file: str | None
+    success_delay: str | None
+    on_publish: str | None
+    export_to: str | Sequence[str] | None
+    durability: Literal["auto", "hsync", "close"] | None
+    publish: Literal["auto", "rename", "copy", "direct"] | None
+    file_permission: str | None
+    directory_permission: str | None
+    replication: int | None
+    block_size: int | str | None
+    compression: str | None
+    compression_level: int | None
+    filters: str | Sequence[str] | None
+    time_zone: str | None
+    timestamp_format: str | None
+    timestamp_ntz_format: str | None
+    date_format: str | None
+    ignore_null_fields: bool | None
+    line_sep: str | None
+    header: bool | None
+    sep: str | None
+    quote: str | None
+    escape: str | None
+    quote_all: bool | None
+    null_value: str | None
+    delimiter: str | None
+    length_prefix: Literal["int32", "int32le", "varint"] | None
+    encoder: str | None
+    record_name: str | None
+    record_namespace: str | None
+    encryption: Literal["none", "aes-gcm", "parquet"] | None
+    encryption_key_id: str | None
+    key_provider: str | os.PathLike[str] | None
+    on_replay_mismatch: Literal["fail", "keep"] | None
+    on_missing_part: Literal["warn", "fail"] | None
+    on_schema_change: Literal["fail", "widen", "any"] | None
+    on_format_change: Literal["fail", "accept"] | None
+    fingerprint: Literal["content", "strong"] | None
+    bad_records: Literal["fail", "deadLetter", "drop"] | None
+    max_record_bytes: int | str | None
+    publish_timeout: str | None
+    user_metadata: str | None
+    at_least_version: int | None
+
+
+def show_options(function: Callable[..., object], omitted: Collection[str] = ()) -> None:
+    """Add each option to the signature of a function, before `**options`, for `help` and the documentation."""
+    signature = inspect.signature(function)
+    *parameters, options = signature.parameters.values()
+    defaults = {attribute_name(option.name): _default(option) for option in OPTIONS if "write" in option.used_by}
+    for name, kind in SinkArguments.__annotations__.items():
+        if name not in omitted:
+            annotation = kind.__forward_arg__
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+            )
+    function.__signature__ = signature.replace(parameters=[*parameters, options])  # type: ignore[attr-defined]
+
+
+def _default(option: Option) -> Any:  # noqa: ANN401 - of any option
+    """Return the default of an option as a user would give it."""
+    value = option.default
+    if value == ():
+        return None
+    if option.kind is DURATION and value is not None:
+        return f"{value:g}s"
+    if isinstance(value, bytes):
+        return value.decode()
+    return value
