@@ -215,7 +215,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     clock, sink, config, common = fs.context.clock, plan.sink, plan.config, plan.config.common
     began_s = clock.monotonic_s()
     author = _replay_author(identity.writer, common.transaction)
-    fingerprint = fingerprint_for(plan, identity.writer)
+    fingerprint = fingerprint_for(identity.writer, common, offsets_known=plan.offsets_known)
     rows = recorded_rows(task.batches, config.schema, fingerprint)
     head = None
     if _reads_log(plan, identity, author):

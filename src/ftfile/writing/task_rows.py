@@ -11,19 +11,20 @@ from ftfile.writing.messages import StreamIdentity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.writing.batch import WritePlan
     from ftfile.writing.fingerprint import FingerprintAccumulator
     from ftfile.writing.messages import WriterIdentity
+    from ftfile.writing.options import CommonSettings
 
 
-def fingerprint_for(plan: WritePlan[Any], writer: WriterIdentity) -> FingerprintAccumulator | None:
+def fingerprint_for(
+    writer: WriterIdentity, common: CommonSettings, *, offsets_known: bool
+) -> FingerprintAccumulator | None:
     """Return an empty fingerprint for the rows of a task; None if no commit compares the rows.
 
     It is of the kind `strong` if only the rows can prove that a batch is a replay.
     """
-    common = plan.config.common
     if isinstance(writer, StreamIdentity):
-        needs_proof, is_compared = not plan.offsets_known, not common.is_application
+        needs_proof, is_compared = not offsets_known, not common.is_application
     else:
         needs_proof = is_compared = common.transaction is not None
     if not is_compared and common.fingerprint is None:
