@@ -9,6 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import pyarrow as pa
+
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.log.commit_log import CommitLog
@@ -22,6 +24,8 @@ from ftfile.writing.messages import (
     author_of,
     batch_metrics,
     check_messages,
+    fingerprint_for,
+    fingerprint_json,
     fingerprint_of,
     letters_of,
     orphans_of,
@@ -29,13 +33,10 @@ from ftfile.writing.messages import (
 )
 from ftfile.writing.options import WriteConfig, durability_of, open_for_writer
 from ftfile.writing.spark_checkpoint import check_sources, read_query_id
-from ftfile.writing.task_rows import fingerprint_for, fingerprint_json, recorded_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
-
-    import pyarrow as pa
 
     from ftfile.core.context import Context
     from ftfile.log.directory import DirectoryMarker
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
     from ftfile.writing.applications import ApplicationBatch
     from ftfile.writing.bad_records import BadRecords
+    from ftfile.writing.fingerprint import FingerprintAccumulator
     from ftfile.writing.messages import StagedSegment, TaskIdentity, WriterIdentity
     from ftfile.writing.stage import FinalPath, Stage
 
@@ -216,7 +218,7 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     began_s = clock.monotonic_s()
     author = _replay_author(identity.writer, common.transaction)
     fingerprint = fingerprint_for(identity.writer, common, offsets_known=plan.offsets_known)
-    rows = recorded_rows(task.batches, config.schema, fingerprint)
+    rows = _recorded_rows(task.batches, config.schema, fingerprint)
     head = None
     if _reads_log(plan, identity, author):
         head = CommitLog(fs, start=plan.view).refresh()
@@ -364,6 +366,28 @@ def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> A
     if transaction is not None:
         return JobAuthor(writer.job_id, transaction)
     return None
+
+
+def _recorded_rows(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the non-empty batches in the recorded schema, and add them to a fingerprint."""
+    for batch in filter(len, batches):
+        if batch.schema.equals(schema):
+            rows = batch
+        else:
+            rows = _cast(batch, schema)
+        if fingerprint is not None:
+            fingerprint.update(rows)
+        yield rows
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the recorded schema; Spark sends its session's time zone and non-nullable columns."""
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _context_of(writer: WriterIdentity) -> AbstractContextManager[None]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author, Record, SourceRange, Transaction
+    from ftfile.writing.fingerprint import FingerprintAccumulator
+    from ftfile.writing.options import CommonSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,34 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
             )
             letters.append(structs.replace(add_of(letter, "", message.identity.origin()), final_path=path))
     return tuple(letters)
+
+
+def fingerprint_for(
+    writer: WriterIdentity, common: CommonSettings, *, offsets_known: bool
+) -> FingerprintAccumulator | None:
+    """Return an empty fingerprint for the rows of a task; None if no commit compares the rows.
+
+    It is of the kind `strong` if only the rows can prove that a batch is a replay.
+    """
+    if isinstance(writer, StreamIdentity):
+        needs_proof, is_compared = not offsets_known, not common.is_application
+    else:
+        needs_proof = is_compared = common.transaction is not None
+    if not is_compared and common.fingerprint is None:
+        return None
+    from ftfile.writing.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - only tasks need it
+
+    kind = "content"
+    if needs_proof and is_compared:
+        kind = "strong"
+    return FingerprintAccumulator(common.fingerprint or kind)
+
+
+def fingerprint_json(fingerprint: FingerprintAccumulator | None) -> dict[str, Any] | None:
+    """Return a fingerprint as in the message of a task."""
+    if fingerprint is None:
+        return None
+    return fingerprint.to_json()
 
 
 def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint | None:
