@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from ftfile.core.errors import CorruptData, FtfileError
+from ftfile.core.errors import CorruptData, Fenced, FtfileError
 from ftfile.filters import aes_gcm
 from ftfile.filters.keys import forget_keys
 from ftfile.log import checkpoints
@@ -21,6 +21,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.crash.faults import FAULTS
+from tests.crash.programs import PROGRAM, PROGRAM_AND_QUERY, PROGRAM_ENCRYPTED, PROGRAM_ROLLING, PROGRAM_THAT_RETRIES
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
@@ -54,6 +55,7 @@ Result = TypeVar("Result")
 SCENARIOS = [
     *(BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, RESTORING, ROLLING, VACUUMED),
     *(STORE, REPLACED_STORE, REBUCKETED_STORE, TWO_INTO_A_STORE, WIDENED_STORE),
+    *(PROGRAM, PROGRAM_AND_QUERY, PROGRAM_ENCRYPTED, PROGRAM_ROLLING),
 ]
 FIRST_READS = 12
 # The other options are not supported under final names.
@@ -226,6 +228,25 @@ def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(model: str, fau
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
             assert checked(scenario, run.file_system).visible_rows == batch.rows
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 5, 9, 20])
+def test_errors_in_a_row_of_a_program_that_reacts(times: int, seed: int) -> None:
+    """A program commits again, aborts, and writes again; its reactions fail, too. No reaction fences its own process.
+
+    The suite draws an error for each number of errors, and tries every 20th call.
+    """
+    step = 1 if THOROUGH else 20
+    faults = [fault for fault in FAULTS.values() if fault.times == 1]
+    sweep, raised = Sweep(PROGRAM_THAT_RETRIES), 0
+    for fault in faults if THOROUGH else [faults[(seed + times) % len(faults)]]:
+        first = dataclasses.replace(fault, at=seed % step, times=times)
+        for run in fault_sweep(first, sweep.make, sweep.run, step):
+            with told(str(run)):
+                assert not isinstance(run.error, Fenced)
+                sweep.check(run.file_system, survived=run.error is None)
+            raised += run.error is not None
+    assert raised or not THOROUGH
 
 
 class Damaged(WrapperFileSystem, PickledByReference):
