@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ftfile
 from ftfile.core.errors import CommitError, Fenced, StorageError
@@ -16,7 +16,9 @@ from tests.crash.scenarios import CSV, ENCRYPTED
 from tests.crash.world import Batch, Query, Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from ftfile.operate.writers.application_writer import DirectoryWriter
     from ftfile.storage.api import FileSystem
@@ -55,12 +57,16 @@ class Program(Query):
     def open(self) -> DirectoryWriter:
         """Return the writer of this process."""
         if self.writer is None:
-            options = {}
+            options: dict[str, Any] = {}
             for name, value in self.options.items():
                 if name not in _OF_QUERIES:
                     options[re.sub("([A-Z])", r"_\1", name).lower()] = value
             self.writer = ftfile.writer(self.path, self.query_id, context=current(), **options)
         return self.writer
+
+    def batches_of(self, rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+        """Return rows as the argument of `write`."""
+        return self._batches(rows, None)
 
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Write the rows of each partition by one call, and commit them, unless the position is after them."""
@@ -85,7 +91,7 @@ class Program(Query):
             return
         if attempt % 3 == 1:
             for rows in filter(None, partitions):
-                writer.write(self._batches(rows, None))
+                writer.write(self.batches_of(rows))
         writer.commit(batch_id)
 
 
@@ -105,16 +111,16 @@ class ProgramScenario(Scenario):
         query = super().query_at(path, name)
         if name not in self.programs:
             return query
-        return Program(path, query.columns, query.options, name, attempts=self.attempts)
+        return Program(path, query.columns, dict(query.options), name, attempts=self.attempts)
 
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
         """Also check that the position of each program is the position after its rows in the log."""
         report = super().check(fs, recorded)
         head = CommitLog(self.with_keys(fs)).refresh()
         for name in self.programs:
-            application, batches = application_of(head, name), report.committed.get(name)
+            application, query = application_of(head, name), head.queries.get(name)
             position = None if application is None else application.position
-            committed = batches[-1] if batches else None
+            committed = None if query is None else query.last_batch
             assert position == committed, f"the position of {name} is {position}, its last batch {committed}"
         return report
 

@@ -61,7 +61,7 @@ from tests.crash.stores import (
     TWO_INTO_A_STORE,
     WIDENED_STORE,
 )
-from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
+from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, prefixed
 from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Exploration:
         """
         fs = state.filesystem()
         is_known = never if to_the_end else self._passed.on(fs)
-        with told(f"{self.scenario.name}: {before}{state}"):
+        with prefixed(f"{self.scenario.name}: {before}{state}"):
             self.scenario.check(fs, state.notes)
             ended = self.scenario.play(fs, run, state.notes, fs.note, is_known)
             if ended and (digest := fs.digest()) not in self._finished:

@@ -36,7 +36,7 @@ from tests.crash.scenarios import (
 )
 from tests.crash.share import THOROUGH
 from tests.crash.stores import REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE, WIDENED_STORE, StoreScenario
-from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, told
+from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, prefixed
 from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
     sweep = Sweep(scenario, STORES[store][0])
     survived = raised = 0
     for run in fault_sweep(first, sweep.make, sweep.run, step):
-        with told(str(run)):
+        with prefixed(str(run)):
             sweep.check(run.file_system, survived=run.error is None)
         survived += run.error is None
         raised += run.error is not None
@@ -192,7 +192,7 @@ def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, faul
         scenario.query(fs, "a").commit(0, messages)
 
     for run in fault_sweep(fault, written, commit):
-        with told(str(run)):
+        with prefixed(str(run)):
             commit(run.file_system)
             report = scenario.check(run.file_system, [batch.note])
             assert report.live_rows == report.visible_rows == batch.rows
@@ -207,7 +207,7 @@ def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> Non
         scenario.query(fs, "a").run_job(current().ids.unique(), scenario.deal(batch, tasks=2))
 
     for run in fault_sweep(fault, make, write):
-        with told(str(run)):
+        with prefixed(str(run)):
             rows = checked(scenario, run.file_system).live_rows
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
@@ -223,7 +223,7 @@ def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(model: str, fau
         scenario.run_batch(batch, scenario.query(fs, "app"))
 
     for run in fault_sweep(fault, make, write):
-        with told(str(run)):
+        with prefixed(str(run)):
             rows = checked(scenario, run.file_system).live_rows
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
@@ -242,7 +242,7 @@ def test_errors_in_a_row_of_a_program_that_reacts(times: int, seed: int) -> None
     for fault in faults if THOROUGH else [faults[(seed + times) % len(faults)]]:
         first = dataclasses.replace(fault, at=seed % step, times=times)
         for run in fault_sweep(first, sweep.make, sweep.run, step):
-            with told(str(run)):
+            with prefixed(str(run)):
                 assert not isinstance(run.error, Fenced)
                 sweep.check(run.file_system, survived=run.error is None)
             raised += run.error is not None
@@ -290,7 +290,7 @@ def test_a_flipped_bit_in_every_read(scenario: Scenario, seed: int) -> None:
             error = raised
         if damaged.reads <= at:
             break
-        with told(f"read {at}: {error!r}"):
+        with prefixed(f"read {at}: {error!r}"):
             assert error is None or isinstance(error, CorruptData)
             sweep.check(inner, survived=error is None)
         noticed += error is not None

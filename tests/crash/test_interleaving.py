@@ -19,7 +19,7 @@ from tests.crash.scenarios import CSV
 from tests.crash.share import SHARE, THOROUGH, some
 from tests.crash.stores import StoreScenario
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, IDS, Batch, Passed, Scenario, told
+from tests.crash.world import CLOCK, IDS, Batch, Passed, Scenario, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,7 +219,7 @@ class Ring:
     def run(self, *schedule: tuple[str, int]) -> dict[str, int]:
         """Run under a schedule, check new states, and return the number of calls of each driver."""
         fs, calls = self.race_once(*schedule)
-        with told(f"{self.race.name}, {schedule}"):
+        with prefixed(f"{self.race.name}, {schedule}"):
             if (digest := fs.digest()) not in self._checked:
                 self._checked.add(digest)
                 self.check(fs)
@@ -275,7 +275,7 @@ class Ring:
         """Run under a schedule, cut the power at every moment of it, and recover."""
         fs, calls = self.race_once(*schedule)
         for state in filter(self.selection.is_tried, crash_states(fs, seen=seen)):
-            with told(f"{self.race.name}, {schedule}, {state}"):
+            with prefixed(f"{self.race.name}, {schedule}, {state}"):
                 survived = state.filesystem()
                 self.scenario.check(survived, state.notes)
                 if self.scenario.play(survived, 3, state.notes, survived.note, self._passed.on(survived)):

@@ -59,13 +59,17 @@ class WorldIds:
     """
 
     def __init__(self) -> None:
-        self._source = ContextVar("source", default=SeededIds())
+        self._source: ContextVar[SeededIds] = ContextVar("source")
 
     def start(self, run: int, step: int) -> None:
         self._source.set(SeededIds(1000 * run + step))
 
     def unique(self) -> str:
-        return self._source.get().unique()
+        source = self._source.get(None)
+        if source is None:
+            source = SeededIds()
+            self._source.set(source)
+        return source.unique()
 
 
 # Longer than the retention of a vacuum.
@@ -412,7 +416,7 @@ def _transaction(author: JobAuthor) -> str:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def prefixed(what: str) -> Iterator[None]:
     """Prefix an error inside the block with the events before it."""
     try:
         yield

@@ -46,16 +46,16 @@ def check_new_directory(log: CommitLog, path: str, client_settings: Settings) ->
     warn_of_foreign_entries(path, list_new_directory(log.fs, path))
 
 
-class Opening(NamedTuple):
+class RecordedOpening(NamedTuple):
     """A recorded opening."""
 
     batch: ApplicationBatch  # the first batch after it
     version: int  # of the last batch before it; -1 if there is none
 
 
-def open_application(  # noqa: PLR0913 - the id is new for each process
+def open_application(
     log: CommitLog, path: str, app_id: str, run_id: str, policy: Policy, before: ApplicationBatch | None = None
-) -> Opening:
+) -> RecordedOpening:
     """Record an opening with a unique id. From then on, older openings cannot commit.
 
     With `before`, the process opens the directory again, unless another process has opened it since. If the call fails,
@@ -66,7 +66,7 @@ def open_application(  # noqa: PLR0913 - the id is new for each process
         Fenced: another process has opened the directory since `before`.
         CommitError, StorageError: see `log.protocol.commit`.
     """
-    openings: list[Opening] = []
+    openings: list[RecordedOpening] = []
     opened_ms = log.clock.now_ms()
 
     def prepare(head: LogState, _: object) -> Body:
@@ -86,7 +86,7 @@ def open_application(  # noqa: PLR0913 - the id is new for each process
             position=newest.position,
         )
         batch = ApplicationBatch(app_id, next_batch(head, app_id), application)
-        openings[:] = [Opening(batch, last_version(head, app_id))]
+        openings[:] = [RecordedOpening(batch, last_version(head, app_id))]
         return Body(tables=batch.table_change)
 
     with log.lock:
