@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.operate.writers.application_writer import DirectoryWriter
     from ftfile.storage.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
-    from ftfile.testing.micro_batch import BatchQuery, Row
+    from ftfile.testing.micro_batch import BatchQuery
 
 __all__ = (
     "PROGRAM",
@@ -64,11 +64,11 @@ class Program(Query):
             self.writer = ftfile.writer(self.path, self.query_id, context=current(), **options)
         return self.writer
 
-    def batches_of(self, rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+    def batches_of(self, rows: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
         """Return rows as the argument of `write`."""
         return self._batches(rows, None)
 
-    def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
+    def run(self, batch_id: int, partitions: Sequence[Sequence[dict[str, Any]]]) -> Committed:
         """Write the rows of each partition by one call, and commit them, unless the position is after them."""
         writer = self.open()
         attempt = 0
@@ -84,7 +84,7 @@ class Program(Query):
         return Committed(writer.version, replayed=False)
 
     def _attempt(
-        self, attempt: int, writer: DirectoryWriter, batch_id: int, partitions: Sequence[Sequence[Row]]
+        self, attempt: int, writer: DirectoryWriter, batch_id: int, partitions: Sequence[Sequence[dict[str, Any]]]
     ) -> None:
         if attempt % 3 == 0:
             writer.abort()
