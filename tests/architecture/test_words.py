@@ -52,7 +52,7 @@ PHRASES = {
     r"\bhas (?:been )?made\b|\bmakes? (?:of|sure)\b|\bmade of\b": "'create', 'build', 'ensure'",
 }
 # The numbers only fall: lower them with the text.
-MAXIMA = {"src": 299, "tests": 570, "docs": 73, "README.md": 0, "CONTRIBUTING.md": 2, "CHANGELOG.md": 1}
+MAXIMA = {"src": 299, "tests": 540, "docs": 73, "README.md": 0, "CONTRIBUTING.md": 2, "CHANGELOG.md": 1}
 # A limit this much above the count is out of date.
 SLACK = 30
 

@@ -16,7 +16,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
 from tests.crash.share import some
 from tests.crash.turns import Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
+from tests.crash.world import CLOCK, IDS, Batch, Scenario, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ def test_no_row_is_lost_or_doubled(hundred: int, seed: int) -> None:
             "upkeep": partial(run_upkeep, fs, turns, operations),
         }
         errors = turns.run(drivers)
-        with told(f"schedule {number}, {operations}"):
+        with prefixed(f"schedule {number}, {operations}"):
             for error in filter(None, errors.values()):
                 raise error
             expected = SCENARIO.expected(SCENARIO.batches)

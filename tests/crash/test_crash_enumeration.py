@@ -27,6 +27,7 @@ from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.crash.alike import Alike
+from tests.crash.programs import PROGRAM, PROGRAM_AND_QUERY, PROGRAM_ENCRYPTED, PROGRAM_ROLLING
 from tests.crash.scenarios import (
     BATCHES,
     COMPACTING,
@@ -60,7 +61,7 @@ from tests.crash.stores import (
     TWO_INTO_A_STORE,
     WIDENED_STORE,
 )
-from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
+from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, prefixed
 from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ STATES_MIN = {
     NAMED: 5_000,
     ONE_PROCESS: 2_000,
     PARTITIONED: 4_000,
+    PROGRAM: 2_000,
+    PROGRAM_AND_QUERY: 1_500,
+    PROGRAM_ROLLING: 8_000,
     REPLACING: 2_500,
     REPLACING_PARTITIONS: 700,
     RESTORING: 1_500,
@@ -152,7 +156,7 @@ class Exploration:
         """
         fs = state.filesystem()
         is_known = never if to_the_end else self._passed.on(fs)
-        with told(f"{self.scenario.name}: {before}{state}"):
+        with prefixed(f"{self.scenario.name}: {before}{state}"):
             self.scenario.check(fs, state.notes)
             ended = self.scenario.play(fs, run, state.notes, fs.note, is_known)
             if ended and (digest := fs.digest()) not in self._finished:
@@ -220,6 +224,9 @@ STORES: dict[Scenario, int] = {
 ON_HDFS = {
     BATCHES: 2_000,
     PARTITIONED: 1_500,
+    PROGRAM: 1_000,
+    PROGRAM_AND_QUERY: 700,
+    PROGRAM_ROLLING: 2_000,
     REPLACING: 600,
     REPLACING_PARTITIONS: 300,
     RESTORING: 900,
@@ -261,6 +268,9 @@ ON_S3 = {
     BATCHES: 100,
     DIRECT: 100,
     PARTITIONED: 100,
+    PROGRAM: 40,
+    PROGRAM_AND_QUERY: 50,
+    PROGRAM_ROLLING: 30,
     REPLACING: 50,
     REPLACING_PARTITIONS: 50,
     RESTORING: 40,
@@ -283,9 +293,12 @@ def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, o
     assert explore(scenario, record_property, seed, store="s3") >= PORTION * ON_S3[scenario]
 
 
-def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
+@pytest.mark.parametrize("encrypted", [ENCRYPTED, PROGRAM_ENCRYPTED], ids=lambda scenario: scenario.name)
+def test_every_crash_of_what_is_encrypted(
+    encrypted: Scenario, record_property: Callable[[str, object], None], seed: int
+) -> None:
     limit = None if THOROUGH else 4  # all disks differ, because their encrypted content cannot be compared
-    assert explore(ENCRYPTED, record_property, seed, limit=limit) >= PORTION * 8_000
+    assert explore(encrypted, record_property, seed, limit=limit) >= PORTION * 8_000
 
 
 @pytest.mark.parametrize("scenario", STORES, ids=lambda scenario: scenario.name)

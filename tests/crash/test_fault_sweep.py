@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from ftfile.core.errors import CorruptData, FtfileError
+from ftfile.core.errors import CorruptData, Fenced, FtfileError
 from ftfile.filters import aes_gcm
 from ftfile.filters.keys import forget_keys
 from ftfile.log import checkpoints
@@ -21,6 +21,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from tests.crash.faults import FAULTS
+from tests.crash.programs import PROGRAM, PROGRAM_AND_QUERY, PROGRAM_ENCRYPTED, PROGRAM_ROLLING, PROGRAM_THAT_RETRIES
 from tests.crash.scenarios import (
     BATCHES,
     COMPRESSED,
@@ -35,7 +36,7 @@ from tests.crash.scenarios import (
 )
 from tests.crash.share import THOROUGH
 from tests.crash.stores import REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE, WIDENED_STORE, StoreScenario
-from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, told
+from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, prefixed
 from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ Result = TypeVar("Result")
 SCENARIOS = [
     *(BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, RESTORING, ROLLING, VACUUMED),
     *(STORE, REPLACED_STORE, REBUCKETED_STORE, TWO_INTO_A_STORE, WIDENED_STORE),
+    *(PROGRAM, PROGRAM_AND_QUERY, PROGRAM_ENCRYPTED, PROGRAM_ROLLING),
 ]
 FIRST_READS = 12
 # The other options are not supported under final names.
@@ -156,7 +158,7 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
     sweep = Sweep(scenario, STORES[store][0])
     survived = raised = 0
     for run in fault_sweep(first, sweep.make, sweep.run, step):
-        with told(str(run)):
+        with prefixed(str(run)):
             sweep.check(run.file_system, survived=run.error is None)
         survived += run.error is None
         raised += run.error is not None
@@ -190,7 +192,7 @@ def test_a_fault_at_every_call_of_a_commit_that_is_called_again(model: str, faul
         scenario.query(fs, "a").commit(0, messages)
 
     for run in fault_sweep(fault, written, commit):
-        with told(str(run)):
+        with prefixed(str(run)):
             commit(run.file_system)
             report = scenario.check(run.file_system, [batch.note])
             assert report.live_rows == report.visible_rows == batch.rows
@@ -205,7 +207,7 @@ def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> Non
         scenario.query(fs, "a").run_job(current().ids.unique(), scenario.deal(batch, tasks=2))
 
     for run in fault_sweep(fault, make, write):
-        with told(str(run)):
+        with prefixed(str(run)):
             rows = checked(scenario, run.file_system).live_rows
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
@@ -221,11 +223,30 @@ def test_a_fault_at_every_call_of_a_transaction_that_is_repeated(model: str, fau
         scenario.run_batch(batch, scenario.query(fs, "app"))
 
     for run in fault_sweep(fault, make, write):
-        with told(str(run)):
+        with prefixed(str(run)):
             rows = checked(scenario, run.file_system).live_rows
             assert rows == batch.rows or (not rows and run.error is not None), rows
             write(run.file_system)
             assert checked(scenario, run.file_system).visible_rows == batch.rows
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 5, 9, 20])
+def test_errors_in_a_row_of_a_program_that_reacts(times: int, seed: int) -> None:
+    """A program commits again, aborts, and writes again; its reactions fail, too. No reaction fences its own process.
+
+    The suite draws an error for each number of errors, and tries every 20th call.
+    """
+    step = 1 if THOROUGH else 20
+    faults = [fault for fault in FAULTS.values() if fault.times == 1]
+    sweep, raised = Sweep(PROGRAM_THAT_RETRIES), 0
+    for fault in faults if THOROUGH else [faults[(seed + times) % len(faults)]]:
+        first = dataclasses.replace(fault, at=seed % step, times=times)
+        for run in fault_sweep(first, sweep.make, sweep.run, step):
+            with prefixed(str(run)):
+                assert not isinstance(run.error, Fenced)
+                sweep.check(run.file_system, survived=run.error is None)
+            raised += run.error is not None
+    assert raised or not THOROUGH
 
 
 class Damaged(WrapperFileSystem, PickledByReference):
@@ -269,7 +290,7 @@ def test_a_flipped_bit_in_every_read(scenario: Scenario, seed: int) -> None:
             error = raised
         if damaged.reads <= at:
             break
-        with told(f"read {at}: {error!r}"):
+        with prefixed(f"read {at}: {error!r}"):
             assert error is None or isinstance(error, CorruptData)
             sweep.check(inner, survived=error is None)
         noticed += error is not None

@@ -15,7 +15,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.volume import Store
-from tests.crash.world import told
+from tests.crash.world import prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def explore(whole: CrashingFileSystem, step: Callable[[FileSystem], None], done:
             check(fs)
             undo_again(state.filesystem())
         is_undone = step is undo and not fs.exists(layout.FORMAT_FILE) and not fs.exists(layout.record_path(1))
-        with told(str(state)):
+        with prefixed(str(state)):
             if not is_undone:
                 step(fs)
             done(fs)

@@ -26,7 +26,7 @@ from ftfile.testing.fs.faulty import fault_sweep
 from ftfile.writing.options import forget_logs
 from tests.crash.faults import FAULTS
 from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
-from tests.crash.world import CLOCK, IDS, told
+from tests.crash.world import CLOCK, IDS, prefixed
 from tests.kit.store_check import check_store
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Exploration:
     def recover(self, state: CrashState | KillState, *, restores: bool = False, before: str = "") -> CrashingFileSystem:
         fs = state.filesystem()
         self.recoveries += 1
-        with told(f"{before}{state}, {'with' if restores else 'without'} a restore"):
+        with prefixed(f"{before}{state}, {'with' if restores else 'without'} a restore"):
             options: dict[str, Any] = {}
             if restores:
                 with open_store(fs) as first:
@@ -238,7 +238,7 @@ def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) 
     every: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole)]
     for state in some(every, seed, 0.03):
         left = state.filesystem()
-        with told(str(state)):
+        with prefixed(str(state)):
             # A kill does not undo the files of a process that has opened the store. A power cut may undo them.
             if not (isinstance(state, KillState) and state.notes):
                 open_store(left).close()
@@ -263,7 +263,7 @@ def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
     runs = 0
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario, step):
         runs += 1
-        with told(str(run)):
+        with prefixed(str(run)):
             again = open_store(run.file_system)
             check(again, notes)
             play(again, lambda _: None)
@@ -304,6 +304,6 @@ def test_a_call_that_failed_is_repeated(fault: str, seed: int) -> None:
 
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK), scenario, step):
-        with told(str(run)):
+        with prefixed(str(run)):
             assert run.error is None, run.error
             check_finished(run.file_system)

@@ -18,7 +18,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.writing.options import forget_logs
 from tests.crash.share import some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, IDS, told
+from tests.crash.world import CLOCK, IDS, prefixed
 from tests.kit.store_check import check_store
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_every_pair_of_calls(race: Race, first: str, seed: int) -> None:
     chosen = some(pairs, seed, SHARE)
     for number, (step, other) in enumerate(chosen):
         schedule = ((first, step), (second, other), (first, TO_THE_END))
-        with told(f"{race}, {schedule}"):
+        with prefixed(f"{race}, {schedule}"):
             race.run(*schedule, checks=number % CHECKED == 0)
     print(f"{race}: {calls}, {len(chosen)} of {len(pairs)} pairs")
     assert len(pairs) > 100

@@ -17,7 +17,6 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Body, JobAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.records import RECORD_AGE_MIN_MS
-from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -25,13 +24,13 @@ from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.files.file_writer import forget_caches
 from tests.crash.share import THOROUGH
+from tests.crash.turns import Interrupted
 from tests.crash.world import CLOCK, IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ftfile.storage.api import FileSystem
-    from ftfile.storage.registry import Result
     from ftfile.testing.fs.volume import Store
 
 pytestmark = pytest.mark.slow
@@ -53,24 +52,6 @@ def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with repeatable(CLOCK, IDS):
         yield
     forget_caches()
-
-
-class Interrupted(WrapperFileSystem):
-    """Runs `act` once, before the call with the number `at`."""
-
-    def __init__(self, inner: FileSystem) -> None:
-        super().__init__(inner)
-        self.calls = 0
-        self.at = -1
-        self.act: Callable[[], object] | None = None
-
-    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
-        del operation, path
-        self.calls += 1
-        if self.calls == self.at and self.act is not None:
-            act, self.act = self.act, None
-            act()
-        return call()
 
 
 def overtake(fs: FileSystem, url: str, pause_ms: int) -> list[int]:

@@ -33,7 +33,7 @@ from tests.crash.faults import FAULTS
 from tests.crash.planning import Planning
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, IDS, told
+from tests.crash.world import CLOCK, IDS, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,7 +93,7 @@ class Exploration:
     def recover(self, state: CrashState | KillState, run: int, before: str = "") -> CrashingFileSystem:
         """Check a state after a crash, let the query resume from it, and check the end."""
         fs = state.filesystem()
-        with told(f"{self.planning.name}: {before}{state}"):
+        with prefixed(f"{self.planning.name}: {before}{state}"):
             self.planning.check(fs, state.notes)
             query = self.planning.play(fs, run, state.notes, fs.note)
             self.planning.check_finished(fs, query, run)
@@ -132,7 +132,7 @@ def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> Non
     step = 1 if THOROUGH else 18
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK), play, step):
-        with told(str(run)):
+        with prefixed(str(run)):
             fs = run.file_system
             planning.check(fs, notes)
             query = planning.play(fs, 2, [*notes], notes.append)
@@ -213,7 +213,7 @@ class Drivers:
         self.lost += any(errors.values())
         said = [(query.offsets, query.commits, query.batches, query.adds) for query in queries.values()]
         left = fs.digest(), repr((said, errors))
-        with told(f"{self.planning.name}, {schedule}, {errors}"):
+        with prefixed(f"{self.planning.name}, {schedule}, {errors}"):
             if left not in self._checked:
                 self._checked.add(left)
                 self.check(fs, queries, errors)

@@ -17,7 +17,7 @@ from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import crash_states
 from tests.crash.share import THOROUGH, some
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
-from tests.crash.world import CLOCK, IDS, Batch, Scenario, told
+from tests.crash.world import CLOCK, IDS, Batch, Scenario, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ class Race:
         """Run under a schedule, continue from new states, and return the number of calls of each process."""
         fs, calls = self.race_once(*schedule)
         left = fs.digest(), tuple(recorded(fs)), CLOCK.now_ms()
-        with told(f"{self.scenario.name}, {schedule}"):
+        with prefixed(f"{self.scenario.name}, {schedule}"):
             if left not in self._checked:
                 self._checked.add(left)
                 self.go_on(fs, recorded(fs))
@@ -88,7 +88,7 @@ class Race:
         errors = turns.run({"batch": lambda: self.commit(fs, turns), "vacuum": lambda: self.vacuum(fs, turns)})
         self.runs += 1
         self.refused += errors["batch"] is not None
-        with told(f"{self.scenario.name}, {schedule}, {errors}"):
+        with prefixed(f"{self.scenario.name}, {schedule}, {errors}"):
             assert errors["vacuum"] is None
             assert errors["batch"] is None or isinstance(errors["batch"], FtfileError)
             self.scenario.check(fs, recorded(fs))
@@ -148,7 +148,7 @@ def test_power_is_cut_while_both_run(change: str, seed: int) -> None:
         fs, _ = race.race_once(("batch", step), ("vacuum", TO_THE_END))
         for state in some([*crash_states(fs, seen=seen, limit_per_point=2)], seed, 1 / 2):
             survived = state.filesystem()
-            with told(f"{race.scenario.name}, {step}, {state}"):
+            with prefixed(f"{race.scenario.name}, {step}, {state}"):
                 race.scenario.check(survived, state.notes)
                 race.go_on(survived, state.notes)
     print(f"{race.scenario.name}: {len(seen)} different states")

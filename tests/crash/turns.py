@@ -90,3 +90,21 @@ class TurnsFileSystem(WrapperFileSystem, PickledByReference):
 
     def open(self, path: str) -> InputFile:
         return WrapperFile(super().open(path), self)
+
+
+class Interrupted(WrapperFileSystem):
+    """Runs `act` once, before the call with the number `at`."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.calls = 0
+        self.at = -1
+        self.act: Callable[[], object] | None = None
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        del operation, path
+        self.calls += 1
+        if self.calls == self.at and self.act is not None:
+            act, self.act = self.act, None
+            act()
+        return call()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,20 +51,25 @@ Change = Literal[
 ]
 
 
-class WorldIds(threading.local):
+class WorldIds:
     """Names that depend only on run and batch, so that states without another difference are equal.
 
-    Each thread is a separate driver. Two threads must not use the same run.
+    Each thread of a test is a separate driver; the threads in which `ftfile.writer` writes rows belong to their driver.
+    Two drivers must not use the same run.
     """
 
     def __init__(self) -> None:
-        self._source = SeededIds()
+        self._source: ContextVar[SeededIds] = ContextVar("source")
 
     def start(self, run: int, step: int) -> None:
-        self._source = SeededIds(1000 * run + step)
+        self._source.set(SeededIds(1000 * run + step))
 
     def unique(self) -> str:
-        return self._source.unique()
+        source = self._source.get(None)
+        if source is None:
+            source = SeededIds()
+            self._source.set(source)
+        return source.unique()
 
 
 # Longer than the retention of a vacuum.
@@ -411,7 +416,7 @@ def _transaction(author: JobAuthor) -> str:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def prefixed(what: str) -> Iterator[None]:
     """Prefix an error inside the block with the events before it."""
     try:
         yield

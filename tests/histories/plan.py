@@ -58,7 +58,12 @@ KINDS: dict[str, int] = {
     "damage_part": 1,
     "delete_spool": 1,
     "damage_range": 1,
+    "program_batch": 20,
+    "program_restart": 3,
+    "program_zombie": 5,
 }
+# Steps of `ftfile.writer`.
+OF_PROGRAMS = ("program_batch", "program_restart", "program_zombie")
 # Steps after which a person must act or rows are lost.
 HARM = (
     "write_blocked",

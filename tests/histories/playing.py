@@ -22,6 +22,7 @@ from tests.histories.hook import HEARD
 from tests.histories.maintaining import MAINTAINING, flush_all
 from tests.histories.oracle import lines_of
 from tests.histories.plan import Step
+from tests.histories.programs import PROGRAMS
 from tests.histories.reading import READING
 from tests.histories.small_limits import small_limits
 from tests.histories.world import World
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tests.histories.plan import History
 
 
-_ACTIONS = {**WRITING, **MAINTAINING, **READING, **HARMING}
+_ACTIONS = {**WRITING, **MAINTAINING, **READING, **HARMING, **PROGRAMS}
 _LOOK_EVERY = 50
 _DAY_S = 86_400
 _SETTLE = Step("batch", 0, (0,) * 6)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.histories.plan import KINDS, draw_history
+from tests.histories.plan import KINDS, OF_PROGRAMS, draw_history
 from tests.histories.playing import HistoryFailed, play, shrink
 from tests.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.histories.plan import History
 
 HISTORIES = int(os.environ.get("FTFILE_HISTORIES", "20"))
 STEPS = 200
@@ -50,14 +52,25 @@ def first_seed(request: pytest.FixtureRequest) -> int:
 @pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
 def test_nothing_stays_stuck_and_nothing_goes_missing(place: int, first_seed: int) -> None:
     for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, HISTORIES)):
-        try:
-            play(draw_history(seed, STEPS))
-        except HistoryFailed as failed:
-            least = shrink(failed)
-            pytest.fail(
-                f"{failed}\nrepeat with: FTFILE_HISTORIES=1 pytest tests/histories --seed={seed}\n"
-                f"the shortest history with the same failure: {least}\n{least.history}"
-            )
+        play_or_shrink(draw_history(seed, STEPS, without=OF_PROGRAMS))
+
+
+@pytest.mark.parametrize("place", range(0, max(HISTORIES // 4, 1), AT_ONCE))
+def test_programs_and_queries_write_to_one_directory(place: int, first_seed: int) -> None:
+    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, max(HISTORIES // 4, 1))):
+        play_or_shrink(draw_history(seed, STEPS))
+
+
+def play_or_shrink(history: History) -> None:
+    """Play a history. If it fails, print the shortest history with the same failure."""
+    try:
+        play(history)
+    except HistoryFailed as failed:
+        least = shrink(failed)
+        pytest.fail(
+            f"{failed}\nrepeat with: FTFILE_HISTORIES=1 pytest tests/histories --seed={history.seed}\n"
+            f"the shortest history with the same failure: {least}\n{least.history}"
+        )
 
 
 def test_histories_repeat() -> None:

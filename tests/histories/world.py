@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.testing.context import ManualClock
     from ftfile.writing.messages import TaskCommit
     from tests.histories.plan import History, QueryPlan
+    from tests.histories.programs import PlayedProgram
 
 
 _numbers = itertools.count()
@@ -70,6 +71,7 @@ class World:
         self.old_hints: list[bytes] = []
         self.transactions: list[tuple[str, int, Tasks]] = []
         self.untold: set[str] = set()
+        self.program: PlayedProgram | None = None
         self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
         # by query; the last clock is for maintenance
         self.clocks = [ShiftedClock(clock) for _ in range(len(history.queries) + 1)]

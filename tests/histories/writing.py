@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.histories.plan import Step
     from tests.histories.world import PlayedQuery, Tasks, World
 
-__all__ = ("WRITING", "require_refused", "run_batch", "write")
+__all__ = ("WRITING", "draw_rows", "require_refused", "run_batch", "values_of", "write")
 
 _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
@@ -40,7 +40,8 @@ _EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def _rows(world: World, draw: random.Random, name: str) -> Tasks:
+def draw_rows(world: World, draw: random.Random, name: str) -> Tasks:
+    """Return the rows of each task of a batch. The name is a part of the rows."""
     history = world.history
     tasks: Tasks = []
     for _ in range(draw.choice((1, 1, 1, 1, 2, 3))):
@@ -63,7 +64,8 @@ def _rows(world: World, draw: random.Random, name: str) -> Tasks:
     return tasks
 
 
-def _values(tasks: Tasks) -> frozenset[bytes]:
+def values_of(tasks: Tasks) -> frozenset[bytes]:
+    """Return the rows of all tasks as an oracle knows them."""
     return frozenset(row["value"].encode() for rows in tasks for row in rows)
 
 
@@ -76,9 +78,9 @@ def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool =
     if played.pending is None:
         draw = random.Random(step.draws[0])
         number = played.next_batch
-        tasks = [[]] if empty else _rows(world, draw, f"{played.query.query_id[-2:]}.{number}")
+        tasks = [[]] if empty else draw_rows(world, draw, f"{played.query.query_id[-2:]}.{number}")
         played.pending = tasks
-        world.oracle.claims[played.query.query_id, number] = Claim(_values(tasks))
+        world.oracle.claims[played.query.query_id, number] = Claim(values_of(tasks))
     elif step.pick(1, 2):
         # Rows are dealt to tasks differently, as by adaptive execution.
         played.pending = [[row for rows in played.pending for row in rows]]
@@ -237,8 +239,8 @@ def write(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = _rows(world, random.Random(step.draws[0]), "w"), current().ids.unique()
-    world.oracle.claims[job_id] = Claim(_values(tasks))
+    tasks, job_id = draw_rows(world, random.Random(step.draws[0]), "w"), current().ids.unique()
+    world.oracle.claims[job_id] = Claim(values_of(tasks))
     with _other_options(played, _job_options(played)):
         done = world.call("a batch write", played.query.run_job, job_id, tasks)
     if not isinstance(done, FtfileError):
@@ -251,9 +253,9 @@ def _write_named(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    rows = [row for task in _rows(world, random.Random(step.draws[0]), "n") for row in task]
+    rows = [row for task in draw_rows(world, random.Random(step.draws[0]), "n") for row in task]
     job_id = current().ids.unique()
-    world.oracle.claims[job_id] = Claim(_values([rows]))
+    world.oracle.claims[job_id] = Claim(values_of([rows]))
     with _other_options(played, {**world.history.format_options, **_FIXED_NAMES}):
         try:
             world.call("a batch write of fixed names", played.query.run_job, job_id, [rows])
@@ -274,9 +276,9 @@ def _transaction(world: World, step: Step) -> None:
         app, version, tasks = known[step.pick(2, len(known))]
     else:
         app, version = f"app{step.pick(3, 2)}", len(known)
-        tasks = _rows(world, random.Random(step.draws[0]), f"t{version}")
+        tasks = draw_rows(world, random.Random(step.draws[0]), f"t{version}")
         known.append((app, version, tasks))
-        world.oracle.claims[app, version] = Claim(_values(tasks))
+        world.oracle.claims[app, version] = Claim(values_of(tasks))
     with _other_options(played, {**_job_options(played), "txnAppId": app, "txnVersion": str(version)}):
         try:
             done = world.call("a transaction", played.query.run_job, current().ids.unique(), tasks)
@@ -306,8 +308,8 @@ def _overwrite(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = _rows(world, random.Random(step.draws[0]), "o"), current().ids.unique()
-    world.oracle.claims[job_id] = Claim(_values(tasks), overwrite=True)
+    tasks, job_id = draw_rows(world, random.Random(step.draws[0]), "o"), current().ids.unique()
+    world.oracle.claims[job_id] = Claim(values_of(tasks), overwrite=True)
     played.query.overwrite = True
     try:
         with _other_options(played, world.history.format_options):

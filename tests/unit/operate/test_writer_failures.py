@@ -20,23 +20,27 @@ from ftfile.core.errors import (
     AlreadyExists,
     CallOrder,
     CommitError,
+    FtfileError,
     OutcomeUnknown,
+    PermissionDenied,
     StorageError,
     Unavailable,
 )
 from ftfile.operate.writers import arrow_rows, row_threads
 from ftfile.storage.calls import start
 from ftfile.storage.local import LocalFileSystem
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
+from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import write_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ftfile.operate.writers.application_writer import DirectoryWriter
     from ftfile.storage.api import FileSystem
@@ -219,6 +223,91 @@ def test_a_late_record_of_an_aborted_commit_does_not_count(out: str, monkeypatch
         writer.write(rows(1, 2))
         writer.commit(2)
     assert numbers_of(out) == [1, 2]
+
+
+class _Failing(WrapperFileSystem, PickledByReference):
+    """Fails at each call after `calls_left` more calls, until this is None."""
+
+    def __init__(self, inner: FileSystem, error: type[StorageError], effect: str) -> None:
+        super().__init__(inner)
+        self.calls_left: int | None = None
+        self._error, self._effect = error, effect
+
+    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if self.calls_left is None:
+            return call()
+        if self.calls_left > 0:
+            self.calls_left -= 1
+            return call()
+        if self._effect == "after":
+            call()
+        raise self._error(operation, path, "it fails")
+
+
+def fail_twice(fs: _Failing, first: int, second: int, reaction: str) -> bool:
+    """Fail a commit, and then the reaction of the program, after a number of calls; return True if that failed."""
+    has_failed = False
+    with mounted(fs) as url:
+        writer = opened(url)
+        writer.write(rows(1))
+        writer.commit(1)
+        writer.write(rows(2))
+        react: dict[str, Callable[[], object]] = {"abort": writer.abort, "commit": lambda: writer.commit(2)}
+        for calls, act in ((first, react["commit"]), (second, react[reaction])):
+            fs.calls_left = calls
+            try:
+                act()
+                has_failed = False
+            except FtfileError:
+                has_failed = True
+        fs.calls_left = None
+        writer.abort()
+        # The program writes the rows after the position again, in a batch of another size.
+        if writer.position == 1:
+            writer.write(rows(2, 3))
+            writer.commit(3)
+        assert numbers_of(url) == list(range(1, writer.position + 1))
+        check_directory(open_filesystem(url))
+    return has_failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effect", ["before", "after"])
+@pytest.mark.parametrize("reaction", ["abort", "commit"])
+def test_a_failed_reaction_to_a_failed_commit_can_be_repeated(effect: str, reaction: str) -> None:
+    """A lost response of the opening by `abort`, or of the search for the batch, is not another process."""
+    error = PermissionDenied if effect == "before" else OutcomeUnknown
+    both = 0
+    for first in (0, 6, 7):
+        for second in range(40):
+            with repeatable(ManualClock(tick_ms=1)) as context:
+                fs = _Failing(CrashingFileSystem(clock=context.clock), error, effect)
+                has_failed = fail_twice(fs, first, second, reaction)
+            if not has_failed:
+                break
+            both += 1
+    assert both > 10
+
+
+def test_after_a_failed_abort_the_commit_is_not_repeated(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The opening may be in the log, and would be taken for another process."""
+
+    def fail(*_: Any) -> Any:
+        raise PermissionDenied("create", "", "it fails")
+
+    with repeatable(ManualClock(tick_ms=1)):
+        writer = opened(out)
+        monkeypatch.setattr(LocalFileSystem, "create_exclusive", fail)
+        with pytest.raises((CommitError, StorageError)):
+            writer.commit(1)
+        with pytest.raises((CommitError, StorageError)):
+            writer.abort()
+        monkeypatch.undo()
+        with pytest.raises(CallOrder, match="the last abort failed"):
+            writer.commit(1)
+        writer.abort()
+        writer.commit(2)
+        assert opened(out).position == 2
 
 
 @pytest.mark.slow

@@ -120,8 +120,9 @@ class DirectoryWriter:
         self._batch: list[RowThreads] = []  # the threads of the batch; empty before its first rows
         self._pending: _PendingCommit | None = None
         self._failure = ""  # why no row can be added to the batch
+        self._reopening = ""  # the id of an opening by `abort` that may be in the log
         self._is_open = True
-        self._open(None)
+        self._open(self._store_log.ids.unique())
         # Threads of a writer that is not closed must end before the interpreter does.
         weakref.finalize(self, _stop, self._batch)
 
@@ -177,9 +178,10 @@ class DirectoryWriter:
 
         Raises:
             ArgumentError: the position is not JSON, or is too large; nothing changed.
-            CallOrder: the writer is closed, another call runs, a write has failed, or the last call failed with another
-                position.
-            Fenced: another process has opened the directory with this `app_id`; nothing of the batch is committed.
+            CallOrder: the writer is closed, another call runs, a write or `abort` has failed, or the last call failed
+                with another position.
+            Fenced: another process has opened the directory with this `app_id`. This call commits nothing. If an
+                earlier call failed, the batch may have been committed before the opening.
             NotPublished: the batch is committed, and a repeated call publishes its files.
             FtfileError: as for a batch of Spark.
         """
@@ -188,6 +190,8 @@ class DirectoryWriter:
             if self._pending is None:
                 self._require_no_failure()
                 self._pending = self._complete(position)
+            elif self._reopening:
+                raise CallOrder("the last abort failed: call abort() again")
             elif self._pending.position != position:
                 raise CallOrder(
                     f"position={position!r:.200}: the last commit failed with the position "
@@ -202,11 +206,11 @@ class DirectoryWriter:
             except Fenced as error:
                 self._failure = str(error)
                 raise
+            version = done.version
+            if done.record is None:  # the batch was already in the log
+                version = self._store_log.refresh().queries[self.app_id].version
             self._pending = None
-            if done.record is not None:
-                self._continue_at(batch, done.version)
-            else:
-                self._continue_at(batch, self._store_log.refresh().queries[self.app_id].version)
+            self._continue_at(batch, version)
             if self._columns is not None:
                 export_stream(self._columns.config, self._context)
             return self.version
@@ -224,8 +228,10 @@ class DirectoryWriter:
         with self._call("abort"):
             self._drop_rows()
             if self._pending is not None:
-                self._open(self._pending.batch)
-                self._pending = None
+                # A repeated abort has the id of the opening whose response was lost, which is not another process.
+                self._reopening = self._reopening or self._store_log.ids.unique()
+                self._open(self._reopening, self._pending.batch)
+                self._pending, self._reopening = None, ""
             self._failure = ""
 
     def close(self) -> None:
@@ -269,13 +275,12 @@ class DirectoryWriter:
                 "the last commit failed, and may be in the log: call commit() with its position, or abort()"
             )
 
-    def _open(self, before: ApplicationBatch | None) -> None:
+    def _open(self, run_id: str, before: ApplicationBatch | None = None) -> None:
         """Record an opening, and continue after the last committed batch."""
-        batch = open_application(self._store_log, self.path, self.app_id, self._common.policy, before)
-        self._next = batch
-        self.position = batch.application.position
-        query = self._store_log.refresh().queries.get(self.app_id)
-        self.version = -1 if query is None else query.version
+        opening = open_application(self._store_log, self.path, self.app_id, run_id, self._common.policy, before)
+        self._next = opening.batch
+        self.position = opening.batch.application.position
+        self.version = opening.version
 
     def _continue_at(self, batch: ApplicationBatch, version: int) -> None:
         self._next = replace(batch, batch_id=batch.batch_id + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError
 from ftfile.log.directory import check_foreign_tables, check_is_files, check_outside_directories, list_new_directory
@@ -46,26 +46,35 @@ def check_new_directory(log: CommitLog, path: str, client_settings: Settings) ->
     warn_of_foreign_entries(path, list_new_directory(log.fs, path))
 
 
-def open_application(
-    log: CommitLog, path: str, app_id: str, policy: Policy, before: ApplicationBatch | None = None
-) -> ApplicationBatch:
-    """Record an opening, and return the first batch after it. From then on, older openings cannot commit.
+class RecordedOpening(NamedTuple):
+    """A recorded opening."""
 
-    With `before`, the process opens the directory again, unless another process has opened it since.
+    batch: ApplicationBatch  # the first batch after it
+    version: int  # of the last batch before it; -1 if there is none
+
+
+def open_application(
+    log: CommitLog, path: str, app_id: str, run_id: str, policy: Policy, before: ApplicationBatch | None = None
+) -> RecordedOpening:
+    """Record an opening with a unique id. From then on, older openings cannot commit.
+
+    With `before`, the process opens the directory again, unless another process has opened it since. If the call fails,
+    the opening may be recorded; a repeated call with the same id does not count it as another process.
 
     Raises:
         ConfigError: the directory is a store, or the app_id is the id of a query or a `txnAppId`.
         Fenced: another process has opened the directory since `before`.
         CommitError, StorageError: see `log.protocol.commit`.
     """
-    batches: list[ApplicationBatch] = []
-    run_id, opened_ms = log.ids.unique(), log.clock.now_ms()
+    openings: list[RecordedOpening] = []
+    opened_ms = log.clock.now_ms()
 
     def prepare(head: LogState, _: object) -> Body:
         check_is_files(head, path)
-        if before is not None:
-            before.check(head)
         newest = application_of(head, app_id)
+        is_repeated = newest is not None and newest.run_id == run_id
+        if before is not None and not is_repeated:
+            before.check(head)
         if newest is None:
             _refuse_other_writer(head, app_id)
             newest = Application(0, "", 0)
@@ -77,20 +86,28 @@ def open_application(
             position=newest.position,
         )
         batch = ApplicationBatch(app_id, next_batch(head, app_id), application)
-        batches[:] = [batch]
+        openings[:] = [RecordedOpening(batch, last_version(head, app_id))]
         return Body(tables=batch.table_change)
 
     with log.lock:
         commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, policy)
-    return batches[0]
+    return openings[0]
 
 
 def next_batch(head: LogState, app_id: str) -> int:
-    """Rebatch the number of the next batch of an application."""
+    """Return the number of the next batch of an application."""
     query = head.queries.get(app_id)
     if query is None:
         return 0
     return query.last_batch + 1
+
+
+def last_version(head: LogState, app_id: str) -> int:
+    """Return the version of the last batch of an application; -1 if it has none."""
+    query = head.queries.get(app_id)
+    if query is None:
+        return -1
+    return query.version
 
 
 def _refuse_other_writer(head: LogState, app_id: str) -> None:
