@@ -128,7 +128,7 @@ class Sender(threading.Thread):
 
 
 def post(url: str, event: object) -> int:
-    """Return the status of a request; 0 if there is no answer."""
+    """Return the status of a request, or 0 without an answer."""
     request = urllib.request.Request(url, json.dumps(event).encode())
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
