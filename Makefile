@@ -140,7 +140,7 @@ cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-ar
 	$(python) $(suite) cluster
 
 long kills: SEED :=
-long: java hdfs-jars store-jars s3-server gcs-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	$(python) $(suite) batches thorough-unit thorough-crash thorough-histories thorough-hostile without-hints without-ranges
 	$(python) $(suite) thorough-hdfs thorough-object-stores thorough-spark
 	$(MAKE) FULLY=fully SEED= smoke-spark

@@ -121,7 +121,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
     "thorough-hdfs": (
         "FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",
-        "FTFILE_THOROUGH=1 tests/cluster/test_secured_yarn.py",
+        "FTFILE_THOROUGH=1 tests/cluster/test_secured_yarn.py tests/kafka/test_python_consumer.py",
     ),
     "thorough-object-stores": ("FTFILE_THOROUGH=1 -n 2 --dist loadscope tests/object_stores",),
     "thorough-spark": (f"FTFILE_THOROUGH=1 {LONG_SPARK}",),
