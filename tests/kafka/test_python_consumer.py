@@ -94,7 +94,7 @@ def commits_in(out: Path) -> int:
 
 
 def has_commits(out: Path, commits: int) -> bool:
-    """Return True if the program has made at least so many commits."""
+    """Return True after at least this number of commits."""
     return commits_in(out) >= commits
 
 

@@ -291,11 +291,14 @@ def _log_files_in_progress(config: SinkConfig, planner: RollingPlanner) -> None:
     if config.common.is_attached:
         _log.info("%d files are in progress", planner.in_progress)
         return
+    remedy = "If no batch runs, ftfile.spark.attach(spark), called before the query starts, or"
+    if config.common.is_application:
+        remedy = "If the writer commits no more rows, a commit without rows, once their time has passed, or"
     _log.log(
         logging.INFO if planner.has_warned else logging.WARNING,
-        "%d files are in progress and stay open over batches. If no batch runs, ftfile.spark.attach(spark), called "
-        "before the query starts, or ftfile.flush(%r) finishes them",
+        "%d files are in progress and stay open over batches. %s ftfile.flush(%r) finishes them",
         planner.in_progress,
+        remedy,
         config.path,
     )
     planner.has_warned = True
