@@ -179,7 +179,7 @@ class TestTwoProcesses:
         for _ in range(2):
             with pytest.raises(Fenced, match=r"another process, .*@.*, has opened .* app_id='orders' at 20"):
                 first.commit(2)
-        with pytest.raises(CallOrder, match="another process"):
+        with pytest.raises(Fenced, match="another process"):
             first.write(rows(2))
         with pytest.raises(Fenced):
             first.abort()
@@ -437,6 +437,11 @@ class TestBadInput:
         with opened(out) as writer:
             writer.commit(position)
         assert opened(out).position == position
+
+    def test_true_is_another_position_than_one(self, out: str) -> None:
+        with opened(out) as writer:
+            assert writer.commit(1) < writer.commit(True)
+            assert writer.position is True
 
     def test_other_columns_in_a_batch_are_an_error_and_the_batch_is_unchanged(self, out: str) -> None:
         with opened(out) as writer:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ArgumentError, CallOrder, Fenced, SchemaError
+from ftfile.core.errors import ArgumentError, CallOrder, CommitError, Fenced, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import SinkOptions, parse_options
 from ftfile.log.directory import directory_url, file_as_config_error
@@ -21,7 +21,7 @@ from ftfile.operate.export.after_commit import EXPORT_WAIT_S, check_exports, exp
 from ftfile.operate.writers.arrow_rows import arrow_rows, difference
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
-from ftfile.operate.writers.positions import checked_position
+from ftfile.operate.writers.positions import checked_position, is_same_position
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.rows.spark_types import spark_schema_json
@@ -119,7 +119,7 @@ class DirectoryWriter:
         self._columns: _RowColumns | None = None  # of the newest rows
         self._batch: list[RowThreads] = []  # the threads of the batch; empty before its first rows
         self._pending: _PendingCommit | None = None
-        self._failure = ""  # why no row can be added to the batch
+        self._failure: CommitError | None = None  # why no row can be added to the batch
         self._reopening = ""  # the id of an opening by `abort` that may be in the log
         self._is_open = True
         self._open(self._store_log.ids.unique())
@@ -147,6 +147,7 @@ class DirectoryWriter:
             SchemaError: a column cannot be stored, differs from the other rows of the batch, or does not match the
                 columns of the directory. The batch is unchanged.
             CallOrder: the writer is closed, another call runs, or a call has failed.
+            Fenced: a commit has found that another process has opened the directory with this `app_id`.
             FtfileError: as for a task of Spark, also for rows of earlier calls. Call `abort`.
         """
         with self._call("write"):
@@ -162,7 +163,7 @@ class DirectoryWriter:
                 # A commit after an error that the program ignores would record a position whose rows are missing. If
                 # the data are wrong and no row was taken, the program can leave them out.
                 if is_begun or not isinstance(error, ArgumentError | SchemaError):
-                    self._failure = _FAILED.format(error)
+                    self._failure = CallOrder(_FAILED.format(error))
                 raise
 
     def commit(self, position: Any = None) -> int:  # noqa: ANN401 - any JSON value
@@ -192,7 +193,7 @@ class DirectoryWriter:
                 self._pending = self._complete(position)
             elif self._reopening:
                 raise CallOrder("the last abort failed: call abort() again")
-            elif self._pending.position != position:
+            elif not is_same_position(self._pending.position, position):
                 raise CallOrder(
                     f"position={position!r:.200}: the last commit failed with the position "
                     f"{self._pending.position!r:.200}, and may be in the log. Call commit() with that position, or "
@@ -204,7 +205,7 @@ class DirectoryWriter:
             try:
                 done = self._pending.run()
             except Fenced as error:
-                self._failure = str(error)
+                self._failure = error
                 raise
             version = done.version
             if done.record is None:  # the batch was already in the log
@@ -232,7 +233,7 @@ class DirectoryWriter:
                 self._reopening = self._reopening or self._store_log.ids.unique()
                 self._open(self._reopening, self._pending.batch)
                 self._pending, self._reopening = None, ""
-            self._failure = ""
+            self._failure = None
 
     def close(self) -> None:
         """Drop the rows since the last commit, and end the writer. Idempotent.
@@ -268,8 +269,8 @@ class DirectoryWriter:
             self._calls.release()
 
     def _require_no_failure(self) -> None:
-        if self._failure:
-            raise CallOrder(self._failure)
+        if self._failure is not None:
+            raise type(self._failure)(self._failure.text)
         if self._pending is not None:
             raise CallOrder(
                 "the last commit failed, and may be in the log: call commit() with its position, or abort()"
@@ -319,13 +320,13 @@ class DirectoryWriter:
         if not self._batch and columns is not None and self._has_due_files(columns.config):
             self._begin(columns.schema)  # a batch without rows ends these files
         if not self._batch or columns is None:
-            if position == self.position:
+            if is_same_position(self.position, position):
                 return None
             return _PendingCommit(batch, lambda: self._commit_position(batch))
         try:
             messages = self._batch[0].finish()
         except BaseException as error:
-            self._failure = _FAILED.format(error)
+            self._failure = CallOrder(_FAILED.format(error))
             raise
         self._batch.clear()
         return _PendingCommit(batch, lambda: self._commit_rows(batch, columns.config, messages))

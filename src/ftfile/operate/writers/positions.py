@@ -35,3 +35,8 @@ def checked_position(position: Any) -> Any:  # noqa: ANN401 - of the user
             "larger state in a file or a store, and its name in the position"
         )
     return copy
+
+
+def is_same_position(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return True if two positions are the same JSON. For Python, True equals 1."""
+    return compact_json(one) == compact_json(other)
