@@ -26,7 +26,7 @@ from ftfile.core.errors import (
     StorageError,
     Unavailable,
 )
-from ftfile.operate.writers import arrow_rows, row_threads
+from ftfile.operate.writers import application_writer, arrow_rows, row_threads
 from ftfile.storage.calls import start
 from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
@@ -41,6 +41,7 @@ from ftfile.writing.batch import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from ftfile.operate.writers.application_writer import DirectoryWriter
     from ftfile.storage.api import FileSystem
@@ -287,6 +288,68 @@ def test_a_failed_reaction_to_a_failed_commit_can_be_repeated(effect: str, react
                 break
             both += 1
     assert both > 10
+
+
+class _InterruptedAt:
+    """Raises Ctrl-C before a line of a module, counted from 1."""
+
+    def __init__(self, module: str, line: int) -> None:
+        self._module, self._line = module, line
+        self.is_raised = False
+
+    def __call__(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        # Ctrl-C at the lock of calls leaves it locked: all later calls are refused, and the program must end.
+        if frame.f_code.co_filename != self._module or frame.f_code.co_name == "_call":
+            return None
+        return self._at_line
+
+    def _at_line(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            self._line -= 1
+            if self._line == 0:
+                sys.settrace(None)
+                self.is_raised = True
+                raise KeyboardInterrupt
+        return self._at_line
+
+
+@pytest.mark.parametrize("reaction", ["commit", "abort"])
+def test_ctrl_c_at_any_line_of_a_commit_loses_and_doubles_nothing(tmp_path: Path, reaction: str) -> None:
+    for line in range(1, 200):
+        out = str(tmp_path / str(line))
+        writer = opened(out, durability="close")
+        writer.write(rows(1))
+        writer.commit(1)
+        writer.write(rows(2))
+        interrupt = _InterruptedAt(application_writer.__file__, line)
+        previous = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            writer.commit(2)
+        except KeyboardInterrupt:
+            _react(writer, reaction)
+            assert (numbers_of(out), writer.position) == ([1, 2], 2), line
+        finally:
+            sys.settrace(previous)
+        if not interrupt.is_raised:
+            assert line > 20
+            return
+    pytest.fail("the commit has more lines")
+
+
+def _react(writer: DirectoryWriter, reaction: str) -> None:
+    """Continue after Ctrl-C in the commit of row 2, as the documentation describes."""
+    if reaction == "commit":
+        try:
+            writer.commit(2)
+        except CallOrder:
+            pass
+        else:
+            return
+    writer.abort()
+    if writer.position == 1:
+        writer.write(rows(2))
+        writer.commit(2)
 
 
 def test_after_a_failed_abort_the_commit_is_not_repeated(out: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,7 @@ class DirectoryWriter:
             if self._pending is None:
                 self._require_no_failure()
                 self._pending = self._complete(position)
+                self._failure = None
             elif self._reopening:
                 raise CallOrder("the last abort failed: call abort() again")
             elif not is_same_position(self._pending.position, position):
@@ -210,8 +211,9 @@ class DirectoryWriter:
             version = done.version
             if done.record is None:  # the batch was already in the log
                 version = self._store_log.refresh().queries[self.app_id].version
-            self._pending = None
+            # If Ctrl-C interrupts this, the batch is still pending, and a repeated call or `abort` finds it in the log.
             self._continue_at(batch, version)
+            self._pending = None
             if self._columns is not None:
                 export_stream(self._columns.config, self._context)
             return self.version
@@ -323,6 +325,8 @@ class DirectoryWriter:
             if is_same_position(self.position, position):
                 return None
             return _PendingCommit(batch, lambda: self._commit_position(batch))
+        # Unless the commit is kept, such as after Ctrl-C, a repeated call would commit the position without the rows.
+        self._failure = CallOrder(_FAILED.format(KeyboardInterrupt()))
         try:
             messages = self._batch[0].finish()
         except BaseException as error:
