@@ -116,6 +116,15 @@ class TestCommits:
         position["p"] = 2
         assert writer.position == {"p": 1}
 
+    def test_the_position_can_be_changed_for_the_next_commit(self, out: str) -> None:
+        with opened(out) as writer:
+            writer.commit({"offsets": [1]})
+            position = writer.position
+            position["offsets"][0] = 2
+            writer.write(rows(1))
+            writer.abort()  # the position is still the committed one, so the program reads the row again
+            assert writer.position == {"offsets": [1]}
+
     def test_the_position_survives_vacuum_and_a_lost_log_record(self, out: str) -> None:
         with repeatable(ManualClock(tick_ms=1)) as context:
             with opened(out) as writer:

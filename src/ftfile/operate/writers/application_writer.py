@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,7 +94,6 @@ class DirectoryWriter:
     Attributes:
         path: the URL of the directory.
         app_id: the name of the application.
-        position: of the last commit, by this process or an earlier one; None before the first commit with a position.
         version: of the directory after the last commit of the application; -1 before the first one.
     """
 
@@ -135,6 +135,14 @@ class DirectoryWriter:
     def __repr__(self) -> str:
         state = f"app_id={self.app_id!r}, position={self.position!r:.80}, version={self.version}"
         return f"DirectoryWriter({self.path!r}, {state})"
+
+    @property
+    def position(self) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the position of the last commit, by this process or an earlier one; None before the first one.
+
+        The value is a copy: a program may change it for its next commit, and read the position again after `abort`.
+        """
+        return deepcopy(self._position)
 
     def write(self, data: Any) -> None:  # noqa: ANN401 - many types of many libraries
         """Add rows to the batch. They are encoded by other threads, and visible after `commit`.
@@ -282,12 +290,12 @@ class DirectoryWriter:
         """Record an opening, and continue after the last committed batch."""
         opening = open_application(self._store_log, self.path, self.app_id, run_id, self._common.policy, before)
         self._next = opening.batch
-        self.position = opening.batch.application.position
+        self._position = opening.batch.application.position
         self.version = opening.version
 
     def _continue_at(self, batch: ApplicationBatch, version: int) -> None:
         self._next = replace(batch, batch_id=batch.batch_id + 1)
-        self.position = batch.application.position
+        self._position = batch.application.position
         self.version = version
 
     @property
