@@ -480,6 +480,23 @@ class TestBadInput:
             with pytest.raises(CallOrder, match="the writer is closed"):
                 call()
 
+    def test_a_forked_process_cannot_use_the_writer(self, out: str) -> None:
+        with opened(out) as writer:
+            writer.write(rows(1))
+            child = os.fork()
+            if child == 0:
+                codes = []
+                for call in (lambda: writer.write(rows(2)), writer.commit, writer.abort):
+                    try:
+                        call()
+                    except CallOrder:
+                        codes.append(1)
+                writer.close()  # without effect
+                os._exit(len(codes))
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+            writer.commit(1)
+        assert numbers_of(out) == [1]
+
     def test_rows_during_a_commit_are_an_error(self, out: str) -> None:
         global _during  # noqa: PLW0603 - for the function that the option names
         writer = opened(out, on_publish=f"{__name__}:write_more")

@@ -115,6 +115,7 @@ class DirectoryWriter:
         with file_as_config_error(self._store_log, self.path):
             check_new_directory(self._store_log, self.path, common.storage.client_settings)
         self.app_id = app_id
+        self._process_id = os.getpid()
         self._calls = threading.Lock()
         self._columns: _RowColumns | None = None  # of the newest rows
         self._batch: list[RowThreads] = []  # the threads of the batch; empty before its first rows
@@ -124,7 +125,7 @@ class DirectoryWriter:
         self._is_open = True
         self._open(self._store_log.ids.unique())
         # Threads of a writer that is not closed must end before the interpreter does.
-        weakref.finalize(self, _stop, self._batch)
+        weakref.finalize(self, _stop, self._batch, self._process_id)
 
     def __enter__(self) -> DirectoryWriter:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
@@ -154,7 +155,8 @@ class DirectoryWriter:
             ArgumentError: the value is of another type.
             SchemaError: a column cannot be stored, differs from the other rows of the batch, or does not match the
                 columns of the directory. The batch is unchanged.
-            CallOrder: the writer is closed, another call runs, or a call has failed.
+            CallOrder: the writer is closed, another call runs, a call has failed, or this process was forked from the
+                process that opened the writer.
             Fenced: a commit has found that another process has opened the directory with this `app_id`.
             FtfileError: as for a task of Spark, also for rows of earlier calls. Call `abort`.
         """
@@ -250,8 +252,8 @@ class DirectoryWriter:
 
         A warning is logged if rows are dropped. The call waits up to a minute for exports of `export_to`.
         """
-        if not self._is_open:
-            return
+        if not self._is_open or os.getpid() != self._process_id:
+            return  # the files and threads of a batch belong to the process that opened the writer
         with self._call("close"):
             self._is_open = False
             if self._batch or self._pending is not None:
@@ -269,6 +271,11 @@ class DirectoryWriter:
     @contextmanager
     def _call(self, name: str) -> Iterator[None]:
         """Run a call of the user, unless another one runs or the writer is closed."""
+        if os.getpid() != self._process_id:
+            raise CallOrder(
+                f"{name}(): the writer was opened by another process, of which this one is a copy (os.fork, or a pool of "
+                "multiprocessing): open a writer in this process, with another app_id"
+            )
         if not self._calls.acquire(blocking=False):
             raise CallOrder(f"{name}(): another call of this writer runs. A writer is used by one thread at a time")
         try:
@@ -374,7 +381,9 @@ class DirectoryWriter:
         self._batch.clear()
 
 
-def _stop(batch: list[RowThreads]) -> None:
+def _stop(batch: list[RowThreads], process_id: int) -> None:
+    if os.getpid() != process_id:
+        return  # a copy of the process has no threads, but perhaps their locks
     for threads in batch:
         threads.stop()
 
