@@ -15,7 +15,7 @@ from ftfile.tools.load.csv_files import csv_rows
 from ftfile.tools.load.json_files import json_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from ftfile.core.clock import Clock
@@ -30,6 +30,7 @@ class LoadedRows:
     Args:
         files: at least one.
         types: of columns of text files, by name.
+        required: names of columns that the first file must have.
         order: the names of the columns that are written first; the other columns follow in the order of the first file.
         clock: for the progress.
         on_progress: called after each batch and after each file.
@@ -40,12 +41,14 @@ class LoadedRows:
         files: Sequence[FileToLoad],
         types: Mapping[str, pa.DataType],
         *,
+        required: Collection[str] = (),
         order: Sequence[str] = (),
         clock: Clock,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._files = files
         self._types = types
+        self._required = required
         self._order = order
         self._schema: pa.Schema | None = None
         self.count = 0  # rows that were yielded
@@ -98,6 +101,9 @@ class LoadedRows:
                 raise file.misfit(name, "occurs twice")
         nullable = arrow_schema(as_nullable(spark_schema_json(stored.schema)))
         if self._schema is None:
+            for name in self._required:
+                if name not in names:
+                    raise file.misfit(name, "is in the given schema, but not in the file")
             order = [name for name in self._order if name in names]
             order += [name for name in names if name not in self._order]
             self._schema = pa.schema([nullable.field(name) for name in order])

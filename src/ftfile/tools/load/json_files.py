@@ -164,6 +164,8 @@ class _JsonParser:
 
     def _reason(self, line: bytes) -> str:
         """Return the problem of a line, and the columns that the schema lacks."""
+        if line.lstrip().startswith(b"["):
+            return "it begins with an array: write each object on a line, such as with jq -c '.[]'"
         problem = self._problem([line])
         try:
             further = [name for name in python_json.loads(line) if name not in self.schema.names]

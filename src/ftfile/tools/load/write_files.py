@@ -110,7 +110,9 @@ def write_files(
         if head.encoding is not None:
             options = with_recorded(options, head.definitions[head.encoding])
     context = access.context
-    rows = LoadedRows(files, recorded | types, order=[*recorded], clock=context.clock, on_progress=progress)
+    rows = LoadedRows(
+        files, recorded | types, required=[*types], order=[*recorded], clock=context.clock, on_progress=progress
+    )
     with interruptible():
         version = write(
             path,

@@ -264,6 +264,16 @@ class TestRefused:
         assert f"'{tmp_path}/{name}'" in error
         assert problem in error
 
+    def test_a_column_of_the_schema_that_the_file_lacks(self, out: str, tmp_path: Path) -> None:
+        path = given(tmp_path / "a.csv", "zip,day\n007,a\n")
+        error = refused(out, path, "--schema", "zipp string")
+        assert f"'{path}': column `zipp` is in the given schema, but not in the file. Nothing was written" in error
+
+    def test_a_json_array(self, out: str, tmp_path: Path) -> None:
+        for content in ('[{"id": 1}, {"id": 2}]\n', '[\n{"id": 1},\n{"id": 2}\n]\n'):
+            error = refused(out, given(tmp_path / "a.json", content))
+            assert ", line 1, cannot be read as json: it begins with an array: write each object on a line" in error
+
     def test_other_types(self, out: str, tmp_path: Path) -> None:
         KINDS["a.parquet"](tmp_path / "a.parquet")
         pq.write_table(TABLE.set_column(0, "id", pa.array([1, 2, 3], pa.int32())), tmp_path / "b.parquet")
