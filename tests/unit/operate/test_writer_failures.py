@@ -303,7 +303,7 @@ class _InterruptedAt:
             return None
         return self._at_line
 
-    def _at_line(self, frame: FrameType, event: str, _argument: object) -> Any:
+    def _at_line(self, _frame: FrameType, event: str, _argument: object) -> Any:
         if event == "line":
             self._line -= 1
             if self._line == 0:

@@ -273,8 +273,8 @@ class DirectoryWriter:
         """Run a call of the user, unless another one runs or the writer is closed."""
         if os.getpid() != self._process_id:
             raise CallOrder(
-                f"{name}(): the writer was opened by another process, of which this one is a copy (os.fork, or a pool of "
-                "multiprocessing): open a writer in this process, with another app_id"
+                f"{name}(): the writer was opened by another process, of which this one is a copy (os.fork, or a pool "
+                "of multiprocessing): open a writer in this process, with another app_id"
             )
         if not self._calls.acquire(blocking=False):
             raise CallOrder(f"{name}(): another call of this writer runs. A writer is used by one thread at a time")

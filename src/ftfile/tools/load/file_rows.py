@@ -101,9 +101,7 @@ class LoadedRows:
                 raise file.misfit(name, "occurs twice")
         nullable = arrow_schema(as_nullable(spark_schema_json(stored.schema)))
         if self._schema is None:
-            for name in self._required:
-                if name not in names:
-                    raise file.misfit(name, "is in the given schema, but not in the file")
+            self._check_required(file, names)
             order = [name for name in self._order if name in names]
             order += [name for name in names if name not in self._order]
             self._schema = pa.schema([nullable.field(name) for name in order])
@@ -119,6 +117,11 @@ class LoadedRows:
             if name not in self._schema.names:
                 raise file.misfit(name, f"is not in {first}: all files must have the same columns")
         return self._schema
+
+    def _check_required(self, file: FileToLoad, names: Sequence[str]) -> None:
+        for name in self._required:
+            if name not in names:
+                raise file.misfit(name, "is in the given schema, but not in the file")
 
 
 def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
