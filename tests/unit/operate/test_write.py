@@ -341,3 +341,11 @@ def test_the_shown_default_is_the_default(name: str) -> None:
         assert option.default in {None, ()}
     else:
         assert option.kind.parse(option_texts({name: default}, None, {})[option.name]) == option.default
+
+
+def test_a_column_and_a_type_of_another_library_are_errors(out: str) -> None:
+    polars = pytest.importorskip("polars")
+    for data in (polars.Series("a", [1]), polars.DataFrame({"a": polars.Series([1], dtype=polars.Int128)})):
+        with pytest.raises(ArgumentError, match="Arrow cannot read it as a table"):
+            ftfile.write(out, data)
+    assert not Path(out).exists()

@@ -61,7 +61,10 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
     if isinstance(data, pa.RecordBatchReader):
         return data.schema, data
     if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowInvalid as error:  # such as a single column, or a type that only its library has
+            raise ArgumentError(f"data={type(data).__name__}: Arrow cannot read it as a table: {error}") from error
         return reader.schema, reader
     if hasattr(data, "scanner"):  # a dataset or a fragment
         reader = data.scanner().to_reader()

@@ -25,7 +25,9 @@ def checked_position(position: Any) -> Any:  # noqa: ANN401 - of the user
         size_bytes = len(json.dumps(position, ensure_ascii=False, allow_nan=False).encode())
         copy = decode_json(compact_json(position), object)
         check_json(compact_json(nested))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except RecursionError as error:
+        raise ArgumentError("position: it is nested too deeply") from error
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"position={position!r:.200}: {_TAKEN}. {error}") from error
     if copy != position:  # such as a tuple, which is read back as a list
         raise ArgumentError(f"position={position!r:.200}: {_TAKEN}. It would be read back as {copy!r:.200}")
