@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class SinkArguments(TypedDict, total=False):
     """The options of `format("ftfile")` for writing, in snake case, as described in docs/options.md.
 
-    A size is a number of bytes, or a text such as "128MiB"; a duration is a text such as "10min". Without a value, or
-    with None, an option has its default. The arguments of `ftfile.write` and `ftfile.writer` replace the other options.
+    A size is a number of bytes, or a text such as "128MiB"; a duration is a text such as "10min". Numbers and booleans
+    can be texts, as in Spark. Without a value, or with None, an option has its default. The arguments of `ftfile.write`
+    and `ftfile.writer` replace the other options.
     """
 
     file_format: str | None
@@ -34,20 +35,20 @@ class SinkArguments(TypedDict, total=False):
     if_exists: Literal["newName", "fail"] | None
     directory_state_ttl: str | None
     max_bytes_per_file: int | str | None
-    max_records_per_file: int | None
+    max_records_per_file: int | str | None
     max_open_bytes: int | str | None
     statistics_columns: str | Sequence[str] | None
     rolling: Literal["batch", "policy"] | None
-    max_batches_per_file: int | None
+    max_batches_per_file: int | str | None
     rollover_interval: str | None
     inactivity_interval: str | None
     rollover_schedule: str | None
     event_time_interval: str | None
     finalize_column: str | None
     rolling_policy: str | None
-    strict_file_size: bool | None
-    max_segments_per_part: int | None
-    max_open_segments: int | None
+    strict_file_size: bool | str | None
+    max_segments_per_part: int | str | None
+    max_open_segments: int | str | None
     success_file: str | None
     success_delay: str | None
     on_publish: str | None
@@ -56,22 +57,22 @@ class SinkArguments(TypedDict, total=False):
     publish: Literal["auto", "rename", "copy", "direct"] | None
     file_permission: str | None
     directory_permission: str | None
-    replication: int | None
+    replication: int | str | None
     block_size: int | str | None
     compression: str | None
-    compression_level: int | None
+    compression_level: int | str | None
     filters: str | Sequence[str] | None
     time_zone: str | None
     timestamp_format: str | None
     timestamp_ntz_format: str | None
     date_format: str | None
-    ignore_null_fields: bool | None
+    ignore_null_fields: bool | str | None
     line_sep: str | None
-    header: bool | None
+    header: bool | str | None
     sep: str | None
     quote: str | None
     escape: str | None
-    quote_all: bool | None
+    quote_all: bool | str | None
     null_value: str | None
     delimiter: str | None
     length_prefix: Literal["int32", "int32le", "varint"] | None
@@ -90,7 +91,7 @@ class SinkArguments(TypedDict, total=False):
     max_record_bytes: int | str | None
     publish_timeout: str | None
     user_metadata: str | None
-    at_least_version: int | None
+    at_least_version: int | str | None
 
 
 def show_options(function: Callable[..., object], omitted: Collection[str] = ()) -> None:
