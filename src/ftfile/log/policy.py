@@ -57,7 +57,7 @@ DEFAULT_POLICY = Policy.from_options(parse_options({}, SinkOptions))
 def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
     """Raise UnknownQuery for a query that is new to a log of other queries, unless `onNewQuery=continue`.
 
-    Applications are no queries of Spark: their positions are in the log, so they cannot lose a checkpoint.
+    Applications are not queries of Spark: their positions are in the log, so they cannot lose a checkpoint.
     """
     if query_id in head.queries or policy.on_new_query == "continue":
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,9 @@ from ftfile.core.errors import (
     UnknownQuery,
 )
 from ftfile.testing.checker import check_directory
-from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
+from ftfile.testing.context import ManualClock, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.operate.numbered_rows import numbers_of, opened, rows, staged, visible
 from tests.unit.writing.files.encrypted import write_ring
 
 if TYPE_CHECKING:
@@ -35,32 +35,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
-
-
-def rows(*numbers: int) -> pa.Table:
-    return pa.table({"n": pa.array(numbers, pa.int64())})
-
-
-def opened(out: str, app_id: str = "orders", **options: Any) -> DirectoryWriter:
-    options.setdefault("file_format", "json")
-    return ftfile.writer(out, app_id, context=current(), **options)
-
-
-def numbers_of(out: str) -> list[int]:
-    return sorted(ftfile.open(out, context=current()).to_arrow()["n"].to_pylist())
-
-
-def visible(out: str) -> list[int]:
-    """Return the numbers that a plain reader finds in the visible JSON files."""
-    found = []
-    for path in Path(out).rglob("*.json"):
-        if not any(part.startswith("_") for part in path.relative_to(out).parts):
-            found += [json.loads(line)["n"] for line in path.read_text().splitlines()]
-    return sorted(found)
-
-
-def staged(out: str) -> list[Path]:
-    return [path for path in Path(out, "_ftfile/staged").rglob("*") if path.is_file()]
 
 
 class TestCommits:

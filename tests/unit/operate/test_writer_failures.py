@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,16 +29,18 @@ from ftfile.storage.calls import start
 from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
-from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
+from ftfile.testing.context import ManualClock, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import write_task
+from tests.unit.operate.numbered_rows import numbers_of, opened, rows, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import FrameType
 
     from ftfile.operate.writers.application_writer import DirectoryWriter
@@ -50,32 +50,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
-
-
-def rows(*numbers: int) -> pa.Table:
-    return pa.table({"n": pa.array(numbers, pa.int64())})
-
-
-def opened(out: str, app_id: str = "orders", **options: Any) -> DirectoryWriter:
-    options.setdefault("file_format", "json")
-    return ftfile.writer(out, app_id, context=current(), **options)
-
-
-def numbers_of(out: str) -> list[int]:
-    return sorted(ftfile.open(out, context=current()).to_arrow()["n"].to_pylist())
-
-
-def visible(out: str) -> list[int]:
-    """Return the numbers that a plain reader finds in the visible JSON files."""
-    found = []
-    for path in Path(out).rglob("*.json"):
-        if not any(part.startswith("_") for part in path.relative_to(out).parts):
-            found += [json.loads(line)["n"] for line in path.read_text().splitlines()]
-    return sorted(found)
-
-
-def staged(out: str) -> list[Path]:
-    return [path for path in Path(out, "_ftfile/staged").rglob("*") if path.is_file()]
 
 
 class TestThreads:
@@ -404,6 +378,7 @@ def test_random_histories_of_several_programs(out: str, seed: int) -> None:
     """Programs, a query and maintenance in any order: each row of a commit is there once, after each step."""
     dice = random.Random(seed)
     expected: Counter[int] = Counter()
+    states: dict[int, Counter[int]] = {}
     positions: dict[str, int] = {}
     writers: dict[str, DirectoryWriter] = {}
     pending: dict[str, list[int]] = {}
@@ -437,10 +412,13 @@ def test_random_histories_of_several_programs(out: str, seed: int) -> None:
             batch += 1
         elif action == "maintain":
             getattr(ftfile, dice.choice(["compact", "flush", "vacuum"]))(out)
-        elif ftfile.status(out).version > 3:
-            # A restore removes rows, and no position.
-            ftfile.restore(out, ftfile.status(out).version)
+        elif states:
+            # A restore removes rows, and changes no position.
+            version = dice.choice(list(states))
+            ftfile.restore(out, version)
+            expected = states[version].copy()
         if expected:
+            states[ftfile.status(out).version] = expected.copy()
             assert Counter(numbers_of(out)) == expected, action
     ftfile.flush(out)
     assert visible(out) == sorted(expected.elements())
