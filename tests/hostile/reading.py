@@ -20,7 +20,7 @@ from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.foreign.settings import FileDecoding
 from tests.hostile.inputs import INPUTS, READ, Input
-from tests.hostile.watched import bound_time, data_bytes
+from tests.hostile.watched import CALL_S, bound_time, data_bytes
 from tests.unit.read.foreign.planned import Files
 
 FAR = 4
@@ -65,7 +65,7 @@ def guarded(file: Input, files: Files) -> str:
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
-        bound_time()
+        bound_time(processor_s=3 * CALL_S)  # Python objects for millions of values take 10 s on slow processors
         os.write(sending, outcome(file, files).encode())
         os._exit(0)
     os.close(sending)

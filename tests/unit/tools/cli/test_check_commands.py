@@ -161,7 +161,7 @@ def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
 @pytest.mark.slow
 def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Path) -> None:
     text = run("status", query.path).stdout
-    assert re.search(rf"^{QUERY}\t2\t2\t\d\.\d s ago\tno batch\tfile://{query.checkpoint}$", text, re.MULTILINE)
+    assert re.search(rf"^{QUERY}\t2\t2\t\d\.\d s ago\tno batch\tfile://{query.checkpoint}\t\t$", text, re.MULTILINE)
     about = f'{{"batchTimestampMs": {time.time_ns() // 1_000_000 - 600_000}}}'
     Path(str(query.checkpoint), "offsets/3").write_text(f'v1\n{about}\n{{"t":{{"0":7}}}}\n{{"t":{{"0":8}}}}\n')
     text = run("status", query.path).stdout

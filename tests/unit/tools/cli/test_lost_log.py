@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "delete": ("--where", "month = '6'"),
     "restore": ("--version", "0"),
     "get": ("a",),
+    "write": (__file__, "--from", "csv"),
 }
 # These commands find and print the damage, or do not read the log.
 NOT_REFUSED = {"status", "verify", "repair", "report", "source", "doctor", "migrate"}
