@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import ftfile.spark
@@ -34,15 +34,16 @@ def main() -> None:
     while True:
         rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(arguments.input)
         writer = rows.writeStream.format("ftfile").options(fileFormat="json", **options)
-        query = writer.option("checkpointLocation", arguments.checkpoint).start(arguments.output)
+        writer = writer.option("checkpointLocation", arguments.checkpoint)
         try:
+            query = writer.start(arguments.output)  # it also uses Python processes, and fails if they were just killed
             while not query.awaitTermination(POLL_S):
                 if Path(arguments.end).exists():
                     query.processAllAvailable()
                     query.stop()
                     spark.stop()
                     return
-        except StreamingQueryException as error:
+        except PySparkException as error:
             if "ftfile.core.errors" in str(error):
                 raise
             print(f"the query starts again after: {error}", flush=True)

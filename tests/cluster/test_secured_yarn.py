@@ -281,7 +281,7 @@ def test_a_stream_continues_after_the_end_of_each_token(
         application.run_batch()
     application.kill_master()
     application.run_batch()
-    assert len(yarn.attempts("attached")) == 2
+    assert len(yarn.attempts("attached")) == 2, yarn.container_output()
     application.newest_token_s()
     application.end()
     application.check()
