@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow.dataset as ds
@@ -24,8 +25,6 @@ from benchmarks.report import Cell, Table
 from benchmarks.spark_session import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
     from benchmarks.settings import Settings
@@ -184,12 +183,15 @@ def _sync(path: str | Path) -> None:
 def _compared(case: Case, settings: Settings) -> list[tuple[Cell, ...]]:
     """Return the lines of all writers, which run in alternating order. The first round is not counted."""
     rounds: list[Round] = []
-    for number in range((SMOKE_ROUNDS if settings.smoke else ROUNDS) + 1):
-        samples: Round = {}
-        for label in sorted(case.writers, reverse=bool(number % 2)):
-            samples[label] = _sample(case.writers[label], settings.directory / "out", case.rows)
-        rounds.append(samples)
-        LOGGER.info("pywrite: %s: %s", case.name, samples)
+    # Nothing is deleted before the last round: for minutes after a deletion, ext4 creates files slowly, because it
+    # searches for inodes that were not deleted recently.
+    with tempfile.TemporaryDirectory(dir=settings.directory) as directory:
+        for number in range((SMOKE_ROUNDS if settings.smoke else ROUNDS) + 1):
+            samples: Round = {}
+            for label in sorted(case.writers, reverse=bool(number % 2)):
+                samples[label] = _sample(case.writers[label], Path(directory, str(number), label), case.rows)
+            rounds.append(samples)
+            LOGGER.info("pywrite: %s: %s", case.name, samples)
     return [_row(case, label, rounds[1:]) for label in case.writers]
 
 
@@ -202,7 +204,6 @@ def _sample(write: Write, path: Path, rows: int) -> Sample:
     if found != rows:
         raise RuntimeError(f"{path} has {found} rows of {rows}")
     megabytes = sum(file.stat().st_size for file in files) / 1e6
-    shutil.rmtree(path)
     os.sync()  # the next writer must not wait for these bytes
     return Sample(wall_s, cpu_s, megabytes)
 

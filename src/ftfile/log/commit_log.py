@@ -276,7 +276,7 @@ class CommitLog(Records):
                 raise outcome_unknown(record, error) from error
             self._durable_to = record.version
             self._count_record(record, created.size_bytes)
-            self._state = next_state
+            self._state, self._newest_content = next_state, created.content
             self._own_records, self._newest_stored = self._own_records + 1, created.stored
             return next_state
 

@@ -69,6 +69,7 @@ class EndCheck(IntEnum):
 class CreatedRecord(NamedTuple):
     """A record that this process has created."""
 
+    content: bytes  # without its companion
     size_bytes: int  # including its companion
     stored: StoredFile | None  # as the store has confirmed it, if it did
 
@@ -204,7 +205,7 @@ class Records:
                 stored = self.fs.create_exclusive(path, encoded.content)
             except AlreadyExists:
                 if self._is_own(record):
-                    return CreatedRecord(size_bytes, None)
+                    return CreatedRecord(encoded.content, size_bytes, None)
                 return None
             except (OutcomeUnknown, Unavailable) as error:
                 _log.warning("creating version %d had an unknown outcome, checking it: %s", record.version, error)
@@ -216,7 +217,7 @@ class Records:
                 # The error contains nothing about the earlier attempt.
                 raise outcome_unknown(record, error) from error
             else:
-                return CreatedRecord(size_bytes, stored)
+                return CreatedRecord(encoded.content, size_bytes, stored)
         raise outcome_unknown(record, doubt) from doubt
 
     def _create_companion(self, path: str, content: bytes) -> None:

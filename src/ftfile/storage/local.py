@@ -22,7 +22,7 @@ from ftfile.core.errors import (
     StreamClosed,
     Unsupported,
 )
-from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream, StoredFile
 from ftfile.storage.local_errors import storage_error, translated
 from ftfile.storage.local_system import (
     LEADS_NOWHERE,
@@ -220,7 +220,7 @@ class LocalFileSystem(FileSystem):
             self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
         rename_in_two_steps(source, target)
 
-    def create_exclusive(self, path: str, content: bytes) -> None:
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
         """Link a synced temporary file to its name."""
         with self._at("create_exclusive", path) as name:
             temporary = beside(name, f".{self.context.ids.unique()}.tmp")
@@ -236,6 +236,9 @@ class LocalFileSystem(FileSystem):
             except OSError as error:
                 detail = f"it exists, but its name could not be synced: {error.strerror}"
                 raise OutcomeUnknown("create_exclusive", path, detail) from error
+            with contextlib.suppress(OSError):
+                return _stored(os.stat(name.text, dir_fd=name.directory, follow_symlinks=name.follow))
+        return None
 
     def put(self, path: str, content: bytes) -> None:
         """Write in place, since a rename is fifteen times slower."""
@@ -388,6 +391,12 @@ class _LocalFile(InputFile):
 def _write_all(descriptor: int, data: memoryview) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+def _stored(status: os.stat_result) -> StoredFile:
+    """Return a file that was linked to its name. Its times are of the clock of the mount; linking sets the second."""
+    modified_ms, linked_ms = status.st_mtime_ns // 1_000_000, status.st_ctime_ns // 1_000_000
+    return StoredFile(status.st_size, modified_ms=modified_ms, answered_ms=linked_ms)
 
 
 def _write_durably(file: io.FileIO, content: bytes) -> None:

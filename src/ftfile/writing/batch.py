@@ -146,8 +146,10 @@ class Sink(ABC, Generic[_C]):
         """Check the messages of all tasks, and return the batch to be committed."""
 
 
-def plan_write(sink: Sink[_C], config: _C, context: Context) -> WritePlan[_C]:
+def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool = False) -> WritePlan[_C]:
     """Check the directory before any task starts.
+
+    With `tasks_here`, all tasks run in this process, so they need not check that they see the same directory.
 
     Raises:
         FtfileError: as `commit_batch`: the schema or options are wrong, the directory does not contain the query or is
@@ -170,7 +172,10 @@ def plan_write(sink: Sink[_C], config: _C, context: Context) -> WritePlan[_C]:
             app_id = common.transaction.app_id
         if head.version < 0 and common.encryption is not None and common.bad_records == "deadLetter":
             log.prepare_directory()  # tasks write the directory's id into dead letters
-        marker, now_ms = write_marker(log.fs), log.clock.now_ms()
+        now_ms = log.clock.now_ms()
+        marker = None
+        if not tasks_here:
+            marker = write_marker(log.fs)
         view, offsets_known = head.view(app_id), query_id is not None
         return WritePlan(
             sink,

@@ -77,7 +77,10 @@ class WriteConfig(ABC):
 
         A ConfigError is raised if the store does not support a requested setting.
         """
-        return replace(self, common=replace(self.common, storage=self.common.storage.for_store(store)))
+        storage = self.common.storage.for_store(store)
+        if storage is self.common.storage:
+            return self
+        return replace(self, common=replace(self.common, storage=storage))
 
     @property
     @abstractmethod
@@ -256,7 +259,9 @@ class Storage:
             if asked and not has:
                 asked_for = " and ".join(asked)
                 raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
-        owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
+        if not self.owner_only:
+            return self
+        owner_only = (OWNER_ONLY,) if store.permissions else ()
         return replace(self, file_settings=(*self.file_settings, *owner_only), owner_only=False)
 
     @property

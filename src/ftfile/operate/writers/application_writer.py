@@ -321,14 +321,20 @@ class DirectoryWriter:
         return self._batch[0]
 
     def _begin(self, schema: pa.Schema) -> RowThreads:
+        columns = self._columns
+        if columns is None or not schema.equals(columns.schema, check_metadata=True):
+            columns = self._columns_of(schema)
+        plan = plan_write(FileSink(), columns.config, self._context, tasks_here=True)
+        threads = RowThreads(plan, self._identity, self._threads, self._context)
+        self._columns = columns
+        self._batch.append(threads)
+        return threads
+
+    def _columns_of(self, schema: pa.Schema) -> _RowColumns:
         config = SinkConfig.from_options(self._texts, spark_schema_json(schema), stream=True)
         config = replace(config, common=self._common)
         check_exports(config)
-        plan = plan_write(FileSink(), config, self._context)
-        threads = RowThreads(plan, self._identity, self._threads, self._context)
-        self._columns = _RowColumns(schema, config)
-        self._batch.append(threads)
-        return threads
+        return _RowColumns(schema, config)
 
     def _complete(self, position: Any) -> _PendingCommit | None:  # noqa: ANN401 - any JSON value
         """End the batch, and return its commit; None if there is nothing to commit."""

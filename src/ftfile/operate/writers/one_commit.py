@@ -89,7 +89,7 @@ def write(  # noqa: PLR0913 - all but two by name
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
     refuse_rolling(config)
     check_exports(config)
-    plan = plan_write(FileSink(), config, context)
+    plan = plan_write(FileSink(), config, context, tasks_here=True)
     writer = JobIdentity(context.ids.unique())
     messages = RowThreads(plan, writer, thread_count, context).write_all(rows.batches)
     done = commit_batch(plan.sink, plan.config, messages=messages, batch_id=None, context=context)

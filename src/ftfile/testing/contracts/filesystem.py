@@ -190,6 +190,12 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
             assert filesystem.read(path) == b""
             self.eventually(partial(self.is_stored, filesystem, path, b""))
 
+    def test_the_times_of_an_exclusive_file(self, filesystem: FileSystem) -> None:
+        stored = filesystem.create_exclusive("exclusive", b"data")
+        if stored is not None:
+            assert stored.size_bytes == 4
+            assert stored.modified_ms <= filesystem.stat("exclusive").modified_ms <= stored.answered_ms
+
     def test_a_stream_and_a_file_are_called_as_they_were_asked_for(self, filesystem: FileSystem) -> None:
         make_directory(filesystem, "directory")
         with filesystem.create("directory/called") as stream:
