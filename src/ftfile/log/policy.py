@@ -272,8 +272,8 @@ def _overtaken(head: LogState, author: StreamAuthor) -> str:
 
 def _other_write(head: LogState, transaction: Transaction, problem: str) -> str:
     return (
-        f"txnVersion={transaction.version} of txnAppId={transaction.app_id!r} is in the log (last version "
-        f"{head.transactions[transaction.app_id].last}), but {problem}. If the checkpoint of the stream was deleted, "
-        "its batches are counted from 0 again: use another txnAppId. If each attempt computes values such as the time "
-        "again, its rows cannot be recognised"
+        f"write {transaction.version} of the application {transaction.app_id!r} is in the log (last write "
+        f"{head.transactions[transaction.app_id].last}), but {problem}. If the numbers of the writes began again, as "
+        "after the checkpoint of a stream was deleted, use another name of the application (txnAppId, app_id). If each "
+        "attempt computes values such as the time again, its rows cannot be recognised"
     )

@@ -57,6 +57,9 @@ JSON_NAMES = {
 _SCHEMAS_KEPT = 64
 _LOG = "_ftfile/log"
 _CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
+# The levels of lists, structs and maps in a column. Parquet files with lists of 50 levels can be written, and no reader
+# accepts them; in JSON the limit of the readers is 62 levels.
+DEPTH_MAX = 32
 _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
 
 # Remedies for types that no file format can return unchanged; the first match is used.
@@ -86,6 +89,19 @@ class _Problems(list[str]):
             self.add(path, f"a string with collation {collation} cannot be stored", advice)
 
 
+def check_depth(schema: pa.Schema) -> None:
+    """Raise a SchemaError for a column with more than `DEPTH_MAX` levels, which readers do not accept."""
+    for field in schema:
+        level = [field.type]
+        for _ in range(DEPTH_MAX):
+            level = [kind.field(number).type for kind in level for number in range(kind.num_fields)]
+        if level:
+            raise SchemaError(
+                f"column `{field.name}` has more than {DEPTH_MAX} levels of lists, structs and maps: store the inner "
+                "levels as text, such as JSON"
+            )
+
+
 @lru_cache(_SCHEMAS_KEPT)
 def arrow_schema(schema_json: str) -> pa.Schema:
     """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unsupported columns."""
@@ -100,6 +116,7 @@ def arrow_schema(schema_json: str) -> pa.Schema:
         raise SchemaError(f"not the JSON text of a Spark StructType: {str(schema_json)[:200]!r}") from error
     if problems:
         raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(problems))
+    check_depth(arrow)
     return arrow
 
 
@@ -271,7 +288,9 @@ def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
         value = _spark_type(arrow.item_type, f"{path}.value")
         nullable = arrow.item_field.nullable
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}
-    raise SchemaError(f"column `{path}`: Arrow type {arrow} is not a Spark type that can be stored")
+    raise SchemaError(
+        f"column `{path}`: the type {arrow} cannot be stored: cast it, for example to int64, to string, or to a list"
+    )
 
 
 _WIDER = {

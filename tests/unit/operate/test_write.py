@@ -6,6 +6,7 @@ import datetime
 import decimal
 import inspect
 import random
+import re
 import threading
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import ArgumentError, ConfigError, OutcomeUnknown, SchemaError, Unavailable
 from ftfile.core.options import OPTIONS
+from ftfile.core.options.kinds import DURATION
 from ftfile.core.options.typed import attribute_name
 from ftfile.operate.writers import arrow_rows, row_threads
 from ftfile.operate.writers.named_options import option_texts
@@ -144,10 +146,10 @@ def test_types_that_spark_does_not_have_are_stored_as_wider_ones(
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        (pa.array([None]), "its type is null"),
+        (pa.array([None]), "it has no type"),
         (pa.array([1], pa.timestamp("ns")), "Cast or round the column"),
         (pa.array([decimal.Decimal(1)], pa.decimal256(40, 0)), "at most 38 digits"),
-        (pa.array([1], pa.duration("s")), "is not a Spark type"),
+        (pa.array([1], pa.duration("s")), "duration.*cannot be stored: cast it"),
     ],
     ids=lambda value: str(getattr(value, "type", "")),
 )
@@ -192,13 +194,14 @@ def test_data_of_other_types_is_an_error(out: str, data: Any) -> None:
 
 def test_options_have_the_texts_of_spark() -> None:
     texts = option_texts(
-        {"partition_by": ["day", "a b", "c`d"], "max_records_per_file": 7, "file_format": None},
+        {"partition_by": ["day", "a b", "c`d"], "max_records_per_file": 7, "quote_all": True, "file_format": None},
         {"partSize": "8MiB", "storage.region": "eu"},
         {},
     )
     assert texts == {
         "partitionBy": "day,`a b`,`c``d`",
         "maxRecordsPerFile": "7",
+        "quoteAll": "true",
         "storage.partSize": "8MiB",
         "storage.region": "eu",
     }
@@ -342,6 +345,25 @@ def test_the_shown_default_is_the_default(name: str) -> None:
         assert option.default in {None, ()}
     else:
         assert option.kind.parse(option_texts({name: default}, None, {})[option.name]) == option.default
+
+
+@pytest.mark.parametrize("name", SinkArguments.__annotations__)
+def test_the_shown_type_is_the_type(name: str) -> None:
+    shown = SinkArguments.__annotations__[name].__forward_arg__
+    (option,) = [option for option in OPTIONS if attribute_name(option.name) == name and "write" in option.used_by]
+
+    def parsed(text: str) -> Any:
+        try:
+            return option.kind.parse(text)
+        except ValueError:
+            return None
+
+    assert ("int" in shown.split(" | ")) == (type(parsed("7")) is int)
+    assert ("bool" in shown.split(" | ")) == (parsed("true") is True)
+    assert ("timedelta" in shown.split(" | ")) == (option.kind is DURATION)
+    assert ("Sequence[str]" in shown) == ("separated by" in option.kind.accepts)
+    if "Literal" in shown:
+        assert re.findall("'([^']+)'", shown) == re.findall("`([^`]+)`", option.kind.accepts)
 
 
 def test_a_column_and_a_type_of_another_library_are_errors(out: str) -> None:

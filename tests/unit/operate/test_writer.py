@@ -62,8 +62,11 @@ class TestCommits:
             assert writer.commit([5, {"a": None}]) == 2
             writer.write(rows())
             assert writer.commit() == 3
+            assert writer.position == [5, {"a": None}]
+            assert writer.commit() == 3
+            assert writer.commit(None) == 4
             assert writer.position is None
-        assert check_directory(open_filesystem(out)).committed == {"orders": [0, 1, 2]}
+        assert check_directory(open_filesystem(out)).committed == {"orders": [0, 1, 2, 3]}
 
     def test_the_position_is_shown(self, out: str) -> None:
         with opened(out) as writer:
@@ -276,6 +279,40 @@ class TestRolling:
                 writer.commit(1)
             assert visible(out) == [1]
             assert writer.position == 1
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"partition_by": "n"}, {"finalize_column": "end"}, {"event_time_interval": "at:1h"}],
+        ids=["interval", "partitions", "finalize column", "event time"],
+    )
+    def test_a_restarted_program_without_new_rows_ends_them_too(self, out: str, options: dict[str, Any]) -> None:
+        table = pa.table({"n": [1], "m": [2], "end": [False], "at": pa.array([0], pa.timestamp("us", "UTC"))})
+        with repeatable(ManualClock(tick_ms=1)) as context:
+            with opened(out, rollover_interval="1m", **options) as writer:
+                writer.write(table)
+                writer.commit(1)
+            with opened(out, rollover_interval="1m", **options) as writer:
+                version = writer.commit(1)
+                assert writer.commit(1) == version
+                assert not ftfile.open(out, context=context).files()
+                context.clock.advance(61)  # type: ignore[attr-defined]
+                for _ in range(3):
+                    writer.commit(1)
+                (file,) = ftfile.open(out, context=context).files()
+                assert file.rows == 1
+                writer.write(table)
+                writer.commit(2)
+        ftfile.flush(out, code=[])
+        assert numbers_of(out) == [1, 1]
+        check_directory(open_filesystem(out))
+
+    def test_a_restarted_program_with_options_for_other_columns_commits_positions(self, out: str) -> None:
+        with opened(out, rollover_interval="1m") as writer:
+            writer.write(rows(1))
+            writer.commit(1)
+        with opened(out, rollover_interval="1m", event_time_interval="at:1h") as writer:
+            assert writer.commit(2) > 0
+        assert numbers_of(out) == [1]
 
     def test_a_restarted_program_continues_open_files(self, out: str) -> None:
         options: dict[str, Any] = {"rolling": "policy", "max_records_per_file": 4}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ArgumentError, CallOrder, CommitError, Fenced, SchemaError
@@ -18,16 +18,15 @@ from ftfile.core.options import SinkOptions, parse_options
 from ftfile.log.directory import directory_url, file_as_config_error
 from ftfile.log.format.model import Body
 from ftfile.log.protocol import commit
-from ftfile.operate.export.after_commit import EXPORT_WAIT_S, check_exports, export_stream
+from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_stream
 from ftfile.operate.writers.arrow_rows import arrow_rows, difference
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
-from ftfile.operate.writers.positions import checked_position, is_same_position
+from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
+from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, directory_schema
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
-from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
-from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink, has_due_files
 from ftfile.writing.messages import StreamIdentity
 from ftfile.writing.options import CommonSettings, Encryption, client_settings
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.operate.writers.sink_arguments import SinkArguments
     from ftfile.writing.applications import ApplicationBatch
+    from ftfile.writing.files.file_options import SinkConfig
     from ftfile.writing.messages import TaskCommit
 
 _FOR_BATCHES = "it is for ftfile.write and for batch writes of Spark"
@@ -63,13 +63,6 @@ _ELSEWHERE = {
 _FAILED = "a write failed ({!r:.200}): call abort(), and write the rows after `position` again"
 
 _log = get_logger(__name__)
-
-
-class _RowColumns(NamedTuple):
-    """The columns of rows, and the settings for them."""
-
-    schema: pa.Schema  # as the rows were given
-    config: SinkConfig
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,7 @@ class DirectoryWriter:
         self.app_id = app_id
         self._process_id = os.getpid()
         self._calls = threading.Lock()
-        self._columns: _RowColumns | None = None  # of the newest rows
+        self._columns: RowColumns | None = None  # of the newest rows
         self._batch: list[RowThreads] = []  # the threads of the batch; empty before its first rows
         self._pending: _PendingCommit | None = None
         self._failure: CommitError | None = None  # why no row can be added to the batch
@@ -164,7 +157,7 @@ class DirectoryWriter:
             self._require_no_failure()
             is_begun = False
             try:
-                rows = arrow_rows(data)
+                rows = arrow_rows(data, self._earlier_columns)
                 threads = self._threads_for(rows.schema)
                 is_begun = True
                 for batch in rows.batches:
@@ -176,7 +169,7 @@ class DirectoryWriter:
                     self._failure = CallOrder(_FAILED.format(error))
                 raise
 
-    def commit(self, position: Any = None) -> int:  # noqa: ANN401 - any JSON value
+    def commit(self, position: Any = UNCHANGED) -> int:  # noqa: ANN401 - any JSON value
         """Commit the rows since the last commit, together with a position, and return the version of the directory.
 
         If the call fails, it is unknown whether the batch is committed: repeat the call with the same position, or call
@@ -184,8 +177,8 @@ class DirectoryWriter:
         nothing if the position is the same, unless open files have to end.
 
         Args:
-            position: where the source continues after these rows, as JSON of at most 64 KiB; None if the source has no
-                position.
+            position: where the source continues after these rows, as JSON of at most 64 KiB; by default the position
+                of the last commit. None is the position before the first commit.
 
         Raises:
             ArgumentError: the position is not JSON, or is too large; nothing changed.
@@ -196,6 +189,8 @@ class DirectoryWriter:
             NotPublished: the batch is committed, and a repeated call publishes its files.
             FtfileError: as for a batch of Spark.
         """
+        if position is UNCHANGED:
+            position = self.position
         position = checked_position(position)
         with self._call("commit"):
             if self._pending is None:
@@ -320,28 +315,27 @@ class DirectoryWriter:
             )
         return self._batch[0]
 
+    def _earlier_columns(self) -> pa.Schema | None:
+        if self._columns is None:
+            return directory_schema(self._store_log.refresh())
+        return self._columns.schema
+
     def _begin(self, schema: pa.Schema) -> RowThreads:
         columns = self._columns
         if columns is None or not schema.equals(columns.schema, check_metadata=True):
-            columns = self._columns_of(schema)
+            columns = RowColumns.of(schema, self._texts, self._common)
         plan = plan_write(FileSink(), columns.config, self._context, tasks_here=True)
         threads = RowThreads(plan, self._identity, self._threads, self._context)
         self._columns = columns
         self._batch.append(threads)
         return threads
 
-    def _columns_of(self, schema: pa.Schema) -> _RowColumns:
-        config = SinkConfig.from_options(self._texts, spark_schema_json(schema), stream=True)
-        config = replace(config, common=self._common)
-        check_exports(config)
-        return _RowColumns(schema, config)
-
     def _complete(self, position: Any) -> _PendingCommit | None:  # noqa: ANN401 - any JSON value
         """End the batch, and return its commit; None if there is nothing to commit."""
         batch = replace(self._next, application=self._next.application.at(position))
+        if not self._batch:
+            self._end_due_files()
         columns = self._columns
-        if not self._batch and columns is not None and self._has_due_files(columns.config):
-            self._begin(columns.schema)  # a batch without rows ends these files
         if not self._batch or columns is None:
             if is_same_position(self.position, position):
                 return None
@@ -356,8 +350,13 @@ class DirectoryWriter:
         self._batch.clear()
         return _PendingCommit(batch, lambda: self._commit_rows(batch, columns.config, messages))
 
-    def _has_due_files(self, config: SinkConfig) -> bool:
-        return has_due_files(config, self._identity, self._store_log)
+    def _end_due_files(self) -> None:
+        """Begin a batch without rows if it would end files."""
+        if self._columns is None:
+            head = self._store_log.refresh()
+            self._columns = columns_of_open_files(head, self.app_id, self._texts, self._common)
+        if self._columns is not None and has_due_files(self._columns.config, self._identity, self._store_log):
+            self._begin(self._columns.schema)
 
     def _commit_rows(self, batch: ApplicationBatch, config: SinkConfig, messages: list[TaskCommit]) -> Committed:
         return commit_batch(FileSink(), config, messages, batch.batch_id, self._context, batch)
@@ -426,7 +425,7 @@ def writer(
         storage: settings of the file system, as in `ftfile.open`.
         context: the clock and the ids, for tests.
         **options: options of the sink in snake case; see docs/options.md. A size is a number of bytes, or a text such
-            as "128MiB"; a duration is a text such as "10min".
+            as "128MiB"; a duration is a timedelta, or a text such as "10min".
 
     Raises:
         ArgumentError: an argument has a value of another type, or an option does not exist.

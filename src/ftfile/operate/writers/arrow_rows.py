@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.core.errors import ArgumentError, SchemaError
+from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
+from ftfile.rows.spark_types import check_depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,15 +38,26 @@ class StorableRows(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
-def arrow_rows(data: Any) -> StorableRows:  # noqa: ANN401 - many types of many libraries
+def arrow_rows(
+    data: Any,  # noqa: ANN401 - many types of many libraries
+    earlier_columns: Callable[[], pa.Schema | None] | None = None,
+) -> StorableRows:
     """Return the rows of a value.
+
+    Args:
+        data: the value.
+        earlier_columns: returns the columns of earlier rows. It is called for types of columns without values.
 
     Raises:
         ArgumentError: the value is of another type, or contains no batch that describes the columns.
         SchemaError: a column has a type without an equivalent in Spark. Values that do not fit raise it later.
     """
     source, batches = _batches_of(data)
-    schema = _stored_schema(source)
+    check_depth(source)
+    typed = source
+    if earlier_columns is not None and has_untyped(source):
+        typed = with_types_of(source, earlier_columns() or source)
+    schema = _stored_schema(typed)
     return StorableRows(schema, _converted(batches, source, schema))
 
 
@@ -63,7 +76,7 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
     if hasattr(data, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
-        except pa.ArrowInvalid as error:  # such as a single column, or a type that only its library has
+        except ValueError as error:  # such as a single column, or a type that only its library has
             raise ArgumentError(f"data={type(data).__name__}: Arrow cannot read it as a table: {error}") from error
         return reader.schema, reader
     if hasattr(data, "scanner"):  # a dataset or a fragment
@@ -122,7 +135,10 @@ def _stored_decimal(kind: pa.DataType, path: str) -> pa.DataType:
 
 
 def _refuse_null(_kind: pa.DataType, path: str) -> pa.DataType:
-    raise SchemaError(f"column `{path}`: its type is null, because it has no value: cast it to a type")
+    raise SchemaError(
+        f"column `{path}`: it has no type, because it has no values, and there is no such column in earlier rows. Give "
+        "the rows a schema, such as pa.Table.from_pylist(rows, schema=schema), or cast the column"
+    )
 
 
 def _stored_struct(kind: pa.StructType, path: str) -> pa.DataType:
@@ -190,7 +206,25 @@ def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.
             columns.append(_cast(column, field))
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         for start in range(0, rows.num_rows, BATCH_ROWS):
-            yield rows.slice(start, BATCH_ROWS)
+            part = rows.slice(start, BATCH_ROWS)
+            _check_values(part)
+            yield _copied(part)
+
+
+def _check_values(rows: pa.RecordBatch) -> None:
+    """Raise a SchemaError for values that their type does not have, such as invalid UTF-8: few formats check them."""
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"data: the values are not valid: {error}. Correct the program that made them") from error
+
+
+def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a copy: rows are encoded later, and a program may fill the same NumPy array with its next rows.
+
+    Arrow's own format is used, because other copies of a slice contain the whole array.
+    """
+    return pa.ipc.read_record_batch(rows.serialize(), rows.schema)
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ArgumentError
@@ -32,7 +33,7 @@ def option_texts(
     """Return options by the names of the sink, with texts as Spark passes them; None is left out.
 
     Args:
-        options: values by names in snake case: texts, numbers, booleans, paths, or lists of column names.
+        options: values by names in snake case: texts, numbers, booleans, paths, durations, or lists of column names.
         storage: settings of the file system, as for `ftfile.open`.
         elsewhere: options that the caller does not accept, by names in snake case, each with its replacement.
 
@@ -67,9 +68,11 @@ def _text(name: str, value: object) -> str:
         return str(value)
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(milliseconds=1)}ms"
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ",".join(_quoted(item) for item in value)
-    raise ArgumentError(f"{name}={value!r}: it takes a text, a number, a boolean, or a list of texts")
+    raise ArgumentError(f"{name}={value!r}: it takes a text, a number, a boolean, a timedelta, or a list of texts")
 
 
 def _quoted(name: str) -> str:

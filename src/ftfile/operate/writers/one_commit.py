@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
@@ -10,6 +11,7 @@ from ftfile.core.errors import ArgumentError
 from ftfile.operate.export.after_commit import check_exports, export_batch_write
 from ftfile.operate.writers.arrow_rows import arrow_rows
 from ftfile.operate.writers.named_options import option_texts
+from ftfile.operate.writers.row_columns import columns_at
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.rows.spark_types import spark_schema_json
@@ -73,7 +75,7 @@ def write(  # noqa: PLR0913 - all but two by name
         storage: settings of the file system, as in `ftfile.open`.
         context: the clock and the ids, for tests.
         **options: options of the sink in snake case; see docs/options.md. A size is a number of bytes, or a text such
-            as "128MiB"; a duration is a text such as "10min".
+            as "128MiB"; a duration is a timedelta, or a text such as "10min".
 
     Raises:
         ArgumentError: an argument has a value of another type, or an option does not exist.
@@ -85,7 +87,7 @@ def write(  # noqa: PLR0913 - all but two by name
     texts = option_texts(options, storage, _ELSEWHERE) | _mode_options(mode, replace_where)
     texts |= _identity_options(app_id, version)
     texts["path"] = os.fspath(path)
-    rows = arrow_rows(data)
+    rows = arrow_rows(data, partial(columns_at, texts, context))
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
     refuse_rolling(config)
     check_exports(config)

@@ -13,6 +13,16 @@ POSITION_BYTES_MAX = 64 << 10
 # JSON in the log has at most 100 nested levels.
 _OTHER_LEVELS = 20
 
+
+class _LastPosition:
+    """The default of `commit`: the position of the last commit. None is a position, too."""
+
+    def __repr__(self) -> str:
+        return "<unchanged>"
+
+
+UNCHANGED = _LastPosition()
+
 _TAKEN = "it takes a JSON value: dictionaries with texts as keys, lists, texts, finite numbers, True, False and None"
 
 

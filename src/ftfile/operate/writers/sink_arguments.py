@@ -12,6 +12,7 @@ from ftfile.core.options.typed import attribute_name
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Sequence
+    from datetime import timedelta
 
     from ftfile.core.options.kinds import Option
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 class SinkArguments(TypedDict, total=False):
     """The options of `format("ftfile")` for writing, in snake case, as described in docs/options.md.
 
-    A size is a number of bytes, or a text such as "128MiB"; a duration is a text such as "10min". Numbers and booleans
-    can be texts, as in Spark. Without a value, or with None, an option has its default. The arguments of `ftfile.write`
-    and `ftfile.writer` replace the other options.
+    A size is a number of bytes, or a text such as "128MiB"; a duration is a timedelta, or a text such as "10min".
+    Numbers and booleans can be texts, as in Spark. Without a value, or with None, an option has its default. The
+    arguments of `ftfile.write` and `ftfile.writer` replace the other options.
     """
 
     file_format: str | None
@@ -33,15 +34,15 @@ class SinkArguments(TypedDict, total=False):
     part_suffix: str | None
     part_file_name: str | None
     if_exists: Literal["newName", "fail"] | None
-    directory_state_ttl: str | None
+    directory_state_ttl: str | timedelta | None
     max_bytes_per_file: int | str | None
     max_records_per_file: int | str | None
     max_open_bytes: int | str | None
     statistics_columns: str | Sequence[str] | None
     rolling: Literal["batch", "policy"] | None
     max_batches_per_file: int | str | None
-    rollover_interval: str | None
-    inactivity_interval: str | None
+    rollover_interval: str | timedelta | None
+    inactivity_interval: str | timedelta | None
     rollover_schedule: str | None
     event_time_interval: str | None
     finalize_column: str | None
@@ -50,7 +51,7 @@ class SinkArguments(TypedDict, total=False):
     max_segments_per_part: int | str | None
     max_open_segments: int | str | None
     success_file: str | None
-    success_delay: str | None
+    success_delay: str | timedelta | None
     on_publish: str | None
     export_to: str | Sequence[str] | None
     durability: Literal["auto", "hsync", "close"] | None
@@ -89,7 +90,7 @@ class SinkArguments(TypedDict, total=False):
     fingerprint: Literal["content", "strong"] | None
     bad_records: Literal["fail", "deadLetter", "drop"] | None
     max_record_bytes: int | str | None
-    publish_timeout: str | None
+    publish_timeout: str | timedelta | None
     user_metadata: str | None
     at_least_version: int | str | None
 

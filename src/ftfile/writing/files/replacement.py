@@ -61,7 +61,7 @@ class Replacement:
         if not (columns := directories.partition_by):
             raise ConfigError(
                 f"{asked} replaces partitions, but this write has none: name the partition columns with the option "
-                "partitionBy, because Spark's own .partitionBy() never reaches a Python sink"
+                "partitionBy; .partitionBy() of Spark's writer never reaches a Python sink"
             )
         return cls(partition_schema(schema, columns), directories.time_zone, where)
 

@@ -81,7 +81,7 @@ class TestOnce:
         for each in (0, 2, 5):
             write(out, each, [{"id": each}])
         forget_caches()
-        with pytest.raises(ReplayMismatch, match=rf"txnVersion={version} of .*last version 5.*checkpoint"):
+        with pytest.raises(ReplayMismatch, match=rf"write {version} of .*last write 5.*checkpoint"):
             write(out, version, [{"id": 8}])
         assert ids(out) == [0, 2, 5]
 
