@@ -94,12 +94,19 @@ def check_depth(schema: pa.Schema) -> None:
     for field in schema:
         level = [field.type]
         for _ in range(DEPTH_MAX):
-            level = [kind.field(number).type for kind in level for number in range(kind.num_fields)]
+            level = [inner for kind in level for inner in _inner_types(kind)]
         if level:
             raise SchemaError(
                 f"column `{field.name}` has more than {DEPTH_MAX} levels of lists, structs and maps: store the inner "
                 "levels as text, such as JSON"
             )
+
+
+def _inner_types(kind: pa.DataType) -> list[pa.DataType]:
+    """Return the types of the next level. The entries of a map are not a level."""
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    return [kind.field(number).type for number in range(kind.num_fields)]
 
 
 @lru_cache(_SCHEMAS_KEPT)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ftfile
@@ -60,14 +62,26 @@ def test_values_that_their_type_does_not_have_are_an_error(out: str, file_format
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "json", "avro", "orc", "arrow"])
-@pytest.mark.parametrize("nest", [pa.list_, lambda kind: pa.struct({"a": kind})], ids=["list", "struct"])
-def test_deep_columns_are_read_back_or_refused(out: str, file_format: str, nest: Any) -> None:
-    kind: pa.DataType = pa.int64()
+@pytest.mark.parametrize(
+    ("nest", "wrap"),
+    [
+        (pa.list_, lambda value: [value]),
+        (lambda kind: pa.struct({"a": kind}), lambda value: {"a": value}),
+        (lambda kind: pa.map_(pa.string(), kind), lambda value: [("k", value)]),
+    ],
+    ids=["list", "struct", "map"],
+)
+def test_deep_columns_are_read_back_or_refused(out: str, file_format: str, nest: Any, wrap: Any) -> None:
+    kind, value = pa.int64(), 1
     for _ in range(DEPTH_MAX - 1):
-        kind = nest(kind)
-    rows = pa.table({"n": [1], "deep": pa.nulls(1, kind)})
+        kind, value = nest(kind), wrap(value)
+    rows = pa.table({"n": [1, 2], "deep": pa.array([value, None], kind)})
     ftfile.write(out, rows, file_format=file_format)
-    assert ftfile.open(out).to_arrow().to_pylist() == [{"n": 1, "deep": None}]
+    expected = [{"n": 1, "deep": value}, {"n": 2, "deep": None}]
+    assert ftfile.open(out).to_arrow().to_pylist() == expected
+    if file_format == "parquet":
+        (file,) = Path(out).glob("*.parquet")
+        assert pq.read_table(file).to_pylist() == expected
     for deeper in (1, 500):
         for _ in range(deeper):
             kind = nest(kind)
@@ -87,6 +101,5 @@ def test_durations_are_texts_or_timedeltas(out: str) -> None:
 
 
 def test_pandas_with_two_columns_of_a_name_is_an_error(out: str) -> None:
-    pandas = pytest.importorskip("pandas")
     with pytest.raises(ArgumentError, match="Arrow cannot read it as a table: Duplicate column names"):
-        ftfile.write(out, pandas.DataFrame([[1, 2]], columns=["a", "a"]), file_format="json")
+        ftfile.write(out, pd.DataFrame([[1, 2]], columns=["a", "a"]), file_format="json")

@@ -287,7 +287,8 @@ class TestRolling:
     )
     def test_a_restarted_program_without_new_rows_ends_them_too(self, out: str, options: dict[str, Any]) -> None:
         table = pa.table({"n": [1], "m": [2], "end": [False], "at": pa.array([0], pa.timestamp("us", "UTC"))})
-        with repeatable(ManualClock(tick_ms=1)) as context:
+        clock = ManualClock(tick_ms=1)
+        with repeatable(clock) as context:
             with opened(out, rollover_interval="1m", **options) as writer:
                 writer.write(table)
                 writer.commit(1)
@@ -295,7 +296,7 @@ class TestRolling:
                 version = writer.commit(1)
                 assert writer.commit(1) == version
                 assert not ftfile.open(out, context=context).files()
-                context.clock.advance(61)  # type: ignore[attr-defined]
+                clock.advance(61)
                 for _ in range(3):
                     writer.commit(1)
                 (file,) = ftfile.open(out, context=context).files()

@@ -191,6 +191,8 @@ def test_a_late_record_of_an_aborted_commit_does_not_count(out: str, monkeypatch
         with pytest.raises((StorageError, CommitError)):
             writer.commit(1)
         monkeypatch.undo()
+        with pytest.raises(CallOrder, match="failed with the position 1"):
+            writer.commit()  # with the position of the last commit
         writer.abort()
         assert writer.position is None
         with pytest.raises(AlreadyExists):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ArgumentError, CallOrder, CommitError, Fenced, SchemaError
 from ftfile.core.logs import get_logger
-from ftfile.core.options import SinkOptions, parse_options
 from ftfile.log.directory import directory_url, file_as_config_error
 from ftfile.log.format.model import Body
 from ftfile.log.protocol import commit
@@ -23,13 +22,12 @@ from ftfile.operate.writers.arrow_rows import arrow_rows, difference
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
 from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
-from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, directory_schema
+from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, common_settings, directory_schema
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_writer import FileSink, has_due_files
 from ftfile.writing.messages import StreamIdentity
-from ftfile.writing.options import CommonSettings, Encryption, client_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -92,11 +90,8 @@ class DirectoryWriter:
 
     def __init__(self, path: str, app_id: str, texts: dict[str, str], threads: int, context: Context) -> None:
         self._texts, self._threads, self._context = texts, threads, context
-        options = parse_options(texts, SinkOptions)
         self.path = directory_url(path)
-        common = CommonSettings.from_options(
-            options, Encryption.from_options(options), client_settings(options), stream=True
-        )
+        common = common_settings(texts, stream=True)
         # The position is in the log, so no checkpoint can be lost.
         self._common = replace(
             common,

@@ -43,6 +43,14 @@ class RowColumns(NamedTuple):
         return cls(schema, config)
 
 
+def common_settings(texts: Mapping[str, str], *, stream: bool) -> CommonSettings:
+    """Return the settings that do not depend on columns; a ConfigError if an option is wrong."""
+    options = parse_options(texts, SinkOptions)
+    return CommonSettings.from_options(
+        options, Encryption.from_options(options), client_settings(options), stream=stream
+    )
+
+
 def directory_schema(head: LogState) -> pa.Schema | None:
     """Return the columns of the newest rows of a directory; None before its first rows."""
     if head.schema is None:
@@ -56,10 +64,7 @@ def columns_at(texts: Mapping[str, str], context: Context) -> pa.Schema | None:
     Raises:
         ConfigError: an option is wrong, or the log is of another kind.
     """
-    options = parse_options(texts, SinkOptions)
-    common = CommonSettings.from_options(
-        options, Encryption.from_options(options), client_settings(options), stream=False
-    )
+    common = common_settings(texts, stream=False)
     return directory_schema(common.log_at(directory_url(texts["path"]), context).refresh())
 
 
