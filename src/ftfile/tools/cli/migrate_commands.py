@@ -1,6 +1,7 @@
 """The commands `write` and `migrate` for files of other programs, and `export` to other table formats."""
 
 import contextlib
+import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -144,7 +145,9 @@ class WriteArguments:
 
         options: dict[str, object] = {}
         for name, value in (settings_of(self.option, prefix="") or {}).items():
-            options[attribute_name(name)] = value
+            argument = attribute_name(name)
+            _check_sink_option(name, argument)
+            options[argument] = value
         named = {"file_format": ("--format", self.file_format), "partition_by": ("--partition-by", self.partition_by)}
         for name, (shown, text) in named.items():
             if text is None:
@@ -153,6 +156,28 @@ class WriteArguments:
                 raise ConfigError(f"{shown} and --option both set {name}: give only one of them")
             options[name] = text or None
         return options
+
+
+# Options of the sink for arguments of `ftfile.write` with other names.
+_SAME_ARGUMENT = {"txn_app_id": "app_id", "txn_version": "version", "partition_overwrite_mode": "mode"}
+
+
+def _check_sink_option(name: str, argument: str) -> None:
+    """Raise `ConfigError` for an option that sets an argument of `ftfile.write` which is not an option of the sink."""
+    from ftfile.core.options import STORAGE_PREFIX
+    from ftfile.tools.load.write_files import own_arguments
+
+    argument = _SAME_ARGUMENT.get(argument, argument)
+    if name.startswith(STORAGE_PREFIX):
+        argument = "storage"
+    if argument not in own_arguments():
+        return
+    if argument == "path":
+        raise ConfigError(f"--option {name}: the path is the first argument of the command")
+    if argument in inspect.signature(write.function).parameters:
+        shown = argument.replace("_", "-")
+        raise ConfigError(f"--option {name}: use --{shown}")
+    raise ConfigError(f"--option {name}: it is only an argument of Python, and the command has no such option")
 
 
 @command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from ftfile.log.directory import check_is_files, has_log
 from ftfile.log.opening import open_log
 from ftfile.operate.details import version_details
 from ftfile.operate.writers.one_commit import write
+from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
 from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.tools.load.file_rows import LoadedRows
@@ -73,6 +75,19 @@ class WriteSettings:
     app_id: str | None = None
     version: int | None = None
     threads: int | None = None
+
+
+# Options of the sink that are arguments of `write_files`, because they are also needed to open the directory.
+_ACCESS = frozenset({"key_provider", "at_least_version"})
+
+
+def own_arguments() -> frozenset[str]:
+    """Return the names of the arguments of `ftfile.write` that `WriteSettings.options` must not contain."""
+    names = set(_ACCESS)
+    for name, parameter in inspect.signature(write).parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD and name not in SinkArguments.__annotations__:
+            names.add(name)
+    return frozenset(names)
 
 
 def write_files(

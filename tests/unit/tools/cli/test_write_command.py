@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import inspect
 import io
 import json
 import os
@@ -21,11 +22,12 @@ from pyarrow import feather
 import ftfile
 from ftfile.core.errors import FtfileError
 from ftfile.log.format import layout
+from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.tools.load import csv_files, json_files, recorded_options
-from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, run
+from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, invoke, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -333,6 +335,47 @@ class TestRefused:
     def test_options(self, options: tuple[str, ...], problem: str, out: str, tmp_path: Path) -> None:
         code = 5 if "--at-least-version" in options else 2
         assert problem in refused(out, given(tmp_path / "a.csv"), *options, code=code)
+
+
+class TestArgumentsAsOptions:
+    """Arguments of `ftfile.write` that `--option` names, although they are not options of the sink."""
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", inspect.signature(ftfile.write).parameters)
+    def test_every_argument_is_an_option_or_refused(self, name: str, out: str, tmp_path: Path) -> None:
+        result = invoke(["write", out, str(given(tmp_path / "a.csv")), "-o", f"{name}=x"])
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        assert result.exit_code in {0, 2}
+        if name not in SinkArguments.__annotations__:
+            assert result.exit_code == 2
+            assert name in result.stderr
+
+    @pytest.mark.parametrize(
+        ("name", "remedy"),
+        [
+            ("mode", "use --mode"),
+            ("replace_where", "use --replace-where"),
+            ("replaceWhere", "use --replace-where"),
+            ("app_id", "use --app-id"),
+            ("txnAppId", "use --app-id"),
+            ("version", "use --version"),
+            ("txnVersion", "use --version"),
+            ("partitionOverwriteMode", "use --mode"),
+            ("threads", "use --threads"),
+            ("storage", "use --storage"),
+            ("storage.endpoint", "use --storage"),
+            ("keyProvider", "use --key-provider"),
+            ("at_least_version", "use --at-least-version"),
+            ("path", "the first argument of the command"),
+            ("data", "only an argument of Python"),
+            ("context", "only an argument of Python"),
+            ("checkpointLocation", "for queries of Spark"),
+        ],
+    )
+    def test_the_remedy(self, name: str, remedy: str, out: str, tmp_path: Path) -> None:
+        error = refused(out, given(tmp_path / "a.csv"), "-o", f"{name}=3")
+        assert remedy in " ".join(error.split())
+        assert not Path(out).exists()
 
 
 @pytest.mark.slow
