@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,21 +17,50 @@ from ftfile.tools.load.text_types import check_known, in_types
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ftfile.core.context import IdSource
     from ftfile.tools.load.input_files import FileToLoad
 
 # A row cannot be longer. Types are derived from the rows of the first block. pyarrow reads up to 32 blocks ahead.
 BLOCK_BYTES = 512 << 10
 _LONG_ROW = "straddling object"
+_OPEN_QUOTE = "the quote of its last value is not closed, so the file is not complete"
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
+class _EndMark:
+    """A row that is appended to a text, and that pyarrow reads as nulls in columns of all types.
+
+    pyarrow accepts a quote that is not closed. Such a quote makes the row a part of the last value.
+    """
+
+    def __init__(self, null: str, columns: int) -> None:
+        self.null = null  # the first value; an empty line is not a row of a file with one column
+        self.text = b"\n" + null.encode() + b"," * (columns - 1) + b"\n"
+
+
+class _MarkedText:
+    """A text, followed by a mark."""
+
+    def __init__(self, text: ByteStream, end: _EndMark) -> None:
+        self._text = text
+        self._end = io.BytesIO(end.text)
+
+    def read(self, size: int = -1) -> bytes:
+        """Return `size` bytes, fewer only at the end; all remaining bytes for a negative size."""
+        data = self._text.read(size)
+        if size < 0:
+            return data + self._end.read()
+        return data + self._end.read(size - len(data))
+
+
 @contextmanager
-def csv_rows(file: FileToLoad, types: Mapping[str, pa.DataType]) -> Iterator[FileRows]:
+def csv_rows(file: FileToLoad, types: Mapping[str, pa.DataType], ids: IdSource) -> Iterator[FileRows]:
     """Yield the rows of a CSV file; an empty field is null, and `""` is an empty text.
 
     Args:
         file: the file.
         types: of columns by name; types of other columns are derived from the first rows.
+        ids: makes a text that no value contains.
 
     Raises:
         ConfigError: the file is damaged, or not CSV.
@@ -40,12 +70,13 @@ def csv_rows(file: FileToLoad, types: Mapping[str, pa.DataType]) -> Iterator[Fil
         with file.errors():
             start = _start_of(text)
         schema = _schema_of(file, start, types)
-        rows = ByteStream(text, start)
+        end = _EndMark(ids.unique(), len(schema))
+        rows = ByteStream(_MarkedText(text, end), start)
         read_types = _as_read({field.name: field.type for field in schema})
-        with _csv_errors(file, schema.names):
-            reader = _open(pa.PythonFile(rows, mode="r"), read_types)
+        with _csv_errors(file, schema.names, end):
+            reader = _open(pa.PythonFile(rows, mode="r"), read_types, nulls=("", end.null))
         try:
-            yield FileRows(schema, _batches(file, reader, schema), lambda: stored.position)
+            yield FileRows(schema, _batches(file, reader, schema, end), lambda: stored.position)
         finally:
             rows.end()
 
@@ -68,7 +99,7 @@ def _schema_of(file: FileToLoad, start: bytes, types: Mapping[str, pa.DataType])
 
 
 @contextmanager
-def _csv_errors(file: FileToLoad, names: Sequence[str] = ()) -> Iterator[None]:
+def _csv_errors(file: FileToLoad, names: Sequence[str] = (), end: _EndMark | None = None) -> Iterator[None]:
     """Translate pyarrow's errors into a `ConfigError` that contains the name of the column."""
     try:
         with file.errors():
@@ -77,45 +108,62 @@ def _csv_errors(file: FileToLoad, names: Sequence[str] = ()) -> Iterator[None]:
         if not isinstance(error.__cause__, pa.ArrowInvalid):
             raise
         text = str(error.__cause__)
+        if end is not None and end.null in text:
+            raise file.damaged(_OPEN_QUOTE) from error
         if _LONG_ROW in text:
-            text = f"a row has more than {BLOCK_BYTES:,} bytes: use JSON lines or Parquet"
+            text = f"a row has more than {BLOCK_BYTES:,} bytes, or a quote is not closed: use JSON lines or Parquet"
         if match := _COLUMN.match(text):
             text = f"column `{names[int(match[1])]}`, {text[match.end() :]}"
         raise file.damaged(text) from error
 
 
 def _start_of(text: ByteStream) -> bytes:
-    """Return two blocks: pyarrow derives types from the first one, and needs the second one to find its last row."""
+    """Return two blocks: pyarrow derives types from the first one, and needs the second one to find its last row.
+
+    A shorter text gets a line end, without which pyarrow refuses a single line.
+    """
     start = b""
     while len(start) < 2 * BLOCK_BYTES:
         piece = text.read(2 * BLOCK_BYTES - len(start))
         if not piece:
-            break
+            return start + b"\n"
         start += piece
     return start
 
 
-def _open(source: pa.NativeFile, types: Mapping[str, pa.DataType]) -> csv.CSVStreamingReader:
+def _open(
+    source: pa.NativeFile, types: Mapping[str, pa.DataType], nulls: Sequence[str] = ("",)
+) -> csv.CSVStreamingReader:
     return csv.open_csv(
         source,
         csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),  # with threads, errors have no row numbers
         csv.ParseOptions(newlines_in_values=True),
         csv.ConvertOptions(
             column_types=types,
-            null_values=[""],
+            null_values=nulls,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
     )
 
 
-def _batches(file: FileToLoad, reader: csv.CSVStreamingReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    file: FileToLoad, reader: csv.CSVStreamingReader, schema: pa.Schema, end: _EndMark
+) -> Iterator[pa.RecordBatch]:
+    waiting: pa.RecordBatch | None = None  # the last batch contains the mark
     while True:
-        with _csv_errors(file, schema.names):
+        with _csv_errors(file, schema.names, end):
             batch = next(reader, None)
         if batch is None:
-            return
-        yield in_types(file, batch, schema)
+            break
+        if batch.num_rows == 0:
+            continue
+        if waiting is not None:
+            yield in_types(file, waiting, schema)
+        waiting = batch
+    if waiting is None or waiting.column(waiting.num_columns - 1)[-1].is_valid:
+        raise file.damaged(_OPEN_QUOTE)
+    yield in_types(file, waiting.slice(0, waiting.num_rows - 1), schema)
 
 
 def _as_read(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.operate.writers.arrow_rows import StorableRows
     from ftfile.tools.load.input_files import FileRows, FileToLoad
@@ -32,7 +32,7 @@ class LoadedRows:
         types: of columns of text files, by name.
         required: names of columns that the first file must have.
         order: the names of the columns that are written first; the other columns follow in the order of the first file.
-        clock: for the progress.
+        context: the clock of the progress, and the source of unique texts.
         on_progress: called after each batch and after each file.
     """
 
@@ -43,19 +43,20 @@ class LoadedRows:
         *,
         required: Collection[str] = (),
         order: Sequence[str] = (),
-        clock: Clock,
+        context: Context,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._files = files
         self._types = types
         self._required = required
         self._order = order
+        self._ids = context.ids
         self._schema: pa.Schema | None = None
         self.count = 0  # rows that were yielded
         total_bytes = 0
         if all(file.is_regular for file in files):
             total_bytes = sum(file.size_bytes for file in files)
-        self._tracker = Tracker("write", clock, on_progress, len(files), total_bytes)
+        self._tracker = Tracker("write", context.clock, on_progress, len(files), total_bytes)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for file in self._files:
@@ -67,7 +68,7 @@ class LoadedRows:
         if self._schema is not None:
             types = {field.name: field.type for field in self._schema}
         if file.file_format == "csv":
-            return csv_rows(file, types)
+            return csv_rows(file, types, self._ids)
         if file.file_format == "json":
             return json_rows(file, types, is_complete=self._schema is not None)
         if file.file_format == "parquet":

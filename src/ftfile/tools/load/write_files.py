@@ -126,7 +126,7 @@ def write_files(
             options = with_recorded(options, head.definitions[head.encoding])
     context = access.context
     rows = LoadedRows(
-        files, recorded | types, required=[*types], order=[*recorded], clock=context.clock, on_progress=progress
+        files, recorded | types, required=[*types], order=[*recorded], context=context, on_progress=progress
     )
     with interruptible():
         version = write(

@@ -245,9 +245,15 @@ class TestRefused:
         given(tmp_path / name, (tmp_path / name).read_bytes()[:-12])
         assert f"'{tmp_path}/{name}' cannot be read as" in refused(out, given(tmp_path / "b.csv"), tmp_path / name)
 
+    def test_an_open_quote(self, out: str, tmp_path: Path) -> None:
+        path = given(tmp_path / "a.csv", 'id,name\n1,"x\n2,y\n3,z\n')
+        error = refused(out, path)
+        assert f"'{path}' cannot be read as csv: the quote of its last value is not closed" in error
+        assert "not closed" in run("write", out, "-", "--from", "csv", answer=path.read_text(), code=2).stderr
+
     def test_files_without_rows(self, out: str, tmp_path: Path) -> None:
         run("write", out, given(tmp_path / "a.csv"), *NAMES)
-        for name, content in (("b.csv", "id,name,day\n"), ("b.json", "\n\n")):
+        for name, content in (("b.csv", "id,name,day\n"), ("c.csv", "id,name,day"), ("b.json", "\n\n")):
             assert "Wrote 0 rows in 0 files" in run("write", out, given(tmp_path / name, content)).stdout
         assert "--schema 'id string'" in refused(f"{out}2", tmp_path / "b.csv")
 
