@@ -98,6 +98,11 @@ class FileToLoad:
         """Return the name for errors."""
         return "stdin" if self.path == STDIN else repr(self.path)
 
+    @property
+    def is_text(self) -> bool:
+        """Return True for the formats whose files do not contain the types of their columns."""
+        return self.file_format in _TEXT
+
     @contextmanager
     def stream(self) -> Iterator[ByteStream]:
         """Yield the stored bytes."""

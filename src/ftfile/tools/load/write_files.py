@@ -112,6 +112,8 @@ def write_files(
     files = input_files(inputs.paths, inputs.file_format)
     types = {}
     if inputs.schema is not None:
+        if not any(file.is_text for file in files):
+            raise ConfigError("--schema: Parquet and Arrow files contain the types of their columns: omit the option")
         types = _types_of(arrow_schema(given_schema(inputs.schema)))
     options = settings.options
     log = _existing_log(path, access)

@@ -98,7 +98,8 @@ class TestKinds:
     def test_files_of_each_kind(self, name: str, out: str, tmp_path: Path) -> None:
         path = tmp_path / name
         KINDS[name](path)
-        result = run("write", out, path, *NAMES)
+        types = NAMES if "csv" in name.lower() else ()
+        result = run("write", out, path, *types)
         assert result.stdout == "Wrote 3 rows in 1 file, as version 0\n"
         assert result.stderr == ""
         assert rows_of(out) == ROWS
@@ -279,6 +280,12 @@ class TestRefused:
         path = given(tmp_path / "a.csv", "zip,day\n007,a\n")
         error = refused(out, path, "--schema", "zipp string")
         assert f"'{path}': column `zipp` is in the given schema, but not in the file. Nothing was written" in error
+
+    @pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrows"])
+    def test_a_schema_for_files_with_types(self, name: str, out: str, tmp_path: Path) -> None:
+        KINDS[name](tmp_path / name)
+        assert "contain the types of their columns" in refused(out, tmp_path / name, *NAMES)
+        run("write", out, tmp_path / name, given(tmp_path / "a.csv"), *NAMES)
 
     def test_a_json_array(self, out: str, tmp_path: Path) -> None:
         for content in ('[{"id": 1}, {"id": 2}]\n', '[\n{"id": 1},\n{"id": 2}\n]\n'):
