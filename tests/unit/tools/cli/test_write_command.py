@@ -212,6 +212,13 @@ class TestExistingDirectory:
         )
         assert first["at"].isoformat() == "2024-07-01T12:00:00.500000+00:00"
 
+    def test_csv_of_the_sink_with_doubled_quotes(self, out: str, tmp_path: Path) -> None:
+        texts = ['say "hi"', "x\\", "a\nb", None, "", '\\"q', ","]
+        table = pa.table({"t": texts, "id": range(len(texts))})
+        ftfile.write(tmp_path / "csv", table, file_format="csv", header=True, escape='"')
+        run("write", out, *visible(str(tmp_path / "csv"), "csv"))
+        assert pq.read_table(visible(out)[0]).equals(table)
+
     def test_a_store_is_no_directory(self, out: str, tmp_path: Path) -> None:
         StoreBatch(out, {"id": "long", "name": "string"}, {"keyColumns": "id"}).run(0, [[{"id": 1, "name": "a"}]])
         assert "store" in refused(out, given(tmp_path / "a.csv"))
