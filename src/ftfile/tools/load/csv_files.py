@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from ftfile.core.errors import ConfigError
+from ftfile.rows import kernels as pc
 from ftfile.tools.load.input_files import ByteStream, FileRows, text_of
 from ftfile.tools.load.text_types import check_known, in_types
 
@@ -93,9 +94,43 @@ def _schema_of(file: FileToLoad, start: bytes, types: Mapping[str, pa.DataType])
                 raise file.misfit(name, f"is {typed[name]}, which CSV cannot contain: use JSON, Parquet or Arrow")
     with _csv_errors(file, names):
         derived = _open(pa.BufferReader(start), _as_read(typed)).schema
-    schema = pa.schema([(field.name, typed.get(field.name, _stored(field.type))) for field in derived])
+        texts = _texts_of_other_numbers(start, derived, typed)
+    fields = []
+    for field in derived:
+        kind = typed.get(field.name, _stored(field.type))
+        if field.name in texts:
+            kind = pa.string()
+        fields.append((field.name, kind))
+    schema = pa.schema(fields)
     check_known(file, schema)
     return schema
+
+
+def _texts_of_other_numbers(start: bytes, derived: pa.Schema, typed: Mapping[str, pa.DataType]) -> set[str]:
+    """Return the derived columns of numbers in whose first rows a text is hexadecimal, or too large for its type.
+
+    pyarrow reads `0x10` as 16 and `1e400` as infinity. Such columns contain codes or numbers of other programs.
+    """
+    numbers = {}  # by position, since names may occur twice
+    for position, field in enumerate(derived):
+        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        if is_number and field.name not in typed:
+            numbers[position] = field.name
+    if not numbers:
+        return set()
+    first = next(_open(pa.BufferReader(start), _as_read(typed) | dict.fromkeys(numbers.values(), pa.string())), None)
+    if first is None:
+        return set()
+    return {name for position, name in numbers.items() if _has_other_numbers(first.column(position))}
+
+
+def _has_other_numbers(values: pa.Array) -> bool:
+    texts = pc.ascii_trim_whitespace(values)  # pyarrow reads ` 5` as a number, but does not cast it
+    if pc.any(pc.match_substring_regex(texts, "^0[xX]")).as_py():
+        return True
+    is_decimal = pc.match_substring_regex(texts, "[0-9]")  # the text of an infinite number has no digits
+    decimals = texts.filter(is_decimal)
+    return bool(pc.any(pc.is_inf(decimals.cast(pa.float64()))).as_py())
 
 
 @contextmanager

@@ -130,6 +130,16 @@ class TestKinds:
         run("write", out, "-", "--from", "json", answer=LINES)
         assert rows_of(out) == [row for row in ROWS for _ in range(2)]
 
+    def test_hexadecimal_and_too_large_numbers_stay_texts(self, out: str, tmp_path: Path) -> None:
+        """In columns without given types: pyarrow would derive the numbers 16 and infinity."""
+        rows = "a,b,c,d,e,f\n1,1,1,inf, 0 , 1.5\n0x10,1e400,-1e400,-Infinity,,nan\n"
+        run("write", out, given(tmp_path / "a.csv", rows))
+        types = {field.name: str(field.type) for field in pq.read_table(visible(out)[0]).schema}
+        assert types == {"a": "string", "b": "string", "c": "string", "d": "double", "e": "int64", "f": "double"}
+        assert pq.read_table(visible(out)[0]).column("b").to_pylist() == ["1", "1e400"]
+        run("write", f"{out}2", tmp_path / "a.csv", "--schema", "a long, b double")
+        assert pq.read_table(visible(f"{out}2")[0]).column("a").to_pylist() == [1, 16]
+
     def test_a_pipe_has_no_name_that_shows_its_format(self, out: str, tmp_path: Path) -> None:
         path = tmp_path / "pipe"
         os.mkfifo(path)
@@ -293,6 +303,9 @@ class TestRefused:
         KINDS[name](tmp_path / name)
         assert "contain the types of their columns" in refused(out, tmp_path / name, *NAMES)
         run("write", out, tmp_path / name, given(tmp_path / "a.csv"), *NAMES)
+
+    def test_a_column_that_occurs_twice(self, out: str, tmp_path: Path) -> None:
+        assert "column `id` occurs twice" in refused(out, given(tmp_path / "a.csv", "id,id\n1,2\n"))
 
     def test_a_json_array(self, out: str, tmp_path: Path) -> None:
         for content in ('[{"id": 1}, {"id": 2}]\n', '[\n{"id": 1},\n{"id": 2}\n]\n'):

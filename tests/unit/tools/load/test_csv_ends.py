@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 QUOTED = st.text('"\n\r,x\u00e9 \\', max_size=5)
 PLAIN = st.text("x\u00e9 \\", min_size=1, max_size=5)
-MODES = {csv.QUOTE_MINIMAL: QUOTED, csv.QUOTE_ALL: QUOTED, csv.QUOTE_NONNUMERIC: QUOTED, csv.QUOTE_NONE: PLAIN}
+MODES: dict[Any, st.SearchStrategy[str]] = {  # by constants of the csv module
+    csv.QUOTE_MINIMAL: QUOTED,
+    csv.QUOTE_ALL: QUOTED,
+    csv.QUOTE_NONNUMERIC: QUOTED,
+    csv.QUOTE_NONE: PLAIN,
+}
 
 
 @st.composite
