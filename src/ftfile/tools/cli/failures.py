@@ -45,6 +45,9 @@ def code_of(error: Exception) -> int:
     return CONFLICT
 
 
+# After Ctrl-C, unless the command knows more.
+_KEPT = "Recorded changes are kept, and nothing else was changed"
+
 # The prefix of a log line with its job, query or batch. A command runs only one, so the prefix is removed.
 _CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
 
@@ -74,8 +77,8 @@ class Commands(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except KeyboardInterrupt:
-            _print_error("interrupted. Recorded changes are kept, and nothing else was changed")
+        except KeyboardInterrupt as interruption:
+            _print_error(f"interrupted. {str(interruption) or _KEPT}")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             # At its end, Python would flush the remaining output, and print an error.

@@ -53,6 +53,7 @@ class LoadedRows:
         self._ids = context.ids
         self._schema: pa.Schema | None = None
         self.count = 0  # rows that were yielded
+        self.is_complete = False  # True after the last row
         total_bytes = 0
         if all(file.is_regular for file in files):
             total_bytes = sum(file.size_bytes for file in files)
@@ -62,6 +63,7 @@ class LoadedRows:
         for file in self._files:
             with self._opened(file) as rows:
                 yield from self._batches(file, rows)
+        self.is_complete = True
 
     def _opened(self, file: FileToLoad) -> AbstractContextManager[FileRows]:
         types = self._types

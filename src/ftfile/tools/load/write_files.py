@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ftfile.tools.load.standard_input import interruptible
 from ftfile.tools.migrate.reading import given_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -107,9 +108,11 @@ def write_files(
     Raises:
         ConfigError: a file is missing, unreadable or damaged, or an option is wrong. Nothing was written.
         SchemaError: the columns of the files differ from each other, or do not match the directory.
+        KeyboardInterrupt: contains whether rows were written.
         Others: see `ftfile.write`.
     """
-    files = input_files(inputs.paths, inputs.file_format)
+    with _interruptions():  # it may wait for stdin
+        files = input_files(inputs.paths, inputs.file_format)
     types = {}
     if inputs.schema is not None:
         if not any(file.is_text for file in files):
@@ -130,7 +133,7 @@ def write_files(
     rows = LoadedRows(
         files, recorded | types, required=[*types], order=[*recorded], context=context, on_progress=progress
     )
-    with interruptible():
+    with interruptible(), _interruptions(rows):
         version = write(
             path,
             rows,
@@ -145,7 +148,18 @@ def write_files(
             at_least_version=access.at_least_version,
             **options,
         )
-    return _report(open_log(path, access), version, before, settings, rows.count)
+        return _report(open_log(path, access), version, before, settings, rows.count)
+
+
+@contextmanager
+def _interruptions(rows: LoadedRows | None = None) -> Iterator[None]:
+    """Add to an interruption whether rows were written. The commit can only happen after the last row was read."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if rows is not None and rows.is_complete:
+            raise KeyboardInterrupt("All rows were written, or none: see ftfile history") from None
+        raise KeyboardInterrupt("Nothing was written") from None
 
 
 def _existing_log(path: str, access: Access) -> CommitLog | None:

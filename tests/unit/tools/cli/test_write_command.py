@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import inspect
 import io
 import json
 import os
@@ -22,12 +21,11 @@ from pyarrow import feather
 import ftfile
 from ftfile.core.errors import FtfileError
 from ftfile.log.format import layout
-from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.tools.load import csv_files, json_files, recorded_options
-from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, invoke, run
+from ftfile.tools.load import csv_files, file_rows, json_files, recorded_options, write_files
+from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -370,47 +368,6 @@ class TestRefused:
         assert problem in refused(out, given(tmp_path / "a.csv"), *options, code=code)
 
 
-class TestArgumentsAsOptions:
-    """Arguments of `ftfile.write` that `--option` names, although they are not options of the sink."""
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("name", inspect.signature(ftfile.write).parameters)
-    def test_every_argument_is_an_option_or_refused(self, name: str, out: str, tmp_path: Path) -> None:
-        result = invoke(["write", out, str(given(tmp_path / "a.csv")), "-o", f"{name}=x"])
-        assert isinstance(result.exception, SystemExit | None), result.exception
-        assert result.exit_code in {0, 2}
-        if name not in SinkArguments.__annotations__:
-            assert result.exit_code == 2
-            assert name in result.stderr
-
-    @pytest.mark.parametrize(
-        ("name", "remedy"),
-        [
-            ("mode", "use --mode"),
-            ("replace_where", "use --replace-where"),
-            ("replaceWhere", "use --replace-where"),
-            ("app_id", "use --app-id"),
-            ("txnAppId", "use --app-id"),
-            ("version", "use --version"),
-            ("txnVersion", "use --version"),
-            ("partitionOverwriteMode", "use --mode"),
-            ("threads", "use --threads"),
-            ("storage", "use --storage"),
-            ("storage.endpoint", "use --storage"),
-            ("keyProvider", "use --key-provider"),
-            ("at_least_version", "use --at-least-version"),
-            ("path", "the first argument of the command"),
-            ("data", "only an argument of Python"),
-            ("context", "only an argument of Python"),
-            ("checkpointLocation", "for queries of Spark"),
-        ],
-    )
-    def test_the_remedy(self, name: str, remedy: str, out: str, tmp_path: Path) -> None:
-        error = refused(out, given(tmp_path / "a.csv"), "-o", f"{name}=3")
-        assert remedy in " ".join(error.split())
-        assert not Path(out).exists()
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_the_read_of_a_pipe(out: str) -> None:
     """More rows than one thread writes, so that a thread waits for the next bytes of stdin."""
@@ -424,9 +381,37 @@ def test_ctrl_c_ends_the_read_of_a_pipe(out: str) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr is not None
-        assert b"interrupted. Recorded changes are kept" in process.stderr.read()
+        assert b"interrupted. Nothing was written" in process.stderr.read()
     assert version_of(out) == -1
     assert visible(out) == []
+
+
+def interrupted_after(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C follow a call."""
+    function = getattr(owner, name)
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        function(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(write_files, "input_files"), (file_rows, "_in_schema")])
+def test_ctrl_c_before_the_last_row(
+    owner: object, name: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted_after(owner, name, monkeypatch)
+    error = run("write", out, given(tmp_path / "a.csv"), *NAMES, code=130).stderr
+    assert error == "ftfile: interrupted. Nothing was written\n"
+    assert version_of(out) == -1
+
+
+def test_ctrl_c_after_the_commit(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted_after(write_files, "write", monkeypatch)
+    error = run("write", out, given(tmp_path / "a.csv"), *NAMES, code=130).stderr
+    assert error == "ftfile: interrupted. All rows were written, or none: see ftfile history\n"
+    assert rows_of(out) == ROWS
 
 
 def test_options_of_the_directory_are_repeated() -> None:
