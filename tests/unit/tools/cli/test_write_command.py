@@ -221,7 +221,7 @@ class TestExistingDirectory:
         assert first["at"].isoformat() == "2024-07-01T12:00:00.500000+00:00"
 
     def test_csv_of_the_sink_with_doubled_quotes(self, out: str, tmp_path: Path) -> None:
-        texts = ['say "hi"', "x\\", "a\nb", None, "", '\\"q', ","]
+        texts = ['an "x"', "x\\", "a\nb", None, "", '\\"q', ","]
         table = pa.table({"t": texts, "id": range(len(texts))})
         ftfile.write(tmp_path / "csv", table, file_format="csv", header=True, escape='"')
         run("write", out, *visible(str(tmp_path / "csv"), "csv"))
