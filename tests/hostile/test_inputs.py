@@ -32,7 +32,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,
-        timeout=300,
+        timeout=900,  # each input has limits of its own; a loaded machine takes longer
     )
     return dict(map(json.loads, done.stdout.splitlines()))
 
