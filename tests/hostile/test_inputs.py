@@ -32,7 +32,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,
-        timeout=900,  # each input has limits of its own; a loaded machine takes longer
+        timeout=900,  # of all inputs together
     )
     return dict(map(json.loads, done.stdout.splitlines()))
 
