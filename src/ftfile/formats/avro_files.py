@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.core.context import random_bytes
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, UnencodableRows
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.avro_bounds import cost_of
 from ftfile.formats.avro_container import (
+    BLOCK_BYTES_MAX,
     block,
     blocks,
     compressed,
@@ -32,6 +34,8 @@ from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from ftfile.filters.api import ByteWriter
     from ftfile.formats.api import Encoder
@@ -214,6 +218,7 @@ class AvroFormat(ColumnarFormat):
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
         check_text(batch)
+        _check_row_bytes(batch)
 
     def check_schema(self, schema: pa.Schema) -> None:
         ColumnarFormat.check_schema(self, schema)
@@ -255,16 +260,70 @@ class _AvroEncoder(CollectingEncoder):
         target.write(header(described, self._codec, self._marker))
 
     def _write_group(self, rows: pa.Table) -> None:
-        self._target.write(self._block(rows))
+        for encoded in self._blocks(rows):
+            self._target.write(encoded)
 
     def _sample_bytes(self, rows: pa.Table) -> int:
-        return len(self._block(rows))
+        return sum(map(len, self._blocks(rows)))
 
-    def _block(self, rows: pa.Table) -> bytes:
+    def _blocks(self, rows: pa.Table) -> Iterator[bytes]:
+        """Yield the rows as one block, or as several if readers would refuse one."""
         with encoding_errors("Avro"):
             offsets, data = string_parts(encode_rows(rows.combine_chunks().to_batches()[0]))
-            plain = data[offsets[0] : offsets[-1]].data
-            return block(rows.num_rows, compressed(plain, self._codec, self._level), self._marker)
+            for start, end in _divided(offsets):
+                plain = data[offsets[start] : offsets[end]].data
+                yield block(end - start, compressed(plain, self._codec, self._level), self._marker)
+
+
+@lru_cache(16)
+def expansion(schema: pa.Schema) -> int:
+    """Return the maximum number of encoded bytes of a byte in memory.
+
+    A boolean is a bit in memory and two bytes in Avro. Each struct around it adds a byte.
+    """
+    return 8 * (2 + max(map(_levels, schema.types), default=0))
+
+
+def _levels(arrow: pa.DataType) -> int:
+    if not pa.types.is_nested(arrow):
+        return 0
+    inner = [_levels(arrow.field(index).type) for index in range(arrow.num_fields)]
+    return 1 + max(inner, default=0)
+
+
+def _check_row_bytes(batch: pa.RecordBatch) -> None:
+    """Raise `UnencodableRows` for a row that is longer than a block; only long rows are encoded for the check."""
+    if batch.nbytes * expansion(batch.schema) <= BLOCK_BYTES_MAX:
+        return
+    if batch.num_rows > 1:
+        half = batch.num_rows // 2
+        _check_row_bytes(batch.slice(0, half))
+        _check_row_bytes(batch.slice(half))
+        return
+    with encoding_errors("Avro"):
+        offsets, _ = string_parts(encode_rows(batch))
+    size_bytes = int(offsets[-1] - offsets[0])
+    if size_bytes > BLOCK_BYTES_MAX:
+        raise UnencodableRows(
+            f"column `{_largest_column(batch)}` is too long: the row has {size_bytes:,} bytes, and Avro's rows have at "
+            f"most {BLOCK_BYTES_MAX:,}. Use parquet"
+        )
+
+
+def _largest_column(batch: pa.RecordBatch) -> str:
+    sizes = [column.nbytes for column in batch.columns]
+    name: str = batch.schema.names[int(np.argmax(sizes))]
+    return name
+
+
+def _divided(offsets: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the end of each block of encoded rows, as few as possible."""
+    start, rows = 0, len(offsets) - 1
+    while start < rows:
+        fitting = int(np.searchsorted(offsets, int(offsets[start]) + BLOCK_BYTES_MAX, side="right")) - 1
+        end = max(start + 1, fitting)
+        yield start, end
+        start = end
 
 
 class _AvroRowReader:

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
 from ftfile.formats.api import format_from_options
-from ftfile.formats.avro_container import decimal_bytes, read_header
+from ftfile.formats.avro_container import BLOCK_BYTES_MAX, decimal_bytes, encode_rows, read_header
+from ftfile.formats.avro_files import expansion
 from ftfile.rows.buffers import ragged, varint, varints, zigzag
+from ftfile.rows.spark_types import DEPTH_MAX
 from tests.unit.formats.rows import (
     DATE,
     TIMESTAMP,
@@ -235,6 +237,54 @@ def test_a_row_that_is_large_beside_others_is_a_block_of_its_own() -> None:
     counts = [block.num_records for block in fastavro.block_reader(io.BytesIO(data))]
     assert counts == [10, 1, 9]
     assert decode(AVRO, data, rows.schema) == rows.to_pylist()
+
+
+# Bytes of a value whose row has the length of a block: the row also has a branch and a length of four bytes.
+LONGEST = BLOCK_BYTES_MAX - 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", CODECS)
+def test_the_longest_row(compression: str) -> None:
+    avro = format_from_options("avro", {"compression": compression})
+    value = (bytes(range(256)) * (LONGEST // 256 + 1))[:LONGEST]
+    rows = pa.RecordBatch.from_pydict({"v": [b"first", value, b"last"]})
+    assert len(encode_rows(rows)[1].as_py()) == BLOCK_BYTES_MAX
+    assert decode(avro, encode(avro, rows), rows.schema) == rows.to_pylist()
+
+
+@pytest.mark.slow
+def test_rows_that_readers_would_refuse() -> None:
+    too_long = pa.RecordBatch.from_pydict({"id": [1, 2, 3], "v": [b"", bytes(LONGEST), b""]})
+    with pytest.raises(UnencodableRows, match="column `v` is too long: the row has 67,108,866 bytes"):
+        encode(AVRO, too_long)
+    with pytest.raises(UnencodableRows, match="column `v` is too long"):
+        list(AVRO.segments(too_long.schema).encode(too_long, [3]))
+    flags = pa.array([[True] * (BLOCK_BYTES_MAX // 2)], pa.list_(pa.bool_()))  # 4 MiB in memory
+    with pytest.raises(UnencodableRows, match="column `flags` is too long"):
+        encode(AVRO, pa.RecordBatch.from_pydict({"flags": flags}))
+
+
+@pytest.mark.parametrize("levels", [0, 1, DEPTH_MAX])
+def test_a_boolean_takes_the_most_bytes(levels: int) -> None:
+    column = pa.array([True] * 8)
+    for _ in range(levels):
+        column = pa.StructArray.from_arrays([column], ["a"])
+    rows = pa.RecordBatch.from_arrays([column], ["v"])
+    assert rows.nbytes == 1
+    assert sum(len(row.as_py()) for row in encode_rows(rows)) == expansion(rows.schema)
+
+
+@pytest.mark.slow
+def test_long_rows_between_many_short_ones_are_divided_among_blocks() -> None:
+    values = [b""] * 60_000
+    values[100] = values[101] = values[103] = bytes(40_000_000)
+    rows = pa.RecordBatch.from_pydict({"v": values})
+    data = encode(AVRO, rows)
+    assert decode(AVRO, data, rows.schema) == rows.to_pylist()
+    counts = [block.num_records for block in fastavro.block_reader(io.BytesIO(data))]
+    assert counts[:2] == [101, 2]
+    assert sum(counts) == 60_000
 
 
 @pytest.mark.slow
