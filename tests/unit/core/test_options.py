@@ -110,8 +110,8 @@ def test_columns_with_statistics(text: str, columns: object) -> None:
     assert parse_options({"statisticsColumns": text}, SinkOptions).statistics_columns == columns
 
 
-@pytest.mark.parametrize("text", ["", ",", "a,", "a.", ".a", "a..b", "`a"])
-def test_paths_of_columns_that_are_incomplete_are_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["", ",", "a,", "a.", ".a", "a..b", "`a", "a,`A`", "a.b,c,a.b"])
+def test_paths_of_columns_that_are_incomplete_or_repeated_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="statisticsColumns"):
         parse_options({"statisticsColumns": text}, SinkOptions)
 
@@ -164,6 +164,7 @@ def test_sparks_own_keys_are_known() -> None:
         ("versionAsOf", "1", "is for reading, not for writing"),
         ("timestampAsOf", "2024-07-01", "is for reading, not for writing"),
         ("txnVersion", "-1", "a whole number of 0 or more"),
+        ("txnVersion", str(2**63), "less than 2^63"),
         ("maxFilesPerTrigger", "1", "not for writing; set it on readStream"),
         ("encoding", "UTF-16", "not for writing; text is written in UTF-8"),
         ("parquet.block.size", "1", "there is no option 'parquet.block.size': row groups have a size"),

@@ -170,6 +170,8 @@ def _statistics_columns(text: str) -> Literal["auto", "none"] | tuple[tuple[str,
         if sign != ".":
             paths.append(tuple(names))
             names = []
+    if _has_twice([str(path) for path in paths]):
+        raise ValueError(text)
     return tuple(paths)
 
 
@@ -253,7 +255,7 @@ NOTE = Kind(
 BOOLEAN = Kind("`true` or `false`", partial(_named, {"true": True, "false": False}))
 PATTERN = Kind("a regular expression of Python", _pattern)
 COUNT = Kind("a whole number of 1 or more", partial(_checked, _whole, lambda number: number >= 1))
-VERSION = Kind("a whole number of 0 or more", partial(_checked, _whole, lambda number: number >= 0))
+VERSION = Kind("a whole number of 0 or more, less than 2^63", partial(_checked, _whole, lambda number: number >= 0))
 LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)
 INTEGER = Kind("a whole number", _whole)
 SIZE = Kind(
@@ -273,7 +275,8 @@ TIME = Kind(
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, names with a comma in backticks, none twice", _columns)
 STATISTICS_COLUMNS = Kind(
-    "`auto`, `none`, or columns separated by commas, such as `id,address.city`, names with a dot or comma in backticks",
+    "`auto`, `none`, or columns separated by commas, each once, such as `id,address.city`, names with a dot or comma "
+    "in backticks",
     _statistics_columns,
 )
 NAMES = Kind("names separated by commas, none twice", _names)
