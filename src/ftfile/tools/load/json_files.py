@@ -14,6 +14,7 @@ from pyarrow import json
 from ftfile.rows.buffers import map_leaf_types
 from ftfile.rows.spark_types import has_variant
 from ftfile.tools.load.input_files import FileRows, text_of
+from ftfile.tools.load.number_texts import with_nulls, with_numbers
 from ftfile.tools.load.text_types import check_known, in_types
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ BLOCK_BYTES = 2 << 20  # types are derived from the lines of the first block
 LINE_BYTES_MAX = 64 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ROW = re.compile(r" in row \d+$")
+_CHANGED_TYPE = re.compile(r"changed from (?:number to string|string to number)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,21 @@ class _JsonParser:
         return table
 
     def _read(self, text: bytes) -> pa.Table:
+        """Return the rows of some lines; only lines that pyarrow refuses are searched for texts such as `"NaN"`."""
+        try:
+            return self._read_unchanged(text)
+        except pa.ArrowInvalid as error:
+            if not _CHANGED_TYPE.search(str(error)):
+                raise
+            columns = self.schema
+            if self.further == "infer":
+                columns = self._read_unchanged(with_nulls(text)).schema
+            numbers = with_numbers(text, columns)
+            if numbers == text:
+                raise
+        return self._read_unchanged(numbers)
+
+    def _read_unchanged(self, text: bytes) -> pa.Table:
         return json.read_json(
             pa.BufferReader(text),
             json.ReadOptions(use_threads=False, block_size=len(text) + 1),

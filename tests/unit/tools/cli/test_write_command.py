@@ -220,6 +220,27 @@ class TestExistingDirectory:
         )
         assert first["at"].isoformat() == "2024-07-01T12:00:00.500000+00:00"
 
+    @pytest.mark.parametrize("kind", ["double", "float"])
+    def test_json_of_the_sink_with_all_numbers(self, kind: str, out: str, tmp_path: Path) -> None:
+        """In columns of numbers by the first rows, by `--schema`, and by the directory; `cat` writes the same lines."""
+        numbers = [1.5, None, float("nan"), float("inf"), float("-inf"), -0.0]
+        texts = ["NaN", "Infinity", '"n":"NaN"', None, "x", "-Infinity"]
+        schema = pa.schema([("n", pa.float64() if kind == "double" else pa.float32()), ("name", pa.string())])
+        ftfile.write(out, pa.table([pa.array(numbers, schema[0].type), texts], schema), file_format="json")
+        (lines,) = visible(out, "json")
+        assert b'"NaN"' in lines.read_bytes()
+        expected = sorted(map(repr, zip(numbers, texts, strict=True)))
+        derived, given_type = f"{out}-derived", f"{out}-given"
+        run("write", derived, lines)
+        run("write", given_type, lines, "--schema", f"n {kind}")
+        run("write", given_type, given(tmp_path / "more.json", '{"n":"NaN","name":"NaN"}\n'))
+        run("write", out, "-", "--from", "json", "--mode", "overwrite", answer=run("cat", out, "--json").stdout)
+        more = [repr((float("nan"), "NaN"))]
+        for path, rows in ((out, expected), (derived, expected), (given_type, sorted(expected + more))):
+            table = ftfile.open(path).to_arrow()
+            assert sorted(repr((row["n"], row["name"])) for row in table.to_pylist()) == rows
+        assert ftfile.open(given_type).to_arrow().schema.equals(schema)
+
     def test_csv_of_the_sink_with_doubled_quotes(self, out: str, tmp_path: Path) -> None:
         texts = ['an "x"', "x\\", "a\nb", None, "", '\\"q', ","]
         table = pa.table({"t": texts, "id": range(len(texts))})
