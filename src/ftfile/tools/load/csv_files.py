@@ -26,6 +26,10 @@ BLOCK_BYTES = 512 << 10
 _LONG_ROW = "straddling object"
 _OPEN_QUOTE = "the quote of its last value is not closed, so the file is not complete"
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
+_CONVERSION = r"CSV conversion error to timestamp\[.*?\]: "
+_NO_ZONE = re.compile(_CONVERSION + r"expected a zone offset in ('.*')\. If .*", re.DOTALL)
+_ZONE = re.compile(_CONVERSION + r"expected no zone offset in ('.*')", re.DOTALL)
+_NANOSECONDS = re.compile(_CONVERSION + r"invalid value ('[^']*:\d\d\.\d{7,}[^']*')")
 
 
 class _EndMark:
@@ -148,8 +152,21 @@ def _csv_errors(file: FileToLoad, names: Sequence[str] = (), end: _EndMark | Non
         if _LONG_ROW in text:
             text = f"a row has more than {BLOCK_BYTES:,} bytes, or a quote is not closed: use JSON lines or Parquet"
         if match := _COLUMN.match(text):
-            text = f"column `{names[int(match[1])]}`, {text[match.end() :]}"
+            name = names[int(match[1])]
+            text = f"column `{name}`, {_with_remedy(text[match.end() :], name)}"
         raise file.damaged(text) from error
+
+
+def _with_remedy(problem: str, name: str) -> str:
+    """Return pyarrow's problem of a value; a remedy replaces its advice about timestamps, which is for programmers."""
+    for pattern, reason, kind in (
+        (_NO_ZONE, "has no time zone: add the zone", "timestamp_ntz"),
+        (_ZONE, "has a time zone: remove the zone", "timestamp"),
+        (_NANOSECONDS, "has nanoseconds: round it to microseconds", "string"),
+    ):
+        if match := pattern.search(problem):
+            return f"{problem[: match.start()]}{match[1]} {reason}, or use --schema '{name} {kind}' for a new directory"
+    return problem
 
 
 def _start_of(text: ByteStream) -> bytes:

@@ -323,6 +323,23 @@ class TestRefused:
         assert "contain the types of their columns" in refused(out, tmp_path / name, *NAMES)
         run("write", out, tmp_path / name, given(tmp_path / "a.csv"), *NAMES)
 
+    @pytest.mark.parametrize(
+        ("value", "kind", "problem", "remedy"),
+        [
+            ("2020-01-01 00:00:00", "timestamp", "has no time zone: add the zone", "timestamp_ntz"),
+            ("2020-01-01 00:00:00+01:00", "timestamp_ntz", "has a time zone: remove the zone", "timestamp"),
+            ("2020-01-01 00:00:00.123456789", None, "has nanoseconds: round it to microseconds", "string"),
+            ("2020-01-01 00:00:00.123456789Z", None, "has nanoseconds: round it to microseconds", "string"),
+        ],
+    )
+    def test_timestamps(self, value: str, kind: str | None, problem: str, remedy: str, out: str, tmp_path: Path) -> None:
+        path = given(tmp_path / "a.csv", f"id,at\n1,{value}\n")
+        schema = ("--schema", f"at {kind}") if kind else ()
+        error = refused(out, path, *schema)
+        other = f"--schema 'at {remedy}'"
+        assert f"column `at`, Row #2: '{value}' {problem}, or use {other} for a new directory. Nothing" in error
+        run("write", out, path, "--schema", f"at {remedy}")
+
     def test_a_column_that_occurs_twice(self, out: str, tmp_path: Path) -> None:
         assert "column `id` occurs twice" in refused(out, given(tmp_path / "a.csv", "id,id\n1,2\n"))
 
