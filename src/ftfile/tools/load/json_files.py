@@ -6,12 +6,12 @@ import json as python_json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import json
 
-from ftfile.rows.buffers import map_leaf_types
+from ftfile.rows.buffers import is_list_like, map_leaf_types
 from ftfile.rows.spark_types import has_variant
 from ftfile.tools.load.input_files import FileRows, text_of
 from ftfile.tools.load.number_texts import with_nulls, with_numbers
@@ -180,17 +180,42 @@ class _JsonParser:
         return ""
 
     def _reason(self, line: bytes) -> str:
-        """Return the problem of a line, and the columns that the schema lacks."""
+        """Return the problem of a line: the first column or field that the schema lacks, or pyarrow's problem."""
         if line.lstrip().startswith(b"["):
             return "it begins with an array: write each object on a line, such as with jq -c '.[]'"
         problem = self._problem([line])
         try:
-            further = [name for name in python_json.loads(line) if name not in self.schema.names]
-        except (ValueError, TypeError, RecursionError):
+            row = python_json.loads(line)
+        except (ValueError, RecursionError):
             return problem
-        if further and self.further == "error":
-            return f"column `{further[0]}` is not among the columns of the directory and of the first lines"
+        if not isinstance(row, dict) or self.further == "infer":
+            return problem
+        for name, value in row.items():
+            if name not in self.schema.names:
+                return f"column `{name}` is not among the columns of the directory and of the first lines"
+            if path := _unknown_field(value, self.schema.field(name).type, name):
+                return (
+                    f"the type of column `{name}` has no field `{path}`. If the first lines of a new directory lack a "
+                    "field, give the type of the column to --schema, as the JSON of a StructType"
+                )
         return problem
+
+
+def _unknown_field(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN401 - JSON
+    """Return the path of the first member of an object that the type lacks, also in arrays; None without one."""
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        for name, member in value.items():
+            member_path = f"{path}.{name}"
+            index = kind.get_field_index(name)
+            if index < 0:
+                return member_path
+            if unknown := _unknown_field(member, kind.field(index).type, member_path):
+                return unknown
+    elif isinstance(value, list) and is_list_like(kind):
+        for element in value:
+            if unknown := _unknown_field(element, kind.value_type, f"{path}.element"):
+                return unknown
+    return None
 
 
 def _derived(columns: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:

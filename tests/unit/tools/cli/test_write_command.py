@@ -332,7 +332,9 @@ class TestRefused:
             ("2020-01-01 00:00:00.123456789Z", None, "has nanoseconds: round it to microseconds", "string"),
         ],
     )
-    def test_timestamps(self, value: str, kind: str | None, problem: str, remedy: str, out: str, tmp_path: Path) -> None:
+    def test_timestamps(
+        self, value: str, kind: str | None, problem: str, remedy: str, out: str, tmp_path: Path
+    ) -> None:
         path = given(tmp_path / "a.csv", f"id,at\n1,{value}\n")
         schema = ("--schema", f"at {kind}") if kind else ()
         error = refused(out, path, *schema)
@@ -347,6 +349,25 @@ class TestRefused:
         for content in ('[{"id": 1}, {"id": 2}]\n', '[\n{"id": 1},\n{"id": 2}\n]\n'):
             error = refused(out, given(tmp_path / "a.json", content))
             assert ", line 1, cannot be read as json: it begins with an array: write each object on a line" in error
+
+    def test_a_late_field_of_a_struct(self, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(json_files, "BLOCK_BYTES", 100)
+        lines = ['{"n":1,"s":{"a":[{"b":1}]}}'] * 10
+        late = '{"n":2,"s":{"a":[{"b":1},null,{"c":"x","b":2}]}}'
+        path = given(tmp_path / "a.json", "\n".join([*lines, late]))
+        error = refused(out, path)
+        assert f"'{path}', line 11, cannot be read as json: the type of column `s` has no field" in error
+        assert "has no field `s.a.element.c`. If the first lines" in error
+        assert "give the type of the column to --schema, as the JSON of a StructType. Nothing was written" in error
+        fields = [{"name": "b", "type": "long"}, {"name": "c", "type": "string"}]
+        elements = {"type": "array", "elementType": {"type": "struct", "fields": fields}}
+        column = {"name": "s", "type": {"type": "struct", "fields": [{"name": "a", "type": elements}]}}
+        run("write", out, path, "--schema", json.dumps({"type": "struct", "fields": [column]}))
+        rows = ftfile.open(out).to_arrow().to_pylist()
+        assert max(rows, key=lambda row: int(row["n"])) == {
+            "n": 2,
+            "s": {"a": [{"b": 1, "c": None}, None, {"b": 2, "c": "x"}]},
+        }
 
     def test_other_types(self, out: str, tmp_path: Path) -> None:
         KINDS["a.parquet"](tmp_path / "a.parquet")
