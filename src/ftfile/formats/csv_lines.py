@@ -17,6 +17,7 @@ from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, check_characters, naming, rows_of
 from ftfile.formats.reading.batches import batch_of
 from ftfile.formats.reading.lent_file import LentFile
+from ftfile.formats.reading.line_ends import WholeLineEnds
 from ftfile.formats.reading.read_errors import corrupt
 from ftfile.formats.reading.schema_checks import check_problems, check_variants
 from ftfile.formats.reading.time_formats import TimeFormats
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 4 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
-_BUFFER_BYTES = 1 << 16  # a block is longer, and is not copied to the buffer
+_BUFFER_BYTES = 1 << 16  # a block is longer and not copied to the buffer, so it ends where a read of the file ends
 
 # The characters of numbers, booleans, and dates and timestamps in ISO 8601.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.eNaNInfinitytruefalse:TZ")
@@ -162,7 +163,7 @@ class CsvLines(Lines):
             names = self.columns or tuple(schema.names)
         doubled = self.escape == self.quote
         # Copies blocks to memory of Arrow, since Python's memory can only be freed with the interpreter's lock.
-        blocks = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _BUFFER_BYTES)
+        blocks = pa.BufferedInputStream(pa.PythonFile(WholeLineEnds(file), mode="r"), _BUFFER_BYTES)
         return arrow_csv.open_csv(
             blocks,
             arrow_csv.ReadOptions(column_names=names, block_size=block_bytes, use_threads=False),

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from ftfile.core.errors import ConfigError
+from ftfile.formats.reading.line_ends import WholeLineEnds
 from ftfile.rows import kernels as pc
 from ftfile.tools.load.input_files import ByteStream, FileRows, text_of
 from ftfile.tools.load.text_types import check_known, in_types
@@ -79,7 +80,7 @@ def csv_rows(file: FileToLoad, types: Mapping[str, pa.DataType], ids: IdSource) 
         rows = ByteStream(_MarkedText(text, end), start)
         read_types = _as_read({field.name: field.type for field in schema})
         with _csv_errors(file, schema.names, end):
-            reader = _open(pa.PythonFile(rows, mode="r"), read_types, nulls=("", end.null))
+            reader = _open(pa.PythonFile(WholeLineEnds(rows), mode="r"), read_types, nulls=("", end.null))
         try:
             yield FileRows(schema, _batches(file, reader, schema, end), lambda: stored.position)
         finally:

@@ -9,7 +9,7 @@ import stat
 import tempfile  # noqa: TID251 - for a copy of a pipe, which only this process reads
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ from ftfile.tools.load.standard_input import stdin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from ftfile.formats.reading.line_ends import Readable
 
 STDIN = "-"
 FORMATS = ("parquet", "csv", "json", "arrow")
@@ -39,16 +41,12 @@ _BEGINNING_BYTES = 8
 _COPIED_BYTES = 1 << 20
 
 
-class _Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
 class ByteStream:
     """A file that is read once from its start; bytes that were read can be put back."""
 
     closed = False
 
-    def __init__(self, file: _Readable, start: bytes = b"") -> None:
+    def __init__(self, file: Readable, start: bytes = b"") -> None:
         self._file = file
         self._start = start
         self._is_ended = False
