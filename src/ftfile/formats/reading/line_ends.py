@@ -12,7 +12,7 @@ class Readable(Protocol):
 
 
 class WholeLineEnds:
-    """A file for pyarrow, of which no read ends between a carriage return and a line feed.
+    """A file for pyarrow. No read ends between a carriage return and a line feed.
 
     pyarrow removes the line feed at the start of a block if the previous block ends with a carriage return, even if
     both are within quotes.
