@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -33,13 +34,14 @@ MORE: dict[str, list[Any]] = {
 class RandomTable:
     """A directory of random files with few values: some have NaN, infinity, only nulls, or lack statistics.
 
-    `wide` contains the types of columns after the first two batches.
+    `wide` contains the types of columns after the first two batches. `nan_ids` contains the ids of the rows with NaN.
     """
 
     def __init__(self, dice: random.Random, url: str, wide: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._dice, self.url = dice, url
         self.draw = RandomConditions(dice, [*TYPES], "UTC", MORE)
         self._ids = 0
+        self.nan_ids: set[int] = set()
         names = dice.sample([*TYPES], 3)  # are added later
         self._few = {name: kind for name, kind in TYPES.items() if name not in names}
         self._all = TYPES | dict(wide)
@@ -64,5 +66,7 @@ class RandomTable:
         for _ in range(self._dice.choice([1, 2, 3, 8])):
             row = {name: None if self._dice.random() < nulls else self._dice.choice(few)[name] for name in columns}
             rows.append(row | {"id": self._ids})
+            if any(isinstance(value, float) and math.isnan(value) for value in row.values()):
+                self.nan_ids.add(self._ids)
             self._ids += 1
         return rows
