@@ -85,19 +85,18 @@ def _blocks(file: FileToLoad, text: ByteStream) -> Iterator[_WholeLines]:
     while True:
         with file.errors():
             piece = text.read(BLOCK_BYTES)
+        is_last = len(piece) < BLOCK_BYTES
         if is_start:
             piece = piece.removeprefix(_BYTE_ORDER_MARK)
             is_start = False
         rest += piece
-        end = rest.rfind(b"\n") + 1
-        if not piece:
-            end = len(rest)
+        end = len(rest) if is_last else rest.rfind(b"\n") + 1
         if end:
             if rest[:end].strip():
                 yield _WholeLines(line, rest[:end])
             line += rest.count(b"\n", 0, end)
             rest = rest[end:]
-        if not piece:
+        if is_last:
             return
         if len(rest) > LINE_BYTES_MAX:
             raise file.damaged(f"it has more than {LINE_BYTES_MAX:,} bytes: write each object on a line", _line(line))

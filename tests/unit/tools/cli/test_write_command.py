@@ -350,6 +350,10 @@ class TestRefused:
             error = refused(out, given(tmp_path / "a.json", content))
             assert ", line 1, cannot be read as json: it begins with an array: write each object on a line" in error
 
+    def test_json_without_a_final_line_end(self, out: str, tmp_path: Path) -> None:
+        run("write", out, given(tmp_path / "a.json", '{"n":1}\n{"n":1.5,"more":"x"}'))
+        assert pq.read_table(visible(out)[0]).to_pylist() == [{"n": 1.0, "more": None}, {"n": 1.5, "more": "x"}]
+
     def test_a_late_field_of_a_struct(self, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(json_files, "BLOCK_BYTES", 100)
         lines = ['{"n":1,"s":{"a":[{"b":1}]}}'] * 10
