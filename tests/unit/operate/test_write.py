@@ -205,6 +205,9 @@ def test_options_have_the_texts_of_spark() -> None:
         "storage.partSize": "8MiB",
         "storage.region": "eu",
     }
+    assert option_texts({"partition_by": [], "filters": (), "statistics_columns": []}, None, {}) == {
+        "statisticsColumns": "none"
+    }
 
 
 class TestThreads:

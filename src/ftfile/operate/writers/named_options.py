@@ -25,12 +25,13 @@ def _names() -> dict[str, str]:
 
 
 _NAMES = _names()
+_OF_EMPTY_LISTS = {"statistics_columns": "none"}  # other empty lists are as None
 
 
 def option_texts(
     options: Mapping[str, object], storage: Mapping[str, str] | None, elsewhere: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return options by the names of the sink, with texts as Spark passes them; None is left out.
+    """Return options by the names of the sink, with texts as Spark passes them; None and empty lists are left out.
 
     Args:
         options: values by names in snake case: texts, numbers, booleans, paths, durations, or lists of column names.
@@ -46,8 +47,9 @@ def option_texts(
             raise ArgumentError(f"{name}: {elsewhere[name]}")
         if name not in _NAMES:
             raise ArgumentError(_unknown(name))
-        if value is not None:
-            texts[_NAMES[name]] = _text(name, value)
+        chosen = _OF_EMPTY_LISTS.get(name) if _is_empty_list(value) else value
+        if chosen is not None:
+            texts[_NAMES[name]] = _text(name, chosen)
     for name, text in (storage or {}).items():
         texts[name if name.startswith(STORAGE_PREFIX) else f"{STORAGE_PREFIX}{name}"] = text
     return texts
@@ -59,6 +61,10 @@ def _unknown(name: str) -> str:
     if similar:
         return f"{name}: there is no such option. Did you mean {similar[0]}?"
     return f"{name}: there is no such option. docs/options.md lists the options of the sink: use them in snake case"
+
+
+def _is_empty_list(value: object) -> bool:
+    return isinstance(value, list | tuple) and not value
 
 
 def _text(name: str, value: object) -> str:

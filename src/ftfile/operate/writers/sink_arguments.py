@@ -21,8 +21,9 @@ class SinkArguments(TypedDict, total=False):
     """The options of `format("ftfile")` for writing, in snake case, as described in docs/options.md.
 
     A size is a number of bytes, or a text such as "128MiB"; a duration is a timedelta, or a text such as "10min".
-    Numbers and booleans can be texts, as in Spark. Without a value, or with None, an option has its default. The
-    arguments of `ftfile.write` and `ftfile.writer` replace the other options.
+    Numbers and booleans can be texts, as in Spark. Without a value, with None, or with an empty list, an option has its
+    default; `statistics_columns=[]` selects no column. The arguments of `ftfile.write` and `ftfile.writer` replace the
+    other options.
     """
 
     file_format: str | None
