@@ -19,9 +19,9 @@ from ftfile.log.format.model import Body
 from ftfile.log.protocol import commit
 from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_stream
 from ftfile.operate.writers.arrow_rows import arrow_rows, difference
-from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
 from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
+from ftfile.operate.writers.recorded_options import texts_with_recorded
 from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, common_settings, directory_schema
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
@@ -429,8 +429,7 @@ def writer(
         CommitError, StorageError: the opening could not be recorded.
     """
     check_app_id(app_id)
-    texts = option_texts(options, storage, _ELSEWHERE)
-    texts["path"] = os.fspath(path)
+    texts = texts_with_recorded(os.fspath(path), options, storage, _ELSEWHERE, context, stream=True)
     return DirectoryWriter(texts["path"], app_id, texts, threads_of(threads, context), context)
 
 

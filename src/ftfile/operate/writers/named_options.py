@@ -25,7 +25,7 @@ def _names() -> dict[str, str]:
 
 
 _NAMES = _names()
-_OF_EMPTY_LISTS = {"statistics_columns": "none"}  # other empty lists are as None
+_OF_EMPTY_LISTS = {"statistics_columns": "none"}  # for other options, the default is no name
 
 
 def option_texts(

@@ -10,7 +10,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ArgumentError
 from ftfile.operate.export.after_commit import check_exports, export_batch_write
 from ftfile.operate.writers.arrow_rows import arrow_rows
-from ftfile.operate.writers.named_options import option_texts
+from ftfile.operate.writers.recorded_options import texts_with_recorded
 from ftfile.operate.writers.row_columns import columns_at
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
@@ -84,9 +84,8 @@ def write(  # noqa: PLR0913 - all but two by name
         StorageError, CommitError: as for a batch write. `NotPublished` means that the rows are committed.
     """
     thread_count = threads_of(threads, context)
-    texts = option_texts(options, storage, _ELSEWHERE) | _mode_options(mode, replace_where)
-    texts |= _identity_options(app_id, version)
-    texts["path"] = os.fspath(path)
+    identity = _mode_options(mode, replace_where) | _identity_options(app_id, version)
+    texts = texts_with_recorded(os.fspath(path), options, storage, _ELSEWHERE, context, stream=False) | identity
     rows = arrow_rows(data, partial(columns_at, texts, context))
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
     refuse_rolling(config)

@@ -111,7 +111,7 @@ class WriteArguments:
     ] = None
     partition_by: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="The partition columns; the default is those of the directory, or none."),
+        typer.Option(metavar="A,B", help='The partition columns; "": none. The default is those of the directory.'),
     ] = None
     option: SinkOption = None
     mode: Annotated[
@@ -154,7 +154,9 @@ class WriteArguments:
                 continue
             if name in options:
                 raise ConfigError(f"{shown} and --option both set {name}: give only one of them")
-            options[name] = text or None
+            options[name] = text
+        if self.partition_by == "":
+            options["partition_by"] = []  # instead of those of the directory
         return options
 
 

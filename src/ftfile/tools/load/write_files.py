@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError, KeysRequired
-from ftfile.log.directory import check_is_files, has_log
+from ftfile.core.errors import ConfigError
+from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_log
 from ftfile.operate.details import version_details
 from ftfile.operate.writers.one_commit import write
+from ftfile.operate.writers.recorded_options import existing_log
 from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
-from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.tools.load.file_rows import LoadedRows
 from ftfile.tools.load.input_files import input_files
-from ftfile.tools.load.recorded_options import with_recorded
 from ftfile.tools.load.standard_input import interruptible
 from ftfile.tools.migrate.reading import given_schema
 
@@ -96,8 +95,6 @@ def write_files(
 ) -> WriteReport:
     """Write the rows of files to a directory in one commit; a directory without a log is created.
 
-    Options that each write must repeat, and that are not given, are the options of the directory.
-
     Args:
         path: of the directory.
         inputs: the files.
@@ -118,8 +115,7 @@ def write_files(
         if not any(file.is_text for file in files):
             raise ConfigError("--schema: Parquet and Arrow files contain the types of their columns: omit the option")
         types = _types_of(arrow_schema(given_schema(inputs.schema)))
-    options = settings.options
-    log = _existing_log(path, access)
+    log = existing_log(path, access)
     before = -1
     recorded: dict[str, pa.DataType] = {}
     if log is not None:
@@ -127,8 +123,6 @@ def write_files(
         check_is_files(head, path)
         before = head.version
         recorded = _recorded_types(head)
-        if head.encoding is not None:
-            options = with_recorded(options, head.definitions[head.encoding])
     context = access.context
     rows = LoadedRows(
         files, recorded | types, required=[*types], order=[*recorded], context=context, on_progress=progress
@@ -146,7 +140,7 @@ def write_files(
             context=context,
             key_provider=access.key_provider,
             at_least_version=access.at_least_version,
-            **options,
+            **settings.options,
         )
         return _report(open_log(path, access), version, before, settings, rows.count)
 
@@ -160,19 +154,6 @@ def _interruptions(rows: LoadedRows | None = None) -> Iterator[None]:
         if rows is not None and rows.is_complete:
             raise KeyboardInterrupt("All rows were written, or none: see ftfile history") from None
         raise KeyboardInterrupt("Nothing was written") from None
-
-
-def _existing_log(path: str, access: Access) -> CommitLog | None:
-    """Return the log of a directory; None if the path has no log."""
-    try:
-        return open_log(path, access)
-    except KeysRequired:
-        raise
-    except ConfigError:
-        fs = open_filesystem(normalise(path), access.context, access.settings)
-        if has_log(fs):
-            raise
-        return None
 
 
 def _recorded_types(head: LogState) -> dict[str, pa.DataType]:

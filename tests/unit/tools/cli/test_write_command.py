@@ -24,7 +24,7 @@ from ftfile.log.format import layout
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.tools.load import csv_files, file_rows, json_files, recorded_options, write_files
+from ftfile.tools.load import csv_files, file_rows, json_files, write_files
 from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, run
 
 if TYPE_CHECKING:
@@ -475,27 +475,3 @@ def test_ctrl_c_after_the_commit(out: str, tmp_path: Path, monkeypatch: pytest.M
     error = run("write", out, given(tmp_path / "a.csv"), *NAMES, code=130).stderr
     assert error == "ftfile: interrupted. All rows were written, or none: see ftfile history\n"
     assert rows_of(out) == ROWS
-
-
-def test_options_of_the_directory_are_repeated() -> None:
-    """A recorded level of compression and settings of a format are only for the same codec and format."""
-    encoding = {
-        "format": {"name": "csv", "header": True, "sep": ",", "nullValue": ""},
-        "filters": [{"name": "mine"}, {"name": "gzip", "level": 3}, {"name": "aes-gcm", "keyId": "k"}],
-        "partitionBy": ["day"],
-        "timeZone": "Asia/Kathmandu",
-        "fileName": {"column": "file", "directoriesAbove": 1},
-    }
-    directory = {
-        "file_format": "csv",
-        "partition_by": ["day"],
-        "time_zone": "Asia/Kathmandu",
-        "file_name_column": "file",
-        "encryption": "aes-gcm",
-        "encryption_key_id": "k",
-    }
-    own = {"header": True, "filters": ["mine"], "compression": "gzip"}
-    recorded = recorded_options.with_recorded({}, encoding)
-    assert recorded == directory | own | {"compression_level": 3}
-    for given_option, kept in (({"compression": "zstd"}, own), ({"file_format": "json"}, {})):
-        assert recorded_options.with_recorded(given_option, encoding) == directory | kept | given_option
