@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,16 @@ import pyarrow.dataset as ds
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError
-from ftfile.operate.writers.recorded_options import with_recorded
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.options import SinkOptions, parse_options
+from ftfile.log.format import layout
+from ftfile.operate.writers.named_options import option_texts
+from ftfile.operate.writers.recorded_options import recorded_options
+from ftfile.rows import kernels as pc
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
-from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.writing.files.encrypted import forget_all, out, ring
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.unit.writing.files.encrypted import FIRST, SECOND, forget_all, out, ring, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,29 +119,114 @@ def files_below(out: str) -> set[Path]:
     return {path for path in Path(out).rglob("*") if path.is_file()}
 
 
+def recorded(encoding: dict[str, Any], **options: Any) -> dict[str, object]:
+    checked = parse_options(option_texts(options, None, {}), SinkOptions)
+    return recorded_options({*options}, checked, encoding)
+
+
 def test_options_of_the_directory_are_repeated() -> None:
-    """A recorded level of compression and settings of a format are only for the same codec and format."""
+    """Settings of a format are for the same format, a level of compression for the same codec, a key for the kind."""
     encoding = {
-        "format": {"name": "csv", "header": True, "sep": ",", "nullValue": ""},
+        "format": {"name": "csv", "header": True, "sep": ",", "nullValue": "", "timeZone": "Asia/Kathmandu"},
         "filters": [{"name": "mine"}, {"name": "gzip", "level": 3}, {"name": "aes-gcm", "keyId": "k"}],
         "partitionBy": ["day"],
-        "timeZone": "Asia/Kathmandu",
+        "timeZone": "Europe/Berlin",
         "fileName": {"column": "file", "directoriesAbove": 1},
     }
-    directory = {
-        "file_format": "csv",
-        "partition_by": ["day"],
-        "time_zone": "Asia/Kathmandu",
-        "file_name_column": "file",
-        "encryption": "aes-gcm",
-        "encryption_key_id": "k",
-    }
-    of_format = {"header": True, "filters": ["mine"], "compression": "gzip"}
-    recorded = with_recorded({"file_format": None, "partition_by": None}, encoding)
-    assert recorded == directory | of_format | {"compression_level": 3}
-    for given_option, kept in (
-        ({"compression": "zstd"}, of_format),
-        ({"file_format": "json"}, {}),
-        ({"partition_by": []}, of_format | {"compression_level": 3}),
-    ):
-        assert with_recorded(given_option, encoding) == directory | kept | given_option
+    directory = {"file_format": "csv", "partition_by": ["day"], "file_name_column": "file"}
+    key = {"encryption": "aes-gcm", "encryption_key_id": "k"}
+    of_format = {"header": True, "filters": ["mine"], "time_zone": "Asia/Kathmandu"}
+    codec = {"compression": "gzip", "compression_level": 3}
+    everything = directory | key | of_format | codec
+
+    def without(*names: str) -> dict[str, object]:
+        return {name: value for name, value in everything.items() if name not in names}
+
+    assert recorded(encoding) == everything
+    assert recorded(encoding, compression="zstd") == without("compression", "compression_level")
+    assert recorded(encoding, compression="GZIP") == without("compression")
+    assert recorded(encoding, file_format=" CSV") == without("file_format")
+    assert recorded(encoding, file_format="json") == without("file_format", *of_format, *codec)
+    assert recorded(encoding, encryption="none") == without("encryption", "encryption_key_id")
+    assert recorded(encoding, encryption="aes-gcm") == without("encryption")
+    assert recorded(encoding, partition_by=[], filters=[]) == without("partition_by", "filters")
+
+
+@pytest.mark.parametrize(
+    ("framing", "expected"),
+    [
+        ({"delimiter": r"\x00|"}, b"a\nb\0|c\nd\0|"),
+        ({"lengthPrefix": "int32"}, b"\0\0\0\3a\nb\0\0\0\3c\nd"),
+    ],
+    ids=["delimiter", "length"],
+)
+def test_records_of_binary_files_have_the_framing_of_a_query(
+    framing: dict[str, str], expected: bytes, out: str
+) -> None:
+    query = MicroBatch(out, {"v": "binary"}, {"fileFormat": "binary"} | framing)
+    query.run(0, [[{"v": b"a\nb"}]])
+    written(out, pa.table({"v": [b"c\nd"]}))
+    assert b"".join(path.read_bytes() for path in files(out)) == expected
+    written(out, pa.table({"v": [b"e"]}), mode="overwrite", delimiter="!")
+    assert [path.read_bytes() for path in files(out)] == [b"e!"]
+
+
+class Doubled:
+    """An encoder."""
+
+    def __init__(self, options: Any) -> None: ...
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.binary_join_element_wise(batch.column(0), batch.column(0), b"")
+
+
+def test_the_caller_names_an_encoder(out: str) -> None:
+    encoder = f"{__name__}:{Doubled.__name__}"
+    data = pa.table({"v": [b"ab"]})
+    written(out, data, file_format="binary", length_prefix="int32", encoder=encoder)
+    with pytest.raises(ConfigError, match=f"encoded by the class '{encoder}', which this call does not name"):
+        written(out, data)
+    written(out, data, encoder=encoder)
+    assert [path.read_bytes() for path in files(out)] == [b"\0\0\0\4abab"] * 2
+
+
+def test_times_in_files_have_the_zone_of_other_files_of_a_query(out: str) -> None:
+    """Names of directories have the zone of the session, and texts in files have UTC."""
+    columns = {"id": "long", "at": "timestamp", "of": "timestamp"}
+    options = {"fileFormat": "json", "partitionBy": "of", "timestampFormat": "yyyy-MM-dd HH:mm"}
+    at = datetime.datetime(2024, 7, 1, 23, 30, tzinfo=datetime.timezone.utc)
+    row = {"id": 1, "at": at, "of": at}
+    MicroBatch(out, columns, options, time_zone="Europe/Berlin").run(0, [[row]])
+    types = pa.timestamp("us", "UTC")
+    written(out, pa.Table.from_pylist([row], pa.schema([("id", pa.int64()), ("at", types), ("of", types)])))
+    (first, second) = files(out)
+    assert first.parent == second.parent
+    assert first.parent.name.startswith("of=2024-07-02 01%3A30")
+    assert json.loads(first.read_bytes()) == json.loads(second.read_bytes()) == {"id": 1, "at": "2024-07-01 23:30"}
+
+
+def test_a_store_is_refused(out: str) -> None:
+    StoreBatch(out, {"id": "long", "v": "string"}, {"keyColumns": "id"}).run(0, [[{"id": 1, "v": "a"}]])
+    for add in BOTH:
+        with pytest.raises(ConfigError, match="is a store of keys and values"):
+            add(out, rows(1))
+
+
+def test_a_lost_format_file_is_the_error(out: str, ring: Path) -> None:
+    written(out, rows(1), encryption="aes-gcm", key_provider=f"file:{ring}")
+    forget_all()
+    Path(out, layout.FORMAT_FILE).unlink()
+    for add in BOTH:
+        with pytest.raises(CorruptData, match=layout.FORMAT_FILE):
+            add(out, rows(2), key_provider=f"file:{ring}")
+
+
+def test_the_recorded_key_of_several_keys_is_used(out: str, ring: Path) -> None:
+    write_ring(ring, first=FIRST, second=SECOND)
+    written(out, rows(1), encryption="aes-gcm", encryption_key_id="second", key_provider=f"file:{ring}")
+    for options in ({}, {"encryption": "aes-gcm"}):
+        written(out, rows(2), key_provider=f"file:{ring}", **options)
+    write_ring(ring, second=SECOND)
+    assert ftfile.open(out, key_provider=f"file:{ring}", context=current()).to_arrow().num_rows == 3
+    with pytest.raises(ConfigError, match=r"^keyProvider without encryption"):
+        written(out, rows(3), encryption="none", key_provider=f"file:{ring}")

@@ -208,6 +208,8 @@ def test_options_have_the_texts_of_spark() -> None:
     assert option_texts({"partition_by": [], "filters": (), "statistics_columns": []}, None, {}) == {
         "statisticsColumns": "none"
     }
+    with pytest.raises(ArgumentError, match="encryption"):
+        option_texts({"encryption": []}, None, {})
 
 
 class TestThreads:

@@ -25,7 +25,8 @@ def _names() -> dict[str, str]:
 
 
 _NAMES = _names()
-_OF_EMPTY_LISTS = {"statistics_columns": "none"}  # for other options, the default is no name
+# The options that are lists, each with its text for an empty list; None is the default.
+_OF_EMPTY_LISTS = {"partition_by": None, "filters": None, "export_to": None, "statistics_columns": "none"}
 
 
 def option_texts(
@@ -47,7 +48,9 @@ def option_texts(
             raise ArgumentError(f"{name}: {elsewhere[name]}")
         if name not in _NAMES:
             raise ArgumentError(_unknown(name))
-        chosen = _OF_EMPTY_LISTS.get(name) if _is_empty_list(value) else value
+        chosen = value
+        if name in _OF_EMPTY_LISTS and isinstance(value, list | tuple) and not value:
+            chosen = _OF_EMPTY_LISTS[name]
         if chosen is not None:
             texts[_NAMES[name]] = _text(name, chosen)
     for name, text in (storage or {}).items():
@@ -63,10 +66,6 @@ def _unknown(name: str) -> str:
     return f"{name}: there is no such option. docs/options.md lists the options of the sink: use them in snake case"
 
 
-def _is_empty_list(value: object) -> bool:
-    return isinstance(value, list | tuple) and not value
-
-
 def _text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -76,7 +75,7 @@ def _text(name: str, value: object) -> str:
         return os.fspath(value)
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
         return ",".join(_quoted(item) for item in value)
     raise ArgumentError(f"{name}={value!r}: it takes a text, a number, a boolean, a timedelta, or a list of texts")
 
