@@ -84,8 +84,8 @@ def write(  # noqa: PLR0913 - all but two by name
         StorageError, CommitError: as for a batch write. `NotPublished` means that the rows are committed.
     """
     thread_count = threads_of(threads, context)
-    identity = _mode_options(mode, replace_where) | _identity_options(app_id, version)
-    texts = texts_with_recorded(os.fspath(path), options, storage, _ELSEWHERE, context, stream=False) | identity
+    arguments = _mode_options(mode, replace_where) | _identity_options(app_id, version)
+    texts = texts_with_recorded(os.fspath(path), options, storage, _ELSEWHERE, context, stream=False) | arguments
     rows = arrow_rows(data, partial(columns_at, texts, context))
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
     refuse_rolling(config)

@@ -1,4 +1,4 @@
-"""The options that each write to a directory must repeat, as the log of the directory contains them."""
+"""Options of stored files that a write of Python takes from the log of the directory."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ class SinkArguments(TypedDict, total=False):
     """The options of `format("ftfile")` for writing, in snake case, as described in docs/options.md.
 
     A size is a number of bytes, or a text such as "128MiB"; a duration is a timedelta, or a text such as "10min".
-    Numbers and booleans can be texts, as in Spark. Without a value, or with None, the options that describe the stored
-    files (the format and its settings, partition columns, compression, encryption, filters, time zone, file name
-    column) are those of the newest rows of the directory; other options, and all of a new directory, have their
-    defaults. An empty list selects nothing, such as no partition column. The arguments of `ftfile.write` and
-    `ftfile.writer` replace the other options.
+    Numbers and booleans can be texts, as in Spark. Without a value, or with None, an option has its default. But an
+    option that describes stored files (the format and its settings, partition columns, compression, encryption,
+    filters, time zone, file name column) has the value of the newest rows of the directory, if there are rows. An empty
+    list selects nothing, such as no partition column. The arguments of `ftfile.write` and `ftfile.writer` replace the
+    other options.
     """
 
     file_format: str | None

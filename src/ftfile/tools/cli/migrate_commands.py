@@ -111,7 +111,7 @@ class WriteArguments:
     ] = None
     partition_by: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help='The partition columns; "": none. The default is those of the directory.'),
+        typer.Option(metavar="A,B", help='The partition columns; "": none. By default, as in the directory.'),
     ] = None
     option: SinkOption = None
     mode: Annotated[
@@ -156,7 +156,7 @@ class WriteArguments:
                 raise ConfigError(f"{shown} and --option both set {name}: give only one of them")
             options[name] = text
         if self.partition_by == "":
-            options["partition_by"] = []  # instead of those of the directory
+            options["partition_by"] = []  # instead of the columns of the directory
         return options
 
 
