@@ -55,7 +55,7 @@ contexts: environment ## find out which of the quick tests run which file, for `
 unit: environment ## the quick tests without a JVM (a minute)
 	@$(python) $(suite) unit
 
-lint: environment ## ruff, mypy --strict, import contracts, links of the docs, tests of words and shape
+lint: environment ## ruff, mypy --strict, import contracts, links of the docs, tests of the structure
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy
