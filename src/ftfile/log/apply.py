@@ -161,7 +161,7 @@ class Fold:
         for remove in removes:
             self._removed.set(remove.id, version)
             # A name that a later part could want stays reserved.
-            if remove.final_path is not None and layout.unique_part(remove.id) not in remove.final_path:
+            if remove.final_path is not None and not layout.is_unique_name(remove.id, remove.final_path):
                 self._reserved.set(remove.final_path, version)
         if len(self._removed) > REMOVED_KEPT:
             last = len(self._removed) - REMOVED_KEPT // 2 - 1

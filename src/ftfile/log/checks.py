@@ -255,7 +255,7 @@ def _repeating(adds: Iterable[Add]) -> set[str]:
     """Return the final paths that can repeat, since they do not contain the unique part of an id."""
     paths: set[str] = set()
     for add in adds:
-        if add.final_path and layout.unique_part(add.id) not in add.final_path:
+        if add.final_path and not layout.is_unique_name(add.id, add.final_path):
             paths.add(add.final_path)
     return paths
 

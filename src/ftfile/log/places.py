@@ -246,19 +246,38 @@ def _length(opened: bytes | FileInfo | InputFile) -> int:
     return opened.size_bytes
 
 
-def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = None, *, first: bool = False) -> None:
+def retire(
+    fs: FileSystem,
+    removes: Sequence[Remove],
+    tracker: Tracker | None = None,
+    *,
+    first: bool = False,
+    is_reserved: Callable[[str], bool],
+) -> None:
     """Retire removed parts. Another file with the name of a part is kept, with a warning.
 
-    With `first`, no process has retired the parts before, so a file of the recorded length is the part. Otherwise the
-    content is compared, because the part can have been retired long ago, and the file can belong to another program.
+    With `first`, the caller has just created the record. So if a name contains the unique part of an id, a file of the
+    recorded length is the part. Otherwise the content is compared, because another program can have written the file.
+
+    If a name can repeat, the content is not sufficient: after a vacuum, a newer part can have this name, and the same
+    content. `is_reserved` is called immediately before such a file is moved or deleted. It returns False if the log
+    does not reserve a name for the removed part any more; then another process has retired the part.
     """
-    steps = parallel(fs, partial(_retire_one, fs, first=first), removes, tracker)
+    unique: list[Remove] = []
+    repeating: list[Remove] = []
+    for remove in removes:
+        (unique if layout.is_unique_name(remove.id, remove.final_path or "") else repeating).append(remove)
+    steps = parallel(fs, partial(_retire_one, fs, first=first), unique, tracker)
+    for remove in repeating:  # in this thread, which can hold the lock of the log
+        steps.append(_retire_one(fs, remove, first=first, is_reserved=is_reserved))
+        if tracker is not None:
+            tracker.add(1)
     for step, clause in (
         ("foreign", "were replaced by other files, which stay. Another program wrote files at the names of"),
         ("nowhere", "did not exist any more. Another program deleted or moved"),
     ):
         paths = []
-        for remove, outcome in zip(removes, steps, strict=True):
+        for remove, outcome in zip((*unique, *repeating), steps, strict=True):
             if outcome == step:
                 paths.append(remove.final_path)
         if paths:
@@ -362,7 +381,10 @@ def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
     return other is not None and one.identity is not None and one.identity == other.identity
 
 
-def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
+def _retire_one(
+    fs: FileSystem, remove: Remove, *, first: bool, is_reserved: Callable[[str], bool] | None = None
+) -> _Step:
+    """Retire one part; `is_reserved` is given if its name can repeat."""
     assert remove.final_path is not None, f"{remove.id} is not a part"
     hidden = layout.retired_path(remove.id)
     info = stat_or_none(fs, remove.final_path)
@@ -370,8 +392,11 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         if first and stat_or_none(fs, hidden) is None:
             return "nowhere"
         return "done"
-    if not is_recorded(fs, info, remove, read=not first):
+    if not is_recorded(fs, info, remove, read=not first or is_reserved is not None):
         return "foreign"
+    if is_reserved is not None and not is_reserved(remove.final_path):
+        _log.debug("%s can be the name of a newer part: another publisher has retired %s", remove.final_path, remove.id)
+        return "done"
     try:
         _move(fs, remove.final_path, hidden)
     except NotFound:
@@ -380,7 +405,8 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         # A late copy restored the file at its final name: the retired one is complete, so this one is deleted.
         if first and not _is_same_file(info, stat_or_none(fs, hidden)) and not is_recorded(fs, info, remove):
             return "foreign"
-        delete_file(fs, remove.final_path)
+        if is_reserved is None or is_reserved(remove.final_path):
+            delete_file(fs, remove.final_path)
     return "done"
 
 

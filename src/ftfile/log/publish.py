@@ -7,6 +7,7 @@ committed before, so failures do not affect it; they are logged.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -133,7 +134,7 @@ def publish(
         tracker = Tracker("publish", log.clock, progress, total)
 
     def attempt() -> list[Add]:
-        retire(log.fs, entry.removes, tracker, first=first)
+        retire(log.fs, entry.removes, tracker, first=first, is_reserved=partial(_is_reserved, log, entry.version))
         unplaced = place(log.fs, entry.adds, tracker)
         sync_names(log.fs, entry)
         return _missing_parts(log, unplaced, entry.version)
@@ -148,6 +149,14 @@ def publish(
     if missing:
         return Problem(entry, missing, _missing_error(entry, missing))
     return None
+
+
+def _is_reserved(log: CommitLog, version: int, path: str) -> bool:
+    """Return True if the log, which is read again, reserves a name for the part that a version removed.
+
+    A vacuum releases the name. Afterwards, no file of this name is the removed part.
+    """
+    return log.refresh(confirm=False).reserved.get(path) == version
 
 
 def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:

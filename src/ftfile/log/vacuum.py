@@ -204,7 +204,7 @@ def _delete_garbage(
         _log.warning("vacuum deletes nothing and leaves all files to the next vacuum: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
     summary = _garbage_files(findings)
-    failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(summary)))
+    failed = _delete(log, findings, Tracker(author.operation, log.clock, progress, len(summary)))
     _merge(log, head, needed=needed)
     done = tuple(file for file in summary if file.path not in failed)
     is_capped = wanted_ms > horizon_ms
@@ -284,11 +284,16 @@ def _garbage_files(findings: Findings) -> tuple[GarbageFile, ...]:
     return (*findings.files, *map(itemgetter(1), findings.returned))
 
 
-def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
+def _delete(log: CommitLog, findings: Findings, tracker: Tracker) -> set[str]:
     """Delete files, and return the ones that could not be deleted."""
-    failed = []
+    fs, failed = log.fs, []
+
+    def is_reserved(path: str) -> bool:
+        return path in log.refresh(confirm=False).reserved
+
+    retire_one = partial(retire, fs, tracker=tracker, is_reserved=is_reserved)
     for remove, file in findings.returned:
-        if not _tried(file.path, retire, fs, [remove], tracker):
+        if not _tried(file.path, retire_one, [remove]):
             failed.append(file.path)
     # Companions last: readers that find a record without its companion check if the record still exists.
     for last in (False, True):

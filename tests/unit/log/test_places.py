@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pytest
 
@@ -23,20 +23,22 @@ from ftfile.log.publish import still_live
 from ftfile.log.records import read_published
 from ftfile.log.state import SharedMap
 from ftfile.storage.local import LocalFileSystem
-from ftfile.storage.registry import WrapperFileSystem
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Call, Fault, FaultyFileSystem
 from tests.unit.log.conftest import Driver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ftfile.log.format.model import Add
-    from ftfile.storage.api import Capabilities, FileSystem
+    from ftfile.storage.api import Capabilities, FileSystem, InputFile
     from ftfile.testing.fs.volume import Store
 
 FOR_EVER = 10**9
+_Result = TypeVar("_Result")
 
 
 def lose_hint(driver: Driver) -> None:
@@ -171,6 +173,15 @@ class TestForeignFiles:
         driver.commit(1, overwrite=True)
         assert driver.text(path) == b"owr\n"
 
+    def test_at_the_name_of_a_part_that_was_removed_before_it_was_published(self, driver: Driver) -> None:
+        add = driver.stage(0)
+        path = self.put(driver, add, b"somebody's\n")
+        driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
+        driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(add),))
+        driver.commit_new(1)
+        assert is_published(driver)
+        assert driver.text(path) == b"somebody's\n"
+
     def test_at_the_name_of_a_live_part_long_after(self, driver: Driver) -> None:
         """The state has forgotten whether the part was removed; the ranges and records have not."""
         add = driver.stage(0)
@@ -212,6 +223,74 @@ class TestForeignFiles:
         other = driver.stage(0, content + b"B")
         assert not is_recorded(driver.fs, driver.fs.stat(other.path), add)
         assert not is_recorded(driver.fs, driver.fs.stat(add.path)._replace(path="gone"), add)
+
+
+class StandsStill(WrapperFileSystem):
+    """The store of a process that stands still while others act: after an operation on a path, by its beginning."""
+
+    def __init__(self, inner: FileSystem, operation: str, path: str, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._operation, self._path = operation, path
+        self._act: Callable[[], object] | None = act
+
+    def around(self, operation: str, path: str, call: Callable[[], _Result]) -> _Result:
+        result = call()
+        act = self._act
+        if act is not None and operation == self._operation and path.startswith(self._path):
+            self._act = None
+            act()
+        return result
+
+    def open(self, path: str) -> InputFile:
+        return WrapperFile(super().open(path), self)
+
+
+class TestLatePublisher:
+    """Others have published its record, a vacuum has released the name, and a newer part has it."""
+
+    @pytest.mark.parametrize("is_hidden", [False, True], ids=["deleted", "hidden"])
+    @pytest.mark.parametrize("content", [b"row\n", b"new\n"])
+    @pytest.mark.parametrize(
+        ("operation", "path"),
+        [("create_exclusive", layout.record_path(1)), ("stat", "same"), ("open", "same"), ("read_at", "same")],
+    )
+    def test_keeps_the_newer_part(
+        self,
+        driver: Driver,
+        monkeypatch: pytest.MonkeyPatch,
+        content: bytes,
+        operation: str,
+        path: str,
+        *,
+        is_hidden: bool,
+    ) -> None:
+        """The vacuum deletes the hidden file after it has released the name."""
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1)
+        old = driver.stage(0, name="same")
+        driver.commit(0, old)
+
+        def others() -> None:
+            other = Driver(driver.fs)
+            other.commit(1, other.stage(1))
+            other.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2, vacuumed_to=2, published=2)
+            if not is_hidden:
+                driver.fs.delete(layout.retired_path(old.id))
+            other.commit(2, other.stage(2, content, name="same"))
+
+        log = CommitLog(StandsStill(driver.fs, operation, path, others))
+        driver.commit_as(MaintenanceAuthor("drop", "d"), overwrite=True, log=log)
+        assert CommitLog(driver.fs).refresh().version == 4
+        assert driver.text("same") == content
+        assert driver.fs.exists(layout.retired_path(old.id)) == is_hidden
+
+    def test_names_a_foreign_file_of_the_same_length(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+        old = driver.stage(0, name="same")
+        driver.commit(0, old)
+        driver.fs.delete("same")
+        driver.fs.create_exclusive("same", b"owr\n")
+        driver.commit(1, overwrite=True)
+        assert driver.text("same") == b"owr\n"
+        assert "1 of 1 removed parts were replaced by other files" in caplog.text
 
 
 class TestManyParts:

@@ -41,16 +41,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.log.vacuum import VacuumReport
-    from ftfile.storage.api import FileSystem
+    from ftfile.storage.api import FileInfo, FileSystem
 
 
 DAY_S = 86_400
 
 
 class Store(WrapperFileSystem, PickledByReference):
-    """A store on which something can happen just before a record is created, or a file deleted."""
+    """A store on which something can happen just before a record is created, a file is moved, or a file deleted."""
 
     before_record: Callable[[], object] | None = None
+    before_stat: Callable[[], object] | None = None  # of the file "same"
     undeletable: str = "nothing"
     unmovable: str = "nothing"
 
@@ -63,6 +64,13 @@ class Store(WrapperFileSystem, PickledByReference):
         if act is not None:
             act()
         super().create_exclusive(path, content)
+
+    def stat(self, path: str) -> FileInfo:
+        act = self.before_stat
+        if act is not None and path == "same":
+            self.before_stat = None
+            act()
+        return super().stat(path)
 
     def rename(self, source: str, target: str) -> None:
         if source == self.unmovable:
@@ -339,6 +347,26 @@ class TestRemoved:
         world.days(30)
         world.vacuum()
         assert not world.exists(layout.retired_path(old.id))
+
+    @pytest.mark.usefixtures("_often")
+    def test_a_vacuum_that_stands_still_keeps_a_newer_part_with_the_name_and_the_content(self, world: World) -> None:
+        """Meanwhile another vacuum deletes the file that came back, and releases its name."""
+        old = world.driver.stage(0, name="same")
+        world.driver.commit(0, old)
+        world.driver.commit(1, overwrite=True)
+        world.fs.create_exclusive("same", b"row\n")  # a late copy
+
+        def others() -> None:
+            world.fs.delete("same")
+            for batch in range(2, 12):
+                world.driver.commit_new(batch)
+                world.days(8)
+                world.vacuum()
+            world.driver.commit(12, world.driver.stage(12, name="same"))
+
+        world.fs.before_stat = others
+        world.vacuum()
+        assert world.fs.read("same") == b"row\n"
 
     def test_what_comes_back_when_its_hidden_copy_is_gone(self, world: World) -> None:
         old = world.driver.commit_new(0)

@@ -314,6 +314,11 @@ def unique_part(add_id: str) -> str:
     return add_id[:12]
 
 
+def is_unique_name(add_id: str, final_path: str) -> bool:
+    """Return True if a final path contains the unique part of an id, so that no other part ever has this path."""
+    return unique_part(add_id) in final_path
+
+
 def parent(path: str) -> str:
     """Return the parent directory of a path; the root is the empty string."""
     return path.rpartition("/")[0]
