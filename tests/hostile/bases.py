@@ -109,7 +109,7 @@ def make_files(place: Path, file_format: str) -> None:
     fs.make_directories(stage)
     fs.create_exclusive(f"{stage}/00000-0-{'3' * 32}.staged", b'{"id":9,"at":"2026-01-01T00:09:00.000Z"}\n')
     note = b"kind=a/part-0000000003-00001-444444444444.json"
-    fs.create_exclusive(layout.note_path(stage, f"00001-0-{'4' * 32}"), note)
+    fs.create_exclusive(layout.note_path(f"{stage}/_", f"00001-0-{'4' * 32}"), note)
     messages = query.run_tasks(3, [[row(12), row(13), row(14)], []])
     # The driver dies before the files of its record are published.
     with mock.patch("ftfile.log.protocol.CommitTimer.created", side_effect=Killed), contextlib.suppress(Killed):

@@ -81,6 +81,11 @@ class TaskIdentity:
     partition: int
     attempt: int
 
+    @property
+    def stem(self) -> str:
+        """Return the beginning of the paths of all files that the attempt stages."""
+        return layout.attempt_stem(self.writer.owner, self.writer.batch_number, self.partition, self.attempt)
+
     def origin(self) -> Origin:
         """Return the origin of the rows for the log."""
         return Origin(self.writer.owner, self.writer.batch_number, self.writer.batch_number)

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.checksum import Crc32
-from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
-from ftfile.core.logs import get_logger
+from ftfile.core.errors import CorruptData, NotFound, UnencodableRows
 from ftfile.filters.chain import FilteredFile
 from ftfile.log.format import layout
 from ftfile.storage.api import copy_range
 from ftfile.storage.calls import start
+from ftfile.writing.dropped_files import DroppedFile, delete_dropped
 from ftfile.writing.messages import StagedPart, StagedSegment
 from ftfile.writing.options import durability_of
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 CREATE_TRIES = 4
 CLOSERS_MAX = 16
-
-_log = get_logger(__name__)
 
 
 class StagedFile:
@@ -242,10 +240,10 @@ class Stage:
         self.identity = identity
         self.owner = identity.writer.owner
         self.partition = identity.partition
-        self._name = f"{identity.writer.batch_number}-{identity.partition:05d}-{identity.attempt}"
+        self._stem = identity.stem
         self._directory = layout.staged_directory(self.owner)
         self._opened: list[StagedFile] = []
-        self._ended: list[str] = []
+        self._ended: list[StagedFile] = []
         self.durability = durability_of(durability, fs.capabilities)
         self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
         self._closing: deque[Future[None]] = deque()
@@ -261,7 +259,7 @@ class Stage:
     def create(self, ending: str) -> StagedFile:
         """Start a file."""
         file_id = self.fs.context.ids.unique()
-        return self._track(file_id, self._create(f"{self._directory}/_{self._name}-{file_id}.{ending}"))
+        return self._track(file_id, self._create(f"{self._stem}{file_id}.{ending}"))
 
     def _track(self, file_id: str, stream: OutputStream) -> StagedFile:
         file = StagedFile(file_id, stream)
@@ -275,7 +273,7 @@ class Stage:
 
     def _mark_ended(self, file: StagedFile) -> None:
         self._opened.remove(file)
-        self._ended.append(file.path)
+        self._ended.append(file)
 
     def _close(self, file: StagedFile) -> None:
         began_s = self.fs.context.clock.monotonic_s()
@@ -313,7 +311,7 @@ class Stage:
         """Start a part under its final name. A note is created first, with which vacuum finds uncommitted parts."""
         file_id = self.fs.context.ids.unique()
         path = final_path(directory_key, file_id)
-        note = layout.note_path(self._directory, f"{self._name}-{file_id}")
+        note = layout.note_path(self._stem, file_id)
         self.fs.make_directories(self._directory)
         self.fs.make_directories(layout.parent(path))
         self.fs.create_exclusive(note, path.encode())
@@ -351,8 +349,8 @@ class Stage:
             self._opened.remove(file)
             file.abort()
         else:
-            self._ended.remove(file.path)
-            self._delete(file.path)
+            self._ended.remove(file)
+            self._delete([file])
 
     def discard(self) -> None:
         """Delete the files of this attempt if possible. No record names them."""
@@ -360,14 +358,10 @@ class Stage:
         self._closing.clear()
         for file in self._opened:
             file.abort()
-        for path in self._ended:
-            self._delete(path)
+        self._delete(self._ended)
 
-    def _delete(self, path: str) -> None:
-        try:
-            self.fs.delete(path)
-        except StorageError as error:
-            _log.info("could not delete %s: %s", path, error)
+    def _delete(self, files: Iterable[StagedFile]) -> None:
+        delete_dropped(self.fs, self._stem, [DroppedFile(file.id, file.path) for file in files])
 
     def _create(self, path: str) -> OutputStream:
         for _ in range(CREATE_TRIES - 1):

@@ -14,8 +14,9 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.remedies import Advice, Argument
 from ftfile.core.retries import is_away
 from ftfile.log.format import layout
-from ftfile.log.places import delete_file, list_or_empty
+from ftfile.log.places import list_or_empty
 from ftfile.storage.calls import Pool
+from ftfile.writing.dropped_files import DroppedFile, delete_dropped
 from ftfile.writing.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
@@ -139,8 +140,8 @@ def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
         yield named
     except BaseException as error:  # including KeyboardInterrupt; raised again below
         if not (isinstance(error, Exception) and is_away(error)):
+            directory = layout.staged_directory(job_id)
             with contextlib.suppress(FtfileError):
-                for info in list_or_empty(fs, layout.staged_directory(job_id)):
-                    if info.path not in named:
-                        delete_file(fs, info.path)
+                unnamed = [info.path for info in list_or_empty(fs, directory) if info.path not in named]
+                delete_dropped(fs, f"{directory}/", [DroppedFile("", path) for path in unnamed])
         raise

@@ -153,7 +153,7 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
     stage = layout.staged_directory(_QUERY)
     fs.make_directories(stage)
     fs.create_exclusive(f"{stage}/_00000-0-{'3' * 32}.staged", b'{"id":%d}\n' % next(_NUMBERS))
-    fs.create_exclusive(layout.note_path(stage, "00001"), b"kind=a/part-%d.json" % next(_NUMBERS))
+    fs.create_exclusive(layout.note_path(f"{stage}/_", "00001"), b"kind=a/part-%d.json" % next(_NUMBERS))
     fs.make_directories(layout.parent(_MIGRATED))
     fs.create_exclusive(_MIGRATED, b'{"commitInfo":%d}\n' % next(_NUMBERS))
 

@@ -96,7 +96,7 @@ class TestVacuum:
     ) -> None:
         fs.put("keep", b"data")
         fs.put(f"{layout.META}/x-{ID[:12]}", b"data")
-        note = layout.note_path(layout.staged_directory("q"), f"00000-0-{ID}")
+        note = layout.note_path(f"{layout.staged_directory('q')}/_", f"00000-0-{ID}")
         fs.make_directories(layout.parent(note))
         fs.put(note, text)
         for path in ("keep", f"{layout.META}/x-{ID[:12]}", note):
@@ -107,7 +107,7 @@ class TestVacuum:
         assert "is ignored: it does not name its file" in caplog.text
 
     def test_believes_the_note_of_its_own_file(self, fs: LocalFileSystem) -> None:
-        note = layout.note_path(layout.staged_directory("q"), f"00000-0-{ID}")
+        note = layout.note_path(f"{layout.staged_directory('q')}/_", f"00000-0-{ID}")
         fs.make_directories(layout.parent(note))
         fs.put(note, f"a/x-{ID[:12]}.json".encode())
         assert read_note(fs, note) == f"a/x-{ID[:12]}.json"

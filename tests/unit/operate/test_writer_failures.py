@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,19 +35,21 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, fault_sweep
-from ftfile.testing.fs.memory import mounted
+from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import write_task
+from tests.kit.interrupts import Interrupt
 from tests.unit.operate.numbered_rows import numbers_of, opened, rows, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from types import FrameType
 
     from ftfile.operate.writers.application_writer import DirectoryWriter
     from ftfile.storage.api import FileSystem
+
+
+_WRITERS = Path(application_writer.__file__).parent
 
 
 @pytest.fixture
@@ -266,66 +271,173 @@ def test_a_failed_reaction_to_a_failed_commit_can_be_repeated(effect: str, react
     assert both > 10
 
 
-class _InterruptedAt:
-    """Raises Ctrl-C before a line of a module, counted from 1."""
-
-    def __init__(self, module: str, line: int) -> None:
-        self._module, self._line = module, line
-        self.is_raised = False
-
-    def __call__(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        # Ctrl-C at the lock of calls leaves it locked: all later calls are refused, and the program must end.
-        if frame.f_code.co_filename != self._module or frame.f_code.co_name == "_call":
-            return None
-        return self._at_line
-
-    def _at_line(self, _frame: FrameType, event: str, _argument: object) -> Any:
-        if event == "line":
-            self._line -= 1
-            if self._line == 0:
-                sys.settrace(None)
-                self.is_raised = True
-                raise KeyboardInterrupt
-        return self._at_line
+_LIMITS = {"ROWS_PER_THREAD": 3, "SMALL_ROWS": 0}
+# A part with four rows ends within a batch, and the rest stays open in the spool of an earlier batch.
+_ROLLING: dict[str, Any] = {"rolling": "policy", "max_records_per_file": 4}
 
 
-@pytest.mark.parametrize("reaction", ["commit", "abort"])
-def test_ctrl_c_at_any_line_of_a_commit_loses_and_doubles_nothing(tmp_path: Path, reaction: str) -> None:
-    for line in range(1, 200):
-        out = str(tmp_path / str(line))
-        writer = opened(out, durability="close")
+@pytest.fixture
+def _two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in _LIMITS.items():
+        monkeypatch.setattr(row_threads, name, value)
+    monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 2)
+
+
+def interrupted(name: str, interrupt: Interrupt, reaction: str, options: dict[str, Any]) -> None:
+    """Interrupt the writing and the commit of rows 9 to 19, react as the documentation describes, and write them."""
+    with mounted(MemoryFileSystem(name)) as out:
+        _interrupted(out, interrupt, reaction, options)
+    MemoryFileSystem.drop(name)
+
+
+def _interrupted(out: str, interrupt: Interrupt, reaction: str, options: dict[str, Any]) -> None:
+    with opened(out, **options) as writer:
+        for start, end in ((0, 7), (7, 9)):
+            writer.write(rows(*range(start, end)))
+            writer.commit(end)
+        is_written = False
+        try:
+            with interrupt:
+                writer.write(rows(*range(9, 20)))
+                is_written = True
+                writer.commit(20)
+        except (KeyboardInterrupt, SystemExit):
+            pass
+        if reaction == "commit" and is_written:
+            with contextlib.suppress(CallOrder):
+                writer.commit(20)
+        if reaction != "close":
+            writer.abort()
+            assert numbers_of(out) == list(range(writer.position))
+    with opened(out, **options) as writer:
+        position = writer.position
+        assert numbers_of(out) == list(range(position))
+        if position < 20:
+            writer.write(rows(*range(position, 20)))
+            writer.commit(20)
+    assert numbers_of(out) == list(range(20))
+
+
+def interrupt_lines(step: int, first: int, reaction: str, options: dict[str, Any], **where: Any) -> int:
+    """Interrupt a batch before each line, by a step: by Ctrl-C, or by the exception of a handler of SIGTERM."""
+    for line in range(first, 10_000, step):
+        interrupt = Interrupt(line, (KeyboardInterrupt, SystemExit)[line % 2], **where)
+        interrupted(f"interrupted-{reaction}-{line}", interrupt, reaction, options)
+        if not interrupt.is_raised:
+            return line
+    pytest.fail("the batch has more lines")
+
+
+@pytest.mark.usefixtures("_two_threads")
+@pytest.mark.parametrize("reaction", ["commit", "abort", "close"])
+@pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2, **_ROLLING}], ids=["files", "rolling"])
+def test_an_interrupt_at_any_line_of_a_batch_loses_and_doubles_nothing(
+    reaction: str, options: dict[str, Any], seed: int
+) -> None:
+    assert interrupt_lines(3, 1 + seed % 3, reaction, options, below=(str(_WRITERS),)) > 150
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_two_threads")
+@pytest.mark.parametrize("reaction", ["commit", "abort", "close"])
+def test_an_interrupt_at_any_line_of_the_product_loses_and_doubles_nothing(reaction: str, seed: int) -> None:
+    """Also before lines of the protocol and of the storage."""
+    assert interrupt_lines(31, 1 + seed % 31, reaction, {"threads": 2, **_ROLLING}) > 2000
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_an_interrupted_write_has_failed() -> None:
+    """A program that ignores Ctrl-C, and commits, would record a position whose rows are missing."""
+    for line in range(1, 1000):
+        interrupt = Interrupt(line, below=(str(_WRITERS),))
+        with mounted(MemoryFileSystem(f"ignored-{line}")) as out, opened(out) as writer:
+            try:
+                with interrupt:
+                    writer.write(rows(*range(20)))
+            except KeyboardInterrupt:
+                with contextlib.suppress(CallOrder):
+                    writer.commit(20)
+                    assert line < 12, "the call has begun"
+        MemoryFileSystem.drop(f"ignored-{line}")
+        if not interrupt.is_raised:
+            assert line > 50
+            return
+    pytest.fail("the call has more lines")
+
+
+@pytest.mark.usefixtures("_two_threads")
+@pytest.mark.parametrize("reaction", ["abort", "close"])
+def test_a_thread_that_fails_leaves_the_rest_of_an_open_file(
+    out: str, monkeypatch: pytest.MonkeyPatch, reaction: str
+) -> None:
+    """The other thread has assembled a part; the rest of its rows is in the spool of a committed batch."""
+    with opened(out, threads=2, **_ROLLING) as writer:
+        writer.write(rows(*range(7)))
+        writer.commit(7)
+        monkeypatch.setattr(row_threads, "write_task", fail_second)
+        with contextlib.suppress(StorageError):
+            writer.write(rows(*range(7, 40)))
+        with pytest.raises((CallOrder, StorageError)):
+            writer.commit(40)
+        getattr(writer, reaction)()
+    assert numbers_of(out) == list(range(7))
+    check_directory(open_filesystem(out))
+
+
+def fail_second(plan: Any, identity: Any, batches: Iterator[pa.RecordBatch], context: Any) -> Any:
+    """Write the rows of a task; the second task fails, such as for a full disk, after the first one has ended."""
+    if identity.partition == 1:
+        raise PermissionDenied("create", "", "the disk is full")
+    return write_task(plan, identity, itertools.islice(batches, 1), context)
+
+
+def lose_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next record be created, and all later calls fail."""
+    create = LocalFileSystem.create_exclusive
+
+    def fail(*_: Any) -> Any:
+        raise PermissionDenied("read", "", "it fails")
+
+    def lost(fs: LocalFileSystem, path: str, content: bytes) -> Any:
+        create(fs, path, content)
+        for name in ("read", "open", "list", "stat"):
+            monkeypatch.setattr(LocalFileSystem, name, fail)
+        raise OutcomeUnknown("create", path, "no response")
+
+    monkeypatch.setattr(LocalFileSystem, "create_exclusive", lost)
+
+
+def test_positions_with_keys_in_another_order_are_the_same(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = opened(out)
+    writer.write(rows(1))
+    writer.commit({"a": 1, "b": [{"c": 2, "d": 3}]})
+    version = writer.version
+    assert writer.commit({"b": [{"d": 3, "c": 2}], "a": 1}) == version
+    writer.write(rows(2))
+    lose_the_response(monkeypatch)
+    with pytest.raises((CommitError, StorageError)):
+        writer.commit({"a": 2, "b": 3})
+    monkeypatch.undo()
+    with pytest.raises(CallOrder, match="failed with the position"):
+        writer.commit({"b": 3.0, "a": 2})
+    writer.commit({"b": 3, "a": 2})
+    assert numbers_of(out) == [1, 2]
+
+
+def test_the_warning_of_close_names_a_commit_that_may_be_in_the_log(
+    out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(out) as writer:
         writer.write(rows(1))
         writer.commit(1)
         writer.write(rows(2))
-        interrupt = _InterruptedAt(application_writer.__file__, line)
-        previous = sys.gettrace()
-        sys.settrace(interrupt)
-        try:
+        lose_the_response(monkeypatch)
+        with pytest.raises((CommitError, StorageError)):
             writer.commit(2)
-        except KeyboardInterrupt:
-            _react(writer, reaction)
-            assert (numbers_of(out), writer.position) == ([1, 2], 2), line
-        finally:
-            sys.settrace(previous)
-        if not interrupt.is_raised:
-            assert line > 20
-            return
-    pytest.fail("the commit has more lines")
-
-
-def _react(writer: DirectoryWriter, reaction: str) -> None:
-    """Continue after Ctrl-C in the commit of row 2, as the documentation describes."""
-    if reaction == "commit":
-        try:
-            writer.commit(2)
-        except CallOrder:
-            pass
-        else:
-            return
-    writer.abort()
-    if writer.position == 1:
-        writer.write(rows(2))
-        writer.commit(2)
+        monkeypatch.undo()
+    assert "closed after its last commit failed, with the position 2" in caplog.text
+    assert "is still" not in caplog.text
+    assert opened(out).position == 2
 
 
 def test_after_a_failed_abort_the_commit_is_not_repeated(out: str, monkeypatch: pytest.MonkeyPatch) -> None:

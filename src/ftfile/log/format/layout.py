@@ -182,14 +182,19 @@ def staged_directory(owner: str) -> str:
     return f"{STAGED}/{owner}"
 
 
+def attempt_stem(owner: str, batch: int, partition: int, attempt: int) -> str:
+    """Return the beginning of the paths of all files that an attempt stages; it is the identity of the attempt."""
+    return f"{staged_directory(owner)}/_{batch}-{partition:05d}-{attempt}-"
+
+
 def is_staged(path: str) -> bool:
     """Return True for a path in which attempts write files before they are published."""
     return path.startswith(f"{STAGED}/")
 
 
-def note_path(directory: str, name: str) -> str:
-    """Return the path of the note of a final path, which an attempt writes before the file."""
-    return f"{directory}/_{name}.finalPath"
+def note_path(stem: str, file_id: str) -> str:
+    """Return the path of the note of a final path, which an attempt writes before the file; see `attempt_stem`."""
+    return f"{stem}{file_id}.finalPath"
 
 
 def is_note(path: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ from ftfile.writing.files.file_writer import FileSink, has_due_files
 from ftfile.writing.messages import StreamIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from typing_extensions import Unpack
@@ -148,21 +147,25 @@ class DirectoryWriter:
             Fenced: a commit has found that another process has opened the directory with this `app_id`.
             FtfileError: as for a task of Spark, also for rows of earlier calls. Call `abort`.
         """
-        with self._call("write"):
+        with self._lock_for("write"):
             self._require_no_failure()
-            is_begun = False
+            # A commit after an error that the program ignores, such as Ctrl-C, would record a position whose rows are
+            # missing. So the call has failed until its rows are complete.
+            self._failure = CallOrder(_FAILED.format(KeyboardInterrupt()))
+            has_taken_rows = False
             try:
                 rows = arrow_rows(data, self._earlier_columns)
                 threads = self._threads_for(rows.schema)
-                is_begun = True
+                has_taken_rows = True
                 for batch in rows.batches:
                     threads.put(batch)
             except BaseException as error:
-                # A commit after an error that the program ignores would record a position whose rows are missing. If
-                # the data are wrong and no row was taken, the program can leave them out.
-                if is_begun or not isinstance(error, ArgumentError | SchemaError):
-                    self._failure = CallOrder(_FAILED.format(error))
+                self._failure = CallOrder(_FAILED.format(error))
+                # If the data are wrong and no row was taken, the program can leave them out.
+                if not has_taken_rows and isinstance(error, ArgumentError | SchemaError):
+                    self._failure = None
                 raise
+            self._failure = None
 
     def commit(self, position: Any = UNCHANGED) -> int:  # noqa: ANN401 - any JSON value
         """Commit the rows since the last commit, together with a position, and return the version of the directory.
@@ -187,7 +190,7 @@ class DirectoryWriter:
         if position is UNCHANGED:
             position = self.position
         position = checked_position(position)
-        with self._call("commit"):
+        with self._lock_for("commit"):
             if self._pending is None:
                 self._require_no_failure()
                 self._pending = self._complete(position)
@@ -228,7 +231,7 @@ class DirectoryWriter:
             Fenced: another process has opened the directory with this `app_id`.
             CommitError, StorageError: the outcome of a failed commit could not be found out; repeat the call.
         """
-        with self._call("abort"):
+        with self._lock_for("abort"):
             self._drop_rows()
             if self._pending is not None:
                 # A repeated abort has the id of the opening whose response was lost, which is not another process.
@@ -240,13 +243,22 @@ class DirectoryWriter:
     def close(self) -> None:
         """Drop the rows since the last commit, and end the writer. Idempotent.
 
-        A warning is logged if rows are dropped. The call waits up to a minute for exports of `export_to`.
+        A warning is logged if rows are dropped, or if the last commit failed and may be in the log. The call waits up
+        to a minute for exports of `export_to`.
         """
         if not self._is_open or os.getpid() != self._process_id:
             return  # the files and threads of a batch belong to the process that opened the writer
-        with self._call("close"):
+        with self._lock_for("close"):
             self._is_open = False
-            if self._batch or self._pending is not None:
+            if self._pending is not None:
+                _log.warning(
+                    "%s: the writer of %r was closed after its last commit failed, with the position %r. This commit "
+                    "may be in the log, with its rows: the next opening returns the committed position",
+                    self.path,
+                    self.app_id,
+                    self._pending.position,
+                )
+            elif self._batch:
                 _log.warning(
                     "%s: the writer of %r was closed with rows after its last commit, which are dropped. Its position "
                     "is still %r",
@@ -258,22 +270,22 @@ class DirectoryWriter:
             if self._columns is not None and self._columns.config.publishing.export_to:
                 export_stream(self._columns.config, self._context, wait_s=EXPORT_WAIT_S)
 
-    @contextmanager
-    def _call(self, name: str) -> Iterator[None]:
-        """Run a call of the user, unless another one runs or the writer is closed."""
+    def _lock_for(self, name: str) -> threading.Lock:
+        """Return the lock of calls for a call of the user, unless another call runs or the writer is closed.
+
+        The lock is entered by `with`: between it and its block, Python raises no KeyboardInterrupt, which would leave
+        the lock locked.
+        """
         if os.getpid() != self._process_id:
             raise CallOrder(
                 f"{name}(): the writer was opened by another process, of which this one is a copy (os.fork, or a pool "
                 "of multiprocessing): open a writer in this process, with another app_id"
             )
-        if not self._calls.acquire(blocking=False):
+        if self._calls.locked():
             raise CallOrder(f"{name}(): another call of this writer runs. A writer is used by one thread at a time")
-        try:
-            if not self._is_open:
-                raise CallOrder(f"{name}(): the writer is closed: open it again by ftfile.writer")
-            yield
-        finally:
-            self._calls.release()
+        if not self._is_open:
+            raise CallOrder(f"{name}(): the writer is closed: open it again by ftfile.writer")
+        return self._calls
 
     def _require_no_failure(self) -> None:
         if self._failure is not None:

@@ -50,5 +50,12 @@ def checked_position(position: Any) -> Any:  # noqa: ANN401 - of the user
 
 
 def is_same_position(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return True if two positions are the same JSON. For Python, True equals 1."""
-    return compact_json(one) == compact_json(other)
+    """Return True if two positions are the same JSON, also with the keys of an object in another order.
+
+    For Python, True equals 1.
+    """
+    return _sorted_text(one) == _sorted_text(other)
+
+
+def _sorted_text(position: Any) -> str:  # noqa: ANN401 - JSON
+    return json.dumps(position, ensure_ascii=False, allow_nan=False, sort_keys=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from concurrent.futures import wait
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import cores
-from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Argument
-from ftfile.log.places import delete_file
 from ftfile.storage.calls import start
 from ftfile.writing.batch import write_task
+from ftfile.writing.dropped_files import delete_dropped, files_of
 from ftfile.writing.messages import TaskIdentity
 
 if TYPE_CHECKING:
@@ -107,19 +106,17 @@ class RowThreads:
         self._fail(_StoppedError())
 
     def discard(self) -> None:
-        """End all threads, and delete the files of the batch if possible. No record may name them. Idempotent."""
+        """End all threads, and delete the files that they created, if possible. No record may name them. Idempotent.
+
+        The messages of the threads also name spools of earlier batches, which are kept.
+        """
         self.stop()
         wait(self._tasks)
         messages = [task.result() for task in self._tasks if task.exception() is None]
         fs = self._plan.config.log(self._context).fs
         self._tasks.clear()
-        with suppress(FtfileError):  # vacuum deletes the remaining files
-            for message in messages:
-                paths = [file.path for file in (*message.parts, *message.segments, *message.dead_letters)]
-                for rewrite in message.rewritten:
-                    paths += [add.path for add in rewrite.adds]
-                for path in dict.fromkeys(paths):
-                    delete_file(fs, path)
+        for message in messages:
+            delete_dropped(fs, message.identity.stem, files_of(message))
 
     def _start(self) -> None:
         identity = self._identity(len(self._tasks))

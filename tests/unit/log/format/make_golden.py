@@ -94,7 +94,7 @@ def make_plain(path: Path) -> None:
         fs.make_directories(stage)
         fs.create_exclusive(f"{stage}/_3-00000-0-{'3' * 32}.staged", b'{"id":9,"at":"2026-01-01T00:09:00.000Z"}\n')
         fs.create_exclusive(
-            layout.note_path(stage, f"3-00001-0-{'4' * 32}"), b"kind=a/part-0000000003-00001-444444444444.json"
+            layout.note_path(f"{stage}/_", f"3-00001-0-{'4' * 32}"), b"kind=a/part-0000000003-00001-444444444444.json"
         )
 
 

@@ -104,7 +104,7 @@ def test_paths_are_those_of_the_code() -> None:
         layout.compacted_path(layout.CompactedName(0, 0, "ab")),
         layout.columns_path(layout.ColumnsName(0, "ab")),
         f"{layout.staged_directory('q')}/_0-00000-0-ab.staged",
-        layout.note_path(layout.staged_directory("q"), "0-00000-0-ab"),
+        layout.note_path(f"{layout.staged_directory('q')}/_", "0-00000-0-ab"),
         layout.dead_letter_path("q", 0, 0, "ab"),
         layout.retired_path("ab"),
     ]

@@ -1,0 +1,69 @@
+"""Ctrl-C, or the exception of a signal handler, before any line of the product."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ftfile
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+PRODUCT = str(Path(ftfile.__file__).parent)
+# Models of stores are not the product.
+MODELS = str(Path(ftfile.__file__).parent / "testing")
+
+
+class Interrupt:
+    """Raises an exception before a line that this thread runs within the block, counted from 1.
+
+    Two kinds of lines are not counted, because Python checks for no signal there: the end of a `with` statement, before
+    the call of `__exit__`, and the line `try:`, which has no instruction that can raise.
+
+    Attributes:
+        is_raised: the exception was raised; otherwise the block had fewer lines.
+    """
+
+    def __init__(
+        self, line: int, error: type[BaseException] = KeyboardInterrupt, *, below: tuple[str, ...] = (PRODUCT,)
+    ) -> None:
+        self.is_raised = False
+        self._lines_left, self._error, self._below = line, error, below
+        self._entered: set[tuple[FrameType, int]] = set()
+        self._previous: Any = None
+
+    def __enter__(self) -> Interrupt:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        self._previous = sys.gettrace()
+        sys.settrace(self._trace_call)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.settrace(self._previous)
+        self._entered.clear()
+
+    def _trace_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        file = frame.f_code.co_filename
+        if self.is_raised or not file.startswith(self._below) or file.startswith(MODELS):
+            return None
+        return self._trace_line
+
+    def _trace_line(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event != "line" or self.is_raised or self._is_without_signals(frame):
+            return self._trace_line
+        self._lines_left -= 1
+        if self._lines_left == 0:
+            self.is_raised = True
+            raise self._error
+        return self._trace_line
+
+    def _is_without_signals(self, frame: FrameType) -> bool:
+        place, text = (frame, frame.f_lineno), linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        is_end_of_with = place in self._entered
+        if text.startswith("with "):
+            self._entered.add(place)
+        return is_end_of_with or text == "try:"
