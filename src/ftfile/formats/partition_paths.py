@@ -35,6 +35,7 @@ _HIDING = "._"
 _HIDDEN_SUFFIX = "._COPYING_"
 _ESCAPES = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *b"\"#%'*/:=?\\{[]^"]}
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+_BYTES = re.compile("(?:%[89A-Fa-f][0-9A-Fa-f])+")  # of characters beyond ASCII
 
 
 def check_partition_column(field: pa.Field) -> None:
@@ -85,6 +86,25 @@ def parse_partition_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> 
 def columns_of_directory(directory: str) -> tuple[str, ...]:
     """Return the columns in the directory names of a path, such as `a=1/b=2`."""
     return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
+
+
+def without_escaped_bytes(directory: str) -> str:
+    """Return a path in which escaped bytes of UTF-8 in the names of partitions are characters.
+
+    DuckDB, Polars and pyarrow write and read `p=%C3%A9` for `é`. Spark and Hive write `p=é`, and read each escape as
+    one character, here `Ã©`. All read `p=é` as `é`.
+
+    Raises:
+        ValueError: the bytes are not UTF-8.
+    """
+    names = []
+    for name in directory.split("/"):
+        names.append(_BYTES.sub(_decoded_bytes, name) if name.find("=") > 0 else name)
+    return "/".join(names)
+
+
+def _decoded_bytes(escapes: re.Match[str]) -> str:
+    return bytes.fromhex(escapes[0].replace("%", "")).decode()
 
 
 def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:

@@ -50,6 +50,9 @@ EMPTY: list[list[dict[str, Any]]] = [
 ]
 
 
+NO_CATEGORY = pa.dictionary(pa.int8(), pa.null())  # of a column of pandas without values
+
+
 def rows_of(out: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = ftfile.open(out, context=current()).to_arrow().to_pylist()
     return rows
@@ -107,7 +110,17 @@ def test_an_overwrite_has_the_types_of_the_replaced_rows(tmp_path: Path) -> None
     [
         (pa.null(), pa.int8(), pa.int8()),
         (pa.large_list(pa.null()), pa.list_(pa.int8()), pa.list_(pa.int8())),
+        (pa.list_(pa.null(), 2), pa.list_(pa.int8()), pa.list_(pa.int8())),
+        (pa.list_view(pa.null()), pa.list_(pa.int8()), pa.list_(pa.int8())),
+        (pa.large_list_view(pa.null()), pa.list_(pa.int8()), pa.list_(pa.int8())),
+        (pa.map_(NO_CATEGORY, pa.null()), pa.map_(pa.string(), pa.int8()), pa.map_(pa.string(), pa.int8())),
+        (pa.map_(pa.string(), pa.null()), pa.map_(pa.string(), pa.int8()), pa.map_(pa.string(), pa.int8())),
+        (pa.map_(pa.large_string(), pa.null()), pa.map_(pa.int8(), pa.int8()), pa.map_(pa.large_string(), pa.int8())),
+        (NO_CATEGORY, pa.string(), pa.string()),
+        (pa.list_(NO_CATEGORY), pa.list_(pa.string()), pa.list_(pa.string())),
         (pa.list_(pa.null()), pa.int8(), pa.list_(pa.null())),  # another type: an error follows
+        (pa.map_(pa.string(), pa.null()), pa.int8(), pa.map_(pa.string(), pa.null())),
+        (pa.list_(pa.null(), 2), pa.map_(pa.int8(), pa.int8()), pa.list_(pa.null(), 2)),
         (pa.struct({"a": pa.null(), "b": pa.null()}), pa.struct({"b": pa.int8()}), None),
         (pa.int64(), pa.int8(), pa.int64()),
     ],
@@ -115,3 +128,59 @@ def test_an_overwrite_has_the_types_of_the_replaced_rows(tmp_path: Path) -> None
 def test_types_of_other_kinds_stay(untyped: pa.DataType, known: pa.DataType, expected: pa.DataType | None) -> None:
     typed = with_types_of(pa.schema({"c": untyped}), pa.schema({"c": known}))
     assert typed.field("c").type.equals(expected or pa.struct({"a": pa.null(), "b": pa.int8()}))
+
+
+DEEP = pa.struct({"a": pa.list_(pa.map_(pa.string(), pa.list_(pa.struct({"x": pa.int64(), "y": pa.string()}))))})
+NULLS: dict[str, tuple[pa.DataType, pa.Array]] = {
+    "values of a map": (
+        pa.map_(pa.string(), pa.int64()),
+        pa.array([[("a", None), ("b", None)], [], None], pa.map_(pa.string(), pa.null())),
+    ),
+    "values of a map with other texts": (
+        pa.map_(pa.string(), pa.struct({"x": pa.int64()})),
+        pa.array([[("a", None)], [("b", {"x": None})]], pa.map_(pa.large_string(), pa.struct({"x": pa.null()}))),
+    ),
+    "an empty map": (pa.map_(pa.string(), pa.int64()), pa.array([[], None], pa.map_(pa.string(), pa.null()))),
+    "fixed-size list": (
+        pa.list_(pa.int64()),
+        pa.array([[None, None], None, [None, None]], pa.list_(pa.null(), 2)),
+    ),
+    "fixed-size lists in a map": (
+        pa.map_(pa.string(), pa.list_(pa.list_(pa.string()))),
+        pa.array([[("a", [[None]])], None, [("b", None)]], pa.map_(pa.string(), pa.list_(pa.list_(pa.null(), 1), 1))),
+    ),
+    "deep": (
+        DEEP,
+        pa.array(
+            [{"a": [[("k", [{"x": None, "y": "t"}, None])], None, []]}, {"a": None}, None],
+            pa.struct({"a": pa.list_(pa.map_(pa.string(), pa.list_(pa.struct({"x": pa.null(), "y": pa.string()}))))}),
+        ),
+    ),
+    "categories": (pa.string(), pa.array([None, None]).dictionary_encode()),
+    "list of categories": (
+        pa.list_(pa.string()),
+        pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), pa.array([None, None]).dictionary_encode()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_untyped_values_at_any_depth_have_earlier_types(tmp_path: Path, name: str) -> None:
+    kind, values = NULLS[name]
+    first = pa.table({"n": [0], "v": pa.array([None], kind)})
+    for part in (values, values.slice(1)):
+        untyped = pa.table({"n": pa.array(range(1, len(part) + 1)), "v": part})
+        with pytest.raises(SchemaError, match=r"`v.*it has no type"):
+            ftfile.write(tmp_path / "first", untyped, file_format="parquet", context=current())
+        out = str(tmp_path / f"out{len(part)}")
+        ftfile.write(out, first, file_format="parquet", context=current())
+        ftfile.write(out, untyped, context=current())
+        with ftfile.writer(out, "earlier", context=current()) as writer:
+            writer.write(first)
+            writer.write(untyped)
+            writer.commit(1)
+        read = ftfile.open(out, context=current()).to_arrow()
+        expected = [*first.to_pylist(), *untyped.to_pylist()]
+        assert len(read) == 2 * len(expected)
+        for row in read.to_pylist():
+            assert expected.count(row) == 1

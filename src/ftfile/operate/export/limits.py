@@ -20,6 +20,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CONTROL = (re.compile(r"[\x00-\x1f\x7f]"), "a tab, a line break or another control character")
 # Some readers of Iceberg parse a path as a URL, where `#` or `?` ends the path.
 _CONTROL_OR_URL = (re.compile(r"[\x00-\x1f\x7f#?]"), "`#`, `?`, or a control character such as a tab or a line break")
+_UTC = {"UTC", "Etc/UTC", "GMT", "Etc/GMT"}
 _WIDER = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
     ("integer", "long"), ("float", "double"),
@@ -37,6 +38,8 @@ class TableLimits:
     refused_in_names: tuple[re.Pattern[str], str] | None
     refused_in_paths: tuple[re.Pattern[str], str]  # the same for paths
     reads_as: Callable[[Any, Any], bool]  # returns True if files with a column of one type can be read as another type
+    # the reader that reads times in names of directories as UTC, instead of the values in the metadata
+    reads_names: str | None = None
 
     def refuse_columns(self, schema: str) -> None:
         """Raise a ConfigError for columns that the format cannot have, given in Spark's JSON."""
@@ -73,6 +76,20 @@ class TableLimits:
                     f"column {name!r} is {sql_type(now[name])}, but older files contain {sql_type(kind)}, which a "
                     f"table of {self.name} cannot describe: an overwrite with all rows rewrites these files"
                 )
+
+    def misread_times(self, encoding: Mapping[str, Any], schema: str) -> str | None:
+        """Return a warning if a reader reads instants of partitions as other instants; None if all read them."""
+        zone = encoding["timeZone"]
+        if self.reads_names is None or zone in _UTC:
+            return None
+        types = _types_of(json.loads(schema))
+        for name in encoding["partitionBy"]:
+            if types.get(name) == "timestamp":
+                return (
+                    f"partition column {name!r}: {self.reads_names} reads the local times in the names of directories, "
+                    f"which are in {zone}, as times in UTC. Use another reader, or overwrite all rows with timeZone=UTC"
+                )
+        return None
 
     def refuse_paths(self, paths: Iterable[str | None]) -> None:
         """Raise a ConfigError for a file with a path that the format's readers cannot open."""
@@ -154,6 +171,7 @@ LIMITS = {
         refused_in_names=(re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
         refused_in_paths=_CONTROL,
         reads_as=eq,
+        reads_names="Polars' scan_delta",
     ),
     "iceberg": TableLimits(
         "Iceberg",

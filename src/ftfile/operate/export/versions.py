@@ -49,6 +49,7 @@ class Versions:
         self._definitions = dict(head.definitions)
         self._values: dict[tuple[str, str, str], Mapping[str, pa.Scalar]] = {}
         self._file_columns: dict[str, pa.Schema] = {}  # by encoding
+        self._warnings: set[str] = set()
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the snapshot of a version, and remember its definitions."""
@@ -127,6 +128,15 @@ class Versions:
         self._limits.refuse_paths(map(attrgetter("final_path"), parts))
         for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
             self._limits.refuse_encoding(self.encoding(key), columns, has_filters=has_filters)
+
+    def warn(self, schema: str) -> None:
+        """Log a warning, once, if a reader of the format reads partition values of the returned files wrongly."""
+        columns = self.columns(schema)
+        for key in sorted({encoding for _, encoding, _ in self._values}):
+            warning = self._limits.misread_times(self.encoding(key), columns)
+            if warning is not None and warning not in self._warnings:
+                self._warnings.add(warning)
+                _log.warning("%s", warning)
 
     def file(self, add: Add, schema: str, *, is_change: bool = True) -> ExportedFile:
         """Return a part of a version with these columns."""
@@ -216,7 +226,9 @@ class Exporter:
         # Each file counts twice: when it is described, and when it is written.
         files = Tracker("export", clock, progress, 0, unit="steps")
         if newest is None:
-            self._append(self._whole(last, 0, self._context.ids.unique(), files), files)
+            whole = self._whole(last, 0, self._context.ids.unique(), files)
+            self._append(whole, files)
+            self._versions.warn(whole.exported.schema)
             return 1
         if first < self._versions.head.log_start:
             self._append_difference(newest, last, files)
@@ -262,6 +274,7 @@ class Exporter:
                 changed_files.append(replace(file, is_change=False))
         whole.adds[:] = changed_files
         self._append(whole, files)
+        self._versions.warn(whole.exported.schema)
         return whole.exported
 
     def _append_version(self, newest: Exported, version: int, files: Tracker) -> Exported:
@@ -281,12 +294,11 @@ class Exporter:
         schema, partition_by = record.schema or newest.schema, newest.partition_by
         adds = parts_of(record.adds)
         versions.know(version, {schema, record.encoding or schema, *map(attrgetter("encoding"), adds)})
-        if record.encoding is not None:
-            partition_by = versions.partition_by(record.encoding)
-        versions.refuse(adds, schema)
         recorded: Sequence[str] = newest.statistics
         if record.encoding is not None:
+            partition_by = versions.partition_by(record.encoding)
             recorded = versions.statistics(record.encoding)
+        versions.refuse(adds, schema)
         statistics = self._table.statistics_columns(versions.columns(schema), recorded)
         is_described_anew = statistics != newest.statistics
         is_redefined = is_described_anew or (schema, partition_by) != (newest.schema, newest.partition_by)
@@ -321,6 +333,8 @@ class Exporter:
             removes=removes,
         )
         self._append(change)
+        if is_redefined or record.encoding in record.definitions:
+            versions.warn(schema)
         return exported
 
     def _append(self, change: TableChange, files: Tracker | None = None) -> None:

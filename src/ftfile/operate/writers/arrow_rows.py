@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.core.errors import ArgumentError, SchemaError
+from ftfile.operate.writers.opaque_columns import refuse_library_columns, refuse_opaque
+from ftfile.operate.writers.pandas_index import columns_without_labels
+from ftfile.operate.writers.row_pieces import pieces
+from ftfile.operate.writers.stored_values import stored_values
 from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
 from ftfile.rows.spark_types import check_depth
 
@@ -18,10 +22,13 @@ if TYPE_CHECKING:
 
 # Larger batches are divided, so that files can end near their limits, and memory is bounded.
 BATCH_ROWS = 65_536
+# Far below the 2 GiB of a column of texts, since formats such as JSON write a row as one text, and escape characters.
+BATCH_BYTES = 128 << 20
 
 _TAKEN = (
     "it takes a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, an iterable of record batches, or an object "
-    "with __arrow_c_stream__, such as a DataFrame of Polars or pandas 3, or a relation of DuckDB"
+    "with __arrow_c_stream__, such as a DataFrame of Polars or pandas 3, or a relation of DuckDB. Call `collect()` of "
+    "a LazyFrame"
 )
 _DECIMAL_DIGITS_MAX = 38  # of a decimal of Spark
 
@@ -31,7 +38,7 @@ class StorableRows(NamedTuple):
 
     Attributes:
         schema: of the batches.
-        batches: of at most `BATCH_ROWS` rows; can be iterated once.
+        batches: of at most `BATCH_ROWS` rows, and of `BATCH_BYTES` bytes or one row; can be iterated once.
     """
 
     schema: pa.Schema
@@ -52,13 +59,19 @@ def arrow_rows(
         ArgumentError: the value is of another type, or contains no batch that describes the columns.
         SchemaError: a column has a type without an equivalent in Spark. Values that do not fit raise it later.
     """
-    source, batches = _batches_of(data)
-    check_depth(source)
+    exported, batches = _batches_of(data)
+    check_depth(exported)
+    refuse_opaque(exported)
+    source = _without_labels(exported)
     typed = source
     if earlier_columns is not None and has_untyped(source):
         typed = with_types_of(source, earlier_columns() or source)
     schema = _stored_schema(typed)
     return StorableRows(schema, _converted(batches, source, schema))
+
+
+def _without_labels(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([schema.field(place) for place in columns_without_labels(schema)])
 
 
 @lru_cache(16)
@@ -74,10 +87,16 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
     if isinstance(data, pa.RecordBatchReader):
         return data.schema, data
     if hasattr(data, "__arrow_c_stream__"):
+        refuse_library_columns(data)
         try:
             reader = pa.RecordBatchReader.from_stream(data)
-        except ValueError as error:  # such as a single column, or a type that only its library has
-            raise ArgumentError(f"data={type(data).__name__}: Arrow cannot read it as a table: {error}") from error
+        # Such as a single column, a type that only its library has, or Python objects in a column.
+        except (ValueError, TypeError, NotImplementedError) as error:
+            reason = ". ".join(map(str, error.args))
+            raise ArgumentError(
+                f"data={type(data).__name__}: Arrow cannot read it as a table: {reason}. Convert such columns before, "
+                "for example to texts"
+            ) from error
         return reader.schema, reader
     if hasattr(data, "scanner"):  # a dataset or a fragment
         reader = data.scanner().to_reader()
@@ -191,32 +210,23 @@ _CONVERTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, str], pa.D
     (pa.types.is_list, _stored_list),
     (pa.types.is_large_list, _stored_list),
     (pa.types.is_fixed_size_list, _stored_list),
+    (pa.types.is_list_view, _stored_list),
+    (pa.types.is_large_list_view, _stored_list),
 )
 
 
 def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield batches in a schema; a SchemaError for values that do not fit, and for batches with other columns."""
-    for batch in batches:
+    for exported in batches:
+        batch = exported.select(columns_without_labels(exported.schema))
         if not batch.schema.equals(source):
             raise SchemaError(
                 f"data: a later batch has other columns than the first one: {difference(batch.schema, source)}"
             )
-        yield from _copies(_in_schema(batch, schema))
-        del batch  # its memory can be used for the next one
-
-
-def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for column, field in zip(batch.columns, schema, strict=True):
-        columns.append(_cast(column, field))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _copies(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    for start in range(0, rows.num_rows, BATCH_ROWS):
-        part = rows.slice(start, BATCH_ROWS)
-        _check_values(part)
-        yield _copied(part)
+        _check_values(batch)
+        for piece in pieces(batch, BATCH_ROWS, BATCH_BYTES):
+            yield _copied(_in_schema(piece, schema))
+        del exported, batch  # their memory can be used for the next one
 
 
 def _check_values(rows: pa.RecordBatch) -> None:
@@ -227,28 +237,19 @@ def _check_values(rows: pa.RecordBatch) -> None:
         raise SchemaError(f"data: the values are not valid: {error}. Correct the program that made them") from error
 
 
+def _in_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for column, field in zip(rows.columns, schema, strict=True):
+        columns.append(stored_values(column, field.type, field.name))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return a copy: rows are encoded later, and a program may fill the same NumPy array with its next rows.
 
     Other threads free the copies. Arrow's default pool keeps such memory, so its peak would be 25 MiB higher.
     """
     return pa.concat_batches([rows, rows.slice(0, 0)], memory_pool=pa.system_memory_pool())
-
-
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type.equals(field.type):
-        return column
-    if isinstance(column.type, pa.BaseExtensionType):
-        return _cast(column.storage, field)
-    if pa.types.is_dictionary(column.type):
-        return _cast(column.dictionary, field).take(column.indices)
-    try:
-        return column.cast(field.type)
-    except pa.ArrowException as error:
-        raise SchemaError(
-            f"column `{field.name}`: a value does not fit the type {field.type}, in which {column.type} is stored: "
-            f"{error}. Cast or round the column before you write it"
-        ) from error
 
 
 def difference(schema: pa.Schema, earlier: pa.Schema) -> str:

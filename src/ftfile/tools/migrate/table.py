@@ -21,6 +21,7 @@ from ftfile.formats.partition_paths import (
     parse_partition_path,
     partition_schema,
     values_of_foreign_path,
+    without_escaped_bytes,
 )
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, StreamAuthor
@@ -200,7 +201,12 @@ def _plain_ending(path: str) -> str:
 
 
 def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
-    """Return the columns in the paths, outermost first; `ConfigError` if paths have different columns."""
+    """Return the columns in the paths, outermost first.
+
+    Raises:
+        ConfigError: paths have different columns, or programs read different texts from a path.
+    """
+    _refuse_escaped_bytes({layout.parent(info.path) for info in files})
     example_paths: dict[tuple[str, ...], str] = {}
     for info in files:
         example_paths.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
@@ -299,6 +305,24 @@ def _given_columns(name: str, inventory: Inventory, schema: object, columns: Ite
             )
         return None
     return without_columns(given_schema(schema), columns)
+
+
+def _refuse_escaped_bytes(directories: Iterable[str]) -> None:
+    """Raise a ConfigError for names of partitions that Spark reads as another text than DuckDB, Polars and pyarrow."""
+    for directory in sorted(directories):
+        try:
+            plain = without_escaped_bytes(directory)
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"the directory {directory!r} has escaped bytes that are not UTF-8, so programs read different values: "
+                "rename it, with the characters of the value instead of these bytes. Nothing was changed"
+            ) from error
+        if plain != directory:
+            raise ConfigError(
+                f"the directory {directory!r} has escaped bytes of UTF-8, which DuckDB, Polars and pyarrow decode, and "
+                f"Spark reads as one character each. Rename it to {plain!r}, which all programs read as the same "
+                "value; docs/migrating/README.md shows this for many directories. Nothing was changed"
+            )
 
 
 def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:

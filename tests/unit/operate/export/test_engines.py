@@ -224,3 +224,42 @@ def test_partitions_by_decimals_of_all_digits(
     query.run(0, [[{"id": at, "k": Decimal(number)} for at, number in enumerate(numbers)]])
     export(url, to)
     assert [str(row["k"]) for row in _sorted(read(url, 0))] == numbers
+
+
+# Noon in UTC, twice the same local time of New York when clocks are set back, and a null.
+TIMES = [
+    datetime.datetime(2024, 7, 1, 12, tzinfo=UTC),
+    datetime.datetime(2024, 11, 3, 5, 30, tzinfo=UTC),
+    datetime.datetime(2024, 11, 3, 6, 30, 0, 7, tzinfo=UTC),
+    None,
+]
+
+
+@pytest.mark.parametrize(("to", "read"), EACH)
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_partitions_by_instants(
+    to: str,
+    read: Callable[[str, int], list[dict[str, Any]]],
+    zone: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Polars reads the names of a Delta table's directories, so the export warns if they are not in UTC."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    url = str(tmp_path / "out")
+    columns = {"id": "long", "at": "timestamp"}
+    query = MicroBatch(url, columns, {"partitionBy": "at", "timeZone": zone})
+    is_misread = to == "delta" and zone != "UTC"
+    for batch, times in enumerate((TIMES[:1], TIMES[1:])):
+        query.run(batch, [[{"id": batch * 10 + at, "at": time} for at, time in enumerate(times)]])
+        caplog.clear()
+        export(url, to)
+        assert caplog.text.count("'at': Polars' scan_delta reads the local times") == (is_misread and batch == 0)
+    expected = _sorted(ftfile.open(url).to_arrow().to_pylist())
+    assert [row["at"] for row in expected] == TIMES
+    if read is polars_delta and is_misread:
+        local = [row["at"] for row in _sorted(read(url, 0))]
+        assert local == [datetime.datetime(2024, 7, 1, 8, tzinfo=UTC)], "Polars reads the values: remove the warning"
+    else:
+        assert _sorted(read(url, 1)) == expected

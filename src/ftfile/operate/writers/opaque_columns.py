@@ -1,0 +1,100 @@
+"""Columns whose bytes only the library that made them can interpret, such as addresses of Python objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_EXTENSION = b"ARROW:extension:name"  # of a type that pyarrow does not know
+_REMEDIES = {
+    "arrow.opaque": "only the library that made them can read the values. Cast the column in a query of the library, "
+    "such as to VARCHAR",
+    "pandas.period": "the values are numbers of periods, without their frequency. Convert the column, such as with "
+    '`df["column"].dt.to_timestamp()` or `.astype(str)`',
+}
+_OBJECTS = (
+    "the values are memory addresses of Python objects, as which Polars exports a column of type Object. Convert the "
+    "column in Polars before, such as with `pl.col(name).map_elements(str, return_dtype=pl.String)`"
+)
+_ADDRESS_BYTES = 8
+_ADDRESSES = 4096, 1 << 48  # of objects of a process
+_ALIGNED = 7  # low bits that are 0 in addresses
+
+
+def refuse_library_columns(data: Any) -> None:  # noqa: ANN401 - of any library
+    """Raise a SchemaError for columns of a DataFrame that its library exports as bytes without a meaning."""
+    library = type(data).__module__.partition(".")[0]
+    if library == "polars":
+        for name, kind in getattr(data, "schema", {}).items():
+            if str(kind) == "Object":
+                raise SchemaError(f"column `{name}`: {_OBJECTS}")
+    if library in {"duckdb", "_duckdb"}:
+        for name, kind in zip(data.columns, data.types, strict=True):
+            if _has_bits(kind):
+                raise SchemaError(
+                    f"column `{name}`: DuckDB exports its type {kind} as bytes that only DuckDB can read. Cast the "
+                    "BIT values in the query, such as to VARCHAR"
+                )
+
+
+def _has_bits(kind: Any) -> bool:  # noqa: ANN401 - a type of DuckDB
+    if kind.id in {"list", "array", "struct", "map", "union"}:
+        return any(_has_bits(inner) for _, inner in kind.children if hasattr(inner, "id"))
+    return bool(kind.id == "bit")
+
+
+def refuse_opaque(schema: pa.Schema) -> None:
+    """Raise a SchemaError for columns of a type that marks values as opaque, also within other columns."""
+    for path, field in _fields(schema, ""):
+        name = _extension_name(field)
+        if name in _REMEDIES:
+            raise SchemaError(f"column `{path}` is of type {_type_text(field, name)}: {_REMEDIES[name]}")
+
+
+def _fields(fields: Iterable[pa.Field], parent: str) -> Iterator[tuple[str, pa.Field]]:
+    for field in fields:
+        path = f"{parent}{field.name}"
+        yield path, field
+        kind = field.type
+        while isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind):
+            kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
+            yield path, field.with_type(kind).remove_metadata()
+        yield from _fields((kind.field(number) for number in range(kind.num_fields)), f"{path}.")
+
+
+def _extension_name(field: pa.Field) -> str:
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    name: bytes = (field.metadata or {}).get(_EXTENSION, b"")
+    return name.decode(errors="replace")
+
+
+def _type_text(field: pa.Field, name: str) -> str:
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type)
+    return name
+
+
+def refuse_addresses(array: pa.Array, path: str) -> None:
+    """Raise a SchemaError if all values of an array of 8-byte values are addresses of Python objects.
+
+    Polars exports Objects as such values, and the type does not show it. Other values, such as hashes, are never all
+    aligned numbers below the end of a process's memory.
+    """
+    kind = array.type
+    if not pa.types.is_fixed_size_binary(kind) or kind.byte_width != _ADDRESS_BYTES or array.null_count == len(array):
+        return
+    numbers = array.view(pa.uint64())
+    bounds = pc.min_max(numbers).as_py()
+    first, end = _ADDRESSES
+    if bounds["min"] < first or bounds["max"] >= end:
+        return
+    if pc.max(pc.bit_wise_and(numbers, pa.scalar(_ALIGNED, pa.uint64()))).as_py() == 0:
+        raise SchemaError(f"column `{path}`: {_OBJECTS}")
