@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from ftfile.core.context import SYSTEM
 from ftfile.formats import csv_lines
 from ftfile.formats.api import format_from_options
+from ftfile.formats.reading import TimeFormats
 from ftfile.formats.reading.line_ends import WholeLineEnds
 from ftfile.tools.load import csv_files
-from ftfile.tools.load.file_rows import LoadedRows
+from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import input_files
 from tests.unit.formats.rows import decode, encode
 
@@ -43,13 +44,13 @@ def test_files_of_the_sink(line_sep: str) -> None:
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_loaded_files(line_end: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
+    path, columns = tmp_path / "a.csv", TextColumns({}, TimeFormats.from_options({}))
     with mock.patch.object(csv_files, "BLOCK_BYTES", BLOCK_BYTES):
         for shift in range(BLOCK_BYTES // 2):
             rows = rows_after("x" * shift)
             lines = ["id,text", *(f'{row["id"]},"{row["text"]}"' for row in rows.to_pylist())]
             path.write_bytes(line_end.join([*lines, ""]).encode())
-            loaded = LoadedRows(input_files([str(path)], "csv"), {}, context=SYSTEM)
+            loaded = LoadedRows(input_files([str(path)], "csv"), columns, context=SYSTEM)
             assert pa.Table.from_batches([*loaded]).to_pylist() == rows.to_pylist()
 
 

@@ -199,7 +199,8 @@ def write(
     """Write the rows of files of other programs to a directory, in one commit. A new directory is created.
 
     All files must have the same columns. If the command fails, nothing is written. The options of the directory, such
-    as its format and partition columns, need not be repeated.
+    as its format and partition columns, need not be repeated. Values are read as Spark reads them. In CSV and JSON, a
+    time without a zone is in the timeZone of the directory.
     """
     from ftfile.core.arguments import Access
     from ftfile.tools.load.write_files import FilesToLoad, WriteSettings, write_files

@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings, unnamed_indexes
 from ftfile.tools.load.input_files import ARROW_FILE, FileRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow.parquet as pq
 
     from ftfile.tools.load.input_files import FileToLoad
 
@@ -37,16 +39,16 @@ def parquet_rows(file: FileToLoad) -> Iterator[FileRows]:
 
     Raises:
         ConfigError: the file is not a Parquet file, or is damaged.
+        SchemaError: a column has a type that Spark does not have.
     """
     with file.stream() as stream, file.seekable(stream) as path:
-        with file.errors():
-            parquet = pq.ParquetFile(
-                path, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit="us"
-            )
-            schema = parquet.schema_arrow
+        with file.schema_errors(), file.errors():
+            parquet = opened_parquet(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            meanings = parquet_meanings(parquet)
         share = _ReadShare(file.size_bytes, parquet.metadata.num_rows)
         try:
-            yield FileRows(schema, _parquet_batches(file, parquet, share), share.position)
+            batches = map(meanings.applied, _parquet_batches(file, parquet, share))
+            yield FileRows(meanings.schema, batches, share.position)
         finally:
             parquet.close()
 
@@ -70,15 +72,25 @@ def arrow_rows(file: FileToLoad) -> Iterator[FileRows]:
             start = stream.read(len(ARROW_FILE))
         stream.put_back(start)
         if start != ARROW_FILE:
-            with file.errors():
+            with file.schema_errors(), file.errors():
                 reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
-            yield FileRows(reader.schema, _checked(file, reader), lambda: stream.position)
+            yield _rows_of(reader.schema, _checked(file, reader), lambda: stream.position)
             return
         with file.seekable(stream) as path:
-            with file.errors():
+            with file.schema_errors(), file.errors():
                 opened = pa.ipc.open_file(pa.OSFile(path))
             share = _ReadShare(file.size_bytes, opened.num_record_batches)
-            yield FileRows(opened.schema, _checked(file, _file_batches(opened, share)), share.position)
+            yield _rows_of(opened.schema, _checked(file, _file_batches(opened, share)), share.position)
+
+
+def _rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch], position: Callable[[], int]) -> FileRows:
+    """Return rows without the indexes of pandas that have no name."""
+    unnamed = unnamed_indexes(schema.metadata)
+    kept = [number for number, name in enumerate(schema.names) if name not in unnamed]
+    if len(kept) == len(schema):
+        return FileRows(schema, batches, position)
+    selected = pa.schema([schema.field(number) for number in kept], schema.metadata)
+    return FileRows(selected, (batch.select(kept) for batch in batches), position)
 
 
 def _file_batches(opened: pa.RecordBatchFileReader, share: _ReadShare) -> Iterator[pa.RecordBatch]:

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
+    from ftfile.formats.reading import TimeFormats
     from ftfile.tools.load.input_files import FileToLoad
 
 # A row cannot be longer. Types are derived from the rows of the first block. pyarrow reads up to 32 blocks ahead.
 BLOCK_BYTES = 512 << 10
 _LONG_ROW = "straddling object"
+_FIRST_ROW = 2  # after the line of names, as pyarrow counts
 _OPEN_QUOTE = "the quote of its last value is not closed, so the file is not complete"
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 _CONVERSION = r"CSV conversion error to timestamp\[.*?\]: "
-_NO_ZONE = re.compile(_CONVERSION + r"expected a zone offset in ('.*')\. If .*", re.DOTALL)
+_ZONE = re.compile(_CONVERSION + r"expected a zone offset in ('.*')\. If .*", re.DOTALL)
 _ZONE = re.compile(_CONVERSION + r"expected no zone offset in ('.*')", re.DOTALL)
 _NANOSECONDS = re.compile(_CONVERSION + r"invalid value ('[^']*:\d\d\.\d{7,}[^']*')")
 
@@ -60,13 +62,16 @@ class _MarkedText:
 
 
 @contextmanager
-def csv_rows(file: FileToLoad, types: Mapping[str, pa.DataType], ids: IdSource) -> Iterator[FileRows]:
+def csv_rows(
+    file: FileToLoad, types: Mapping[str, pa.DataType], ids: IdSource, times: TimeFormats
+) -> Iterator[FileRows]:
     """Yield the rows of a CSV file; an empty field is null, and `""` is an empty text.
 
     Args:
         file: the file.
         types: of columns by name; types of other columns are derived from the first rows.
         ids: makes a text that no value contains.
+        times: the zone of times without a zone.
 
     Raises:
         ConfigError: the file is damaged, or not CSV.
@@ -82,7 +87,7 @@ def csv_rows(file: FileToLoad, types: Mapping[str, pa.DataType], ids: IdSource) 
         with _csv_errors(file, schema.names, end):
             reader = _open(pa.PythonFile(WholeLineEnds(rows), mode="r"), read_types, nulls=("", end.null))
         try:
-            yield FileRows(schema, _batches(file, reader, schema, end), lambda: stored.position)
+            yield FileRows(schema, _batches(file, reader, schema=schema, end=end, times=times), lambda: stored.position)
         finally:
             rows.end()
 
@@ -161,7 +166,6 @@ def _csv_errors(file: FileToLoad, names: Sequence[str] = (), end: _EndMark | Non
 def _with_remedy(problem: str, name: str) -> str:
     """Return pyarrow's problem of a value; a remedy replaces its advice about timestamps, which is for programmers."""
     for pattern, reason, kind in (
-        (_NO_ZONE, "has no time zone: add the zone", "timestamp_ntz"),
         (_ZONE, "has a time zone: remove the zone", "timestamp"),
         (_NANOSECONDS, "has nanoseconds: round it to microseconds", "string"),
     ):
@@ -201,9 +205,10 @@ def _open(
 
 
 def _batches(
-    file: FileToLoad, reader: csv.CSVStreamingReader, schema: pa.Schema, end: _EndMark
+    file: FileToLoad, reader: csv.CSVStreamingReader, schema: pa.Schema, end: _EndMark, times: TimeFormats
 ) -> Iterator[pa.RecordBatch]:
     waiting: pa.RecordBatch | None = None  # the last batch contains the mark
+    row = _FIRST_ROW  # of the batch that waits
     while True:
         with _csv_errors(file, schema.names, end):
             batch = next(reader, None)
@@ -212,18 +217,20 @@ def _batches(
         if batch.num_rows == 0:
             continue
         if waiting is not None:
-            yield in_types(file, waiting, schema)
+            yield in_types(file, waiting, schema=schema, times=times, row=row)
+            row += waiting.num_rows
         waiting = batch
     if waiting is None or waiting.column(waiting.num_columns - 1)[-1].is_valid:
         raise file.damaged(_OPEN_QUOTE)
-    yield in_types(file, waiting.slice(0, waiting.num_rows - 1), schema)
+    yield in_types(file, waiting.slice(0, waiting.num_rows - 1), schema=schema, times=times, row=row)
 
 
 def _as_read(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Return the types that pyarrow reads: text for binary values."""
+    """Return the types that pyarrow reads: text for binary values, and for instants, which may lack a zone."""
     read = {}
     for name, kind in types.items():
-        read[name] = pa.string() if pa.types.is_binary(kind) else kind
+        is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
+        read[name] = pa.string() if pa.types.is_binary(kind) or is_instant else kind
     return read
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.core.errors import SchemaError
 from ftfile.core.progress import Tracker
 from ftfile.operate.writers.arrow_rows import arrow_rows as stored_rows
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
@@ -20,8 +19,21 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
+    from ftfile.formats.reading import TimeFormats
     from ftfile.operate.writers.arrow_rows import StorableRows
     from ftfile.tools.load.input_files import FileRows, FileToLoad
+
+
+class TextColumns(NamedTuple):
+    """The columns of text files.
+
+    Attributes:
+        types: by name; types of other columns are derived.
+        times: the zone of times without a zone.
+    """
+
+    types: Mapping[str, pa.DataType]
+    times: TimeFormats
 
 
 class LoadedRows:
@@ -29,7 +41,7 @@ class LoadedRows:
 
     Args:
         files: at least one.
-        types: of columns of text files, by name.
+        text_columns: the columns of text files.
         required: names of columns that the first file must have.
         order: the names of the columns that are written first; the other columns follow in the order of the first file.
         context: the clock of the progress, and the source of unique texts.
@@ -39,7 +51,7 @@ class LoadedRows:
     def __init__(
         self,
         files: Sequence[FileToLoad],
-        types: Mapping[str, pa.DataType],
+        text_columns: TextColumns,
         *,
         required: Collection[str] = (),
         order: Sequence[str] = (),
@@ -47,9 +59,10 @@ class LoadedRows:
         on_progress: OnProgress | None = None,
     ) -> None:
         self._files = files
-        self._types = types
+        self._types = text_columns.types
         self._required = required
         self._order = order
+        self._times = text_columns.times
         self._ids = context.ids
         self._schema: pa.Schema | None = None
         self.count = 0  # rows that were yielded
@@ -70,18 +83,18 @@ class LoadedRows:
         if self._schema is not None:
             types = {field.name: field.type for field in self._schema}
         if file.file_format == "csv":
-            return csv_rows(file, types, self._ids)
+            return csv_rows(file, types, self._ids, self._times)
         if file.file_format == "json":
-            return json_rows(file, types, is_complete=self._schema is not None)
+            return json_rows(file, types, self._times, is_complete=self._schema is not None)
         if file.file_format == "parquet":
             return parquet_rows(file)
         return arrow_rows(file)
 
     def _batches(self, file: FileToLoad, rows: FileRows) -> Iterator[pa.RecordBatch]:
-        try:
+        done_bytes = 0
+        with file.schema_errors():
             stored = stored_rows(pa.RecordBatchReader.from_batches(rows.schema, rows.batches))
             schema = self._checked(file, stored)
-            done_bytes = 0
             if file is self._files[0]:
                 yield pa.RecordBatch.from_pylist([], schema=schema)  # describes the columns if there are no rows
             for batch in stored.batches:
@@ -90,10 +103,6 @@ class LoadedRows:
                 position = rows.position()
                 self._tracker.add(0, position - done_bytes)
                 done_bytes = position
-        except SchemaError as error:
-            if str(error).startswith(file.name):
-                raise
-            raise SchemaError(f"{file.name}: {error}") from error
         self._tracker.add(1, file.size_bytes - done_bytes)
 
     def _checked(self, file: FileToLoad, stored: StorableRows) -> pa.Schema:

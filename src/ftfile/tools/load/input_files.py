@@ -34,7 +34,7 @@ _ENDINGS = {
     ".arrows": "arrow",
 }
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4", ".br": "brotli"}
-_TEXT = frozenset({"csv", "json"})
+TEXT = frozenset({"csv", "json"})  # formats whose files do not contain the types of their columns
 ARROW_FILE = b"ARROW1"  # begins an Arrow file; an Arrow stream begins with the next bytes
 _BEGINNINGS = {b"PAR1": "parquet", ARROW_FILE: "arrow", b"\xff\xff\xff\xff": "arrow"}
 _BEGINNING_BYTES = 8
@@ -99,7 +99,7 @@ class FileToLoad:
     @property
     def is_text(self) -> bool:
         """Return True for the formats whose files do not contain the types of their columns."""
-        return self.file_format in _TEXT
+        return self.file_format in TEXT
 
     @contextmanager
     def stream(self) -> Iterator[ByteStream]:
@@ -132,8 +132,23 @@ class FileToLoad:
             yield
         except MemoryError:
             raise
+        except pa.ArrowNotImplementedError as error:
+            raise SchemaError(
+                f"Arrow does not support a type or a codec of the file ({error}): cast the column, or change the "
+                "codec, and write the file again"
+            ) from error
         except (pa.ArrowException, OSError, EOFError, ValueError) as error:
             raise self.damaged(error) from error
+
+    @contextmanager
+    def schema_errors(self) -> Iterator[None]:
+        """Add the name of the file to each `SchemaError`."""
+        try:
+            yield
+        except SchemaError as error:
+            if str(error).startswith(self.name):
+                raise
+            raise SchemaError(f"{self.name}: {error}. Nothing was written") from error
 
     def damaged(self, reason: object, place: str = "") -> ConfigError:
         """Return the error for a file that cannot be read; `place` is such as ", line 7"."""
@@ -183,7 +198,7 @@ def _input_file(path: str, file_format: str | None) -> FileToLoad:
     chosen = file_format or _ENDINGS.get(os.path.splitext(name)[1].lower())
     if chosen is None:
         raise ConfigError(f"{path!r}: its name does not show its format: give --from, one of {', '.join(FORMATS)}")
-    if codec is not None and chosen not in _TEXT:
+    if codec is not None and chosen not in TEXT:
         raise ConfigError(f"{path!r} is a compressed file of {chosen}: decompress it first; only csv and json may be")
     is_regular = stat.S_ISREG(status.st_mode)
     return FileToLoad(

@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
-import json as python_json
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import json
 
-from ftfile.rows.buffers import is_list_like, map_leaf_types
+from ftfile.read.foreign.decoding.json_lines import JsonRows
+from ftfile.read.foreign.decoding.records import finished_rows, lines_of
+from ftfile.read.foreign.settings import FileDecoding
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import is_list_like, leaf_types, list_parts, map_leaf_types
 from ftfile.rows.spark_types import has_variant
+from ftfile.tools.load.exact_texts import read_exactly
 from ftfile.tools.load.input_files import FileRows, text_of
-from ftfile.tools.load.number_texts import with_nulls, with_numbers
-from ftfile.tools.load.text_types import check_known, in_types
+from ftfile.tools.load.json_members import LineError, as_document, check_members, other_members
+from ftfile.tools.load.text_types import check_known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from ftfile.core.errors import ConfigError
+    from ftfile.formats.reading import TimeFormats
+    from ftfile.read.foreign.decoding.records import LineBlock
     from ftfile.tools.load.input_files import ByteStream, FileToLoad
 
 BLOCK_BYTES = 2 << 20  # types are derived from the lines of the first block
 LINE_BYTES_MAX = 64 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_ROW = re.compile(r" in row \d+$")
-_CHANGED_TYPE = re.compile(r"changed from (?:number to string|string to number)")
+_NUMBER_TEXT = re.compile(rb'(?<!\\)"(?:NaN|-?Infinity)"(?!\s*:)')
+_ROW = re.compile(r" in row (\d+)$")
+# A member with a value. A text can contain the same characters, so there may be more matches than members.
+_MEMBER = r'"\s*:\s*(?:[^\sn]|n[^u])'
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+_SPACE_BEFORE_COLON = re.compile(rb"[ \t\r]:")
+_NO_OBJECT = re.compile(rb"^[ \t\r]*([^ \t\r\n{])", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class _WholeLines:
-    """Whole lines of a file."""
+class _WholeLines(NamedTuple):
+    """Whole lines of a file, the last one with a line feed."""
 
     first_line: int  # counted from 1
     text: bytes
 
 
 @contextmanager
-def json_rows(file: FileToLoad, types: Mapping[str, pa.DataType], *, is_complete: bool) -> Iterator[FileRows]:
-    """Yield the rows of a file of JSON lines; members that an object lacks are null.
+def json_rows(
+    file: FileToLoad, types: Mapping[str, pa.DataType], times: TimeFormats, *, is_complete: bool
+) -> Iterator[FileRows]:
+    """Yield the rows of a file of JSON lines, with the values that Spark reads; members that an object lacks are null.
+
+    Unlike Spark, it refuses values that would lose digits, unknown members, and repeated members.
 
     Args:
         file: the file.
         types: of columns by name.
+        times: the zone of times without a zone.
         is_complete: True if `types` has all columns; otherwise, further columns and their types are derived from the
             first lines, in which all texts stay texts.
 
@@ -53,29 +67,28 @@ def json_rows(file: FileToLoad, types: Mapping[str, pa.DataType], *, is_complete
         SchemaError: a column has a type that cannot be read from JSON, or its type is not known.
     """
     for name, kind in types.items():
-        if has_variant(kind) or _has_map(kind):
+        if has_variant(kind) or not _has_text_keys(kind):
             raise file.misfit(name, f"is {kind}, which is not read from JSON: use Parquet or Arrow")
     with text_of(file) as (stored, text):
         blocks = _blocks(file, text)
         first = next(blocks, None)
         if first is None and not types:
             raise file.damaged("it has no lines, so its columns are not known")
-        typed = pa.schema(list(types.items()))
-        if first is None or is_complete:
-            schema = typed
-        else:
-            schema = _derived(_JsonParser(file, _as_read(typed), "infer").parsed(first).schema, types)
+        schema = pa.schema(list(types.items()))
+        if first is not None and not is_complete:
+            schema = _derived(file, first, types)
         check_known(file, schema)
-        lines = _JsonParser(file, _as_read(schema), "error")
-        yield FileRows(schema, _batches(file, lines, first, blocks, schema), lambda: stored.position)
+        reader = _BlockReader(file, schema, times)
+        yield FileRows(schema, _batches(reader, first, blocks), lambda: stored.position)
 
 
-def _has_map(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind):
-        return True
+def _has_text_keys(kind: pa.DataType) -> bool:
+    """Return False for maps whose keys are not texts, as the names of JSON are."""
     if not pa.types.is_nested(kind):
-        return False
-    return any(_has_map(kind.field(number).type) for number in range(kind.num_fields))
+        return True
+    if pa.types.is_map(kind):
+        return pa.types.is_string(kind.key_type) and _has_text_keys(kind.item_type)
+    return all(_has_text_keys(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _blocks(file: FileToLoad, text: ByteStream) -> Iterator[_WholeLines]:
@@ -90,161 +103,216 @@ def _blocks(file: FileToLoad, text: ByteStream) -> Iterator[_WholeLines]:
             piece = piece.removeprefix(_BYTE_ORDER_MARK)
             is_start = False
         rest += piece
-        end = len(rest) if is_last else rest.rfind(b"\n") + 1
-        if end:
-            if rest[:end].strip():
-                yield _WholeLines(line, rest[:end])
-            line += rest.count(b"\n", 0, end)
-            rest = rest[end:]
+        if is_last and rest and not rest.endswith(b"\n"):
+            rest += b"\n"
+        end = rest.rfind(b"\n") + 1
+        if rest[:end].strip():
+            block = _WholeLines(line, rest[:end])
+            _check_lines(file, block)
+            yield block
+        line += rest.count(b"\n", 0, end)
+        rest = rest[end:]
         if is_last:
             return
         if len(rest) > LINE_BYTES_MAX:
             raise file.damaged(f"it has more than {LINE_BYTES_MAX:,} bytes: write each object on a line", _line(line))
 
 
+def _check_lines(file: FileToLoad, block: _WholeLines) -> None:
+    """Raise a `ConfigError` for a line that is not an object, and for text that is not UTF-8.
+
+    Spark reads each object of an array. pyarrow ends the process if the first line is null.
+    """
+    place, reason = -1, ""
+    if match := _NO_OBJECT.search(block.text):
+        place = match.start(1)
+        reason = "it is not an object: write each object on a line"
+        if match[1] == b"[":
+            reason = "it begins with an array: write each object on a line, such as with jq -c '.[]'"
+    try:
+        block.text.decode()
+    except UnicodeDecodeError as error:
+        if place < 0 or error.start < place:
+            place, reason = error.start, "it has bytes that are not UTF-8"
+    if place >= 0:
+        raise file.damaged(reason, _line(block.first_line + block.text.count(b"\n", 0, place)))
+
+
 def _line(number: int) -> str:
     return f", line {number:,},"
 
 
-@dataclass(frozen=True, slots=True)
-class _JsonParser:
-    """The parser of the lines of a file, with explicit types."""
+def _batches(
+    reader: _BlockReader, first: _WholeLines | None, blocks: Iterator[_WholeLines]
+) -> Iterator[pa.RecordBatch]:
+    block = first
+    while block is not None:
+        yield from reader.batches(block)
+        block = next(blocks, None)
 
-    file: FileToLoad
-    schema: pa.Schema
-    further: str  # `infer` or `error`: what a column that the schema lacks does
 
-    def parsed(self, block: _WholeLines) -> pa.Table:
-        """Return the rows of a block; a ConfigError names the first bad line."""
+class _BlockReader:
+    """Reads blocks of lines of one file."""
+
+    def __init__(self, file: FileToLoad, schema: pa.Schema, times: TimeFormats) -> None:
+        self._file = file
+        self._schema = schema
+        # The texts of bad lines would be in this column; no column of the file has its name.
+        no_column = "".join(schema.names) + "_"
+        self._decoding = FileDecoding("json", times=times, column_name_of_corrupt_record=no_column)
+        self._rows = JsonRows(schema, self._decoding, read_exactly)
+        leaves = [leaf for field in schema for leaf in leaf_types(field.type)]
+        scales = [leaf.scale for leaf in leaves if pa.types.is_decimal(leaf)]
+        self._losses = [_HALF_PAIR]  # texts that can lose a part of a value
+        if scales:
+            self._losses.append(re.compile(rb"\.[0-9]{%d}[0-9]*[1-9]|[0-9][eE]" % min(scales)))
+
+    def batches(self, block: _WholeLines) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a block.
+
+        Raises:
+            ConfigError: a line is bad; the error names the first one.
+        """
+        lines = lines_of(block.text, b"\n")
+        decoded = self._rows.rows(lines)
+        if decoded.bad:
+            number, reason = min(decoded.bad.items())
+            raise self._file.damaged(self._reason(lines, number, reason), _line(block.first_line + number))
+        members = 0
+        for batch, _ in decoded.pieces:
+            members += sum(map(_members, batch.columns))
+        may_lose = any(pattern.search(block.text) for pattern in self._losses)
+        if may_lose or _members_in(block.text) != members or _may_repeat_nulls(block.text):
+            self._check_members(block, lines)
+        yield from finished_rows(decoded, lines, schema=self._schema, decoding=self._decoding, path=self._file.name)
+
+    def _check_members(self, block: _WholeLines, lines: LineBlock) -> None:
+        for number in range(len(lines)):
+            text = lines.text(number)
+            if not text.strip():
+                continue
+            try:
+                check_members(text, self._schema)
+            except LineError as error:
+                raise self._file.damaged(error, _line(block.first_line + number)) from error
+
+    def _reason(self, lines: LineBlock, number: int, reason: str) -> str:
+        """Return the problem of a line with the column that has it."""
         try:
-            table = self._read(block.text)
-            table.validate(full=True)  # texts can be invalid UTF-8
-        except MemoryError:
-            raise
-        except (pa.ArrowException, ValueError) as error:
-            raise self._located(block, error) from error
-        return table
-
-    def _read(self, text: bytes) -> pa.Table:
-        """Return the rows of some lines; only lines that pyarrow refuses are searched for texts such as `"NaN"`."""
-        try:
-            return self._read_unchanged(text)
-        except pa.ArrowInvalid as error:
-            if not _CHANGED_TYPE.search(str(error)):
-                raise
-            columns = self.schema
-            if self.further == "infer":
-                columns = self._read_unchanged(with_nulls(text)).schema
-            numbers = with_numbers(text, columns)
-            if numbers == text:
-                raise
-        return self._read_unchanged(numbers)
-
-    def _read_unchanged(self, text: bytes) -> pa.Table:
-        return json.read_json(
-            pa.BufferReader(text),
-            json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            json.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior=self.further),
-        )
-
-    def _located(self, block: _WholeLines, error: Exception) -> ConfigError:
-        lines = block.text.splitlines(keepends=True)
-        number = self._bad_line(lines)
-        if number is None:
-            last = block.first_line + len(lines) - 1
-            return self.file.damaged(_ROW.sub("", str(error)), f", lines {block.first_line:,} to {last:,},")
-        return self.file.damaged(self._reason(lines[number]), _line(block.first_line + number))
-
-    def _bad_line(self, lines: Sequence[bytes]) -> int | None:
-        """Return the number of the first line that cannot be read; None if lines only contradict each other."""
-        begin, end = 0, len(lines)
-        while end - begin > 1:
-            middle = (begin + end) // 2
-            if self._problem(lines[begin:middle]):
-                end = middle
-            elif self._problem(lines[middle:end]):
-                begin = middle
-            else:
-                return None
-        return begin
-
-    def _problem(self, lines: Sequence[bytes]) -> str:
-        text = b"".join(lines)
-        if not text.strip():
-            return ""
-        try:
-            self._read(text).validate(full=True)
-        except (pa.ArrowException, ValueError) as error:
-            return _ROW.sub("", str(error))
-        return ""
-
-    def _reason(self, line: bytes) -> str:
-        """Return the problem of a line: the first column or field that the schema lacks, or pyarrow's problem."""
-        if line.lstrip().startswith(b"["):
-            return "it begins with an array: write each object on a line, such as with jq -c '.[]'"
-        problem = self._problem([line])
-        try:
-            row = python_json.loads(line)
-        except (ValueError, RecursionError):
-            return problem
-        if not isinstance(row, dict) or self.further == "infer":
-            return problem
-        for name, value in row.items():
-            if name not in self.schema.names:
-                return f"column `{name}` is not among the columns of the directory and of the first lines"
-            if path := _unknown_field(value, self.schema.field(name).type, name):
-                return (
-                    f"the type of column `{name}` has no field `{path}`. If the first lines of a new directory lack a "
-                    "field, give the type of the column to --schema, as the JSON of a StructType"
-                )
-        return problem
+            check_members(lines.text(number), self._schema)
+        except LineError as error:
+            return str(error)
+        line = lines_of(lines.joined(np.array([number])), b"\n")
+        for field in self._schema:
+            bad = JsonRows(pa.schema([field]), self._decoding, read_exactly).rows(line).bad
+            if bad:
+                return f"column `{field.name}`: {bad[0]}"
+        return reason
 
 
-def _unknown_field(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN401 - JSON
-    """Return the path of the first member of an object that the type lacks, also in arrays; None without one."""
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        for name, member in value.items():
-            member_path = f"{path}.{name}"
-            index = kind.get_field_index(name)
-            if index < 0:
-                return member_path
-            if unknown := _unknown_field(member, kind.field(index).type, member_path):
-                return unknown
-    elif isinstance(value, list) and is_list_like(kind):
-        for element in value:
-            if unknown := _unknown_field(element, kind.value_type, f"{path}.element"):
-                return unknown
-    return None
+def _has_map(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    if not pa.types.is_nested(kind):
+        return False
+    return any(_has_map(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def _derived(columns: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
+def _members_in(text: bytes) -> int:
+    """Return the number of members with values in some lines, or a larger number."""
+    if _SPACE_BEFORE_COLON.search(text):
+        return int(pc.count_substring_regex(pa.array([text], pa.binary()), _MEMBER)[0].as_py())
+    return text.count(b'":') - text.count(b'":null') - text.count(b'": null')
+
+
+def _may_repeat_nulls(text: bytes) -> bool:
+    """Return True if a member of some lines may be repeated with a null, which is not counted as a member."""
+    if b"null" not in text:
+        return False
+    try:
+        _read(text, json.ParseOptions(unexpected_field_behavior="infer"))  # refuses repeated members
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def _members(array: pa.Array) -> int:
+    """Return the number of members of objects whose values are in an array, or in arrays or objects in it.
+
+    The keys of maps, which can be repeated, are not counted: their lines are checked.
+    """
+    count: int = len(array) - array.null_count
+    if pa.types.is_struct(array.type):
+        return count + sum(map(_members, array.flatten()))
+    if is_list_like(array.type):
+        _, values = list_parts(array)
+        elements: int = len(values) - values.null_count
+        return count + _members(values) - elements
+    return count
+
+
+def _derived(file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the types of all columns. pyarrow derives times from texts, but later texts may not be times."""
-    fields = []
+    try:
+        columns = _inferred(block.text, types)
+    except pa.ArrowInvalid as error:
+        columns = _inferred_without(file, block, types, error)
+    fields = [*types.items()]
     for field in columns:
-        fields.append((field.name, types.get(field.name, map_leaf_types(field.type, _text_for_time))))
+        if field.name not in types:
+            fields.append((field.name, map_leaf_types(field.type, _text_for_time)))
     return pa.schema(fields)
+
+
+def _inferred_without(
+    file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataType], error: pa.ArrowInvalid
+) -> pa.Schema:
+    """Return the other columns of a block of which pyarrow refuses a line, perhaps only a value with a given type."""
+    lines = lines_of(block.text, b"\n")
+    documents = []
+    numbers = []  # of the lines that are not blank
+    for number in range(len(lines)):
+        text = lines.text(number)
+        if text.strip():
+            try:
+                documents.append(other_members(text, types))
+            except LineError as problem:
+                raise file.damaged(problem, _line(block.first_line + number)) from problem
+            numbers.append(number)
+    if not any(documents):
+        return pa.schema([])
+    try:
+        return _inferred(b"".join(map(as_document, documents)), {})
+    except pa.ArrowInvalid as problem:
+        text = str(problem)
+        place = f", lines {block.first_line:,} to {block.first_line + len(lines) - 1:,},"
+        if match := _ROW.search(text):
+            place = _line(block.first_line + numbers[int(match[1])])
+        raise file.damaged(_ROW.sub("", text), place) from error
+
+
+def _inferred(lines: bytes, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the columns of some lines. Texts such as `"NaN"` can be numbers, as in the JSON of Spark."""
+    as_read = [(name, map_leaf_types(kind, _leaf_as_read)) for name, kind in types.items() if not _has_map(kind)]
+    parse = json.ParseOptions(explicit_schema=pa.schema(as_read), unexpected_field_behavior="infer")
+    try:
+        return _read(lines, parse).schema
+    except pa.ArrowInvalid:
+        changed = _NUMBER_TEXT.sub(b"null", lines)
+        if changed == lines:
+            raise
+        return _read(changed, parse).schema
+
+
+def _read(lines: bytes, parse: json.ParseOptions) -> pa.Table:
+    return json.read_json(pa.BufferReader(lines), json.ReadOptions(use_threads=False, block_size=len(lines) + 1), parse)
 
 
 def _text_for_time(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _as_read(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that pyarrow reads: text for types that it only reads from numbers, or not from Base64."""
-    return pa.schema([(field.name, map_leaf_types(field.type, _leaf_as_read)) for field in schema])
-
-
 def _leaf_as_read(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
+    if pa.types.is_temporal(kind) or pa.types.is_binary(kind):
         return pa.string()
     return kind
-
-
-def _batches(
-    file: FileToLoad, lines: _JsonParser, first: _WholeLines | None, blocks: Iterator[_WholeLines], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    block = first
-    while block is not None:
-        for batch in lines.parsed(block).to_batches():
-            yield in_types(file, batch, schema)
-        block = next(blocks, None)

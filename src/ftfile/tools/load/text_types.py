@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.formats.json_lines import from_base64
-from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import leaf_types, rebuild
+from ftfile.rows.buffers import leaf_types
+from ftfile.tools.load.exact_texts import RefusedText, read_exactly
 
 if TYPE_CHECKING:
+    from ftfile.core.errors import ConfigError
+    from ftfile.formats.reading import TimeFormats
     from ftfile.tools.load.input_files import FileToLoad
 
 
@@ -29,27 +30,39 @@ def check_known(file: FileToLoad, schema: pa.Schema) -> None:
             )
 
 
-def in_types(file: FileToLoad, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of `schema` in their types: texts become binary values (Base64), dates and times.
+def in_types(
+    file: FileToLoad, batch: pa.RecordBatch, schema: pa.Schema, times: TimeFormats, row: int
+) -> pa.RecordBatch:
+    """Return the columns of `schema` in their types: texts become binary values (Base64), and times.
+
+    Args:
+        file: for errors.
+        batch: the columns, also as texts.
+        schema: of the result.
+        times: the zone of times without a zone.
+        row: the number of the first row, for errors.
 
     Raises:
-        SchemaError: a text is not a value of the type.
+        ConfigError: a text is not a value of the type.
     """
     columns = []
-    for field in schema:
-        try:
-            columns.append(rebuild(batch.column(field.name), field.type, _typed))
-        except (pa.ArrowException, ValueError) as error:
-            raise file.misfit(field.name, f"has a value that is not of the type {field.type}: {error}") from error
+    for field, column in zip(schema, batch.columns, strict=True):
+        typed = column
+        if not column.type.equals(field.type):
+            try:
+                typed = read_exactly(column, field.type, times)
+            except (pa.ArrowException, ValueError):
+                raise _misfit(file, column, field=field, times=times, row=row) from None
+        columns.append(typed)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _typed(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if array.type.equals(target):
-        return array
-    if pa.types.is_binary(target):
-        return from_base64(array)
-    if pa.types.is_time(target):
-        # Arrow casts texts to timestamps, but not to times.
-        return pc.binary_join_element_wise("1970-01-01T", array, "").cast(pa.timestamp("us")).cast(target)
-    return array.cast(target)
+def _misfit(file: FileToLoad, column: pa.Array, field: pa.Field, times: TimeFormats, row: int) -> ConfigError:
+    """Return the error for the first text that is not a value of its column."""
+    for number, text in enumerate(column):
+        try:
+            read_exactly(pa.array([text.as_py()], pa.string()), field.type, times)
+        except (pa.ArrowException, ValueError) as error:
+            problem = error.with_remedy(field.name) if isinstance(error, RefusedText) else str(error)
+            return file.damaged(f"column `{field.name}`, Row #{row + number}: {problem}")
+    raise AssertionError("a text that cannot be read together with others cannot be read alone")

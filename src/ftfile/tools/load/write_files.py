@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
+from ftfile.formats.reading import TimeFormats
 from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_log
 from ftfile.operate.details import version_details
@@ -15,8 +16,8 @@ from ftfile.operate.writers.one_commit import write
 from ftfile.operate.writers.recorded_options import existing_log
 from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.rows.spark_types import arrow_schema, recorded_schema
-from ftfile.tools.load.file_rows import LoadedRows
-from ftfile.tools.load.input_files import input_files
+from ftfile.tools.load.file_rows import LoadedRows, TextColumns
+from ftfile.tools.load.input_files import TEXT, input_files
 from ftfile.tools.load.standard_input import interruptible
 from ftfile.tools.migrate.reading import given_schema
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.state import LogState
+    from ftfile.tools.load.input_files import FileToLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +112,27 @@ def write_files(
     """
     with _interruptions():  # it may wait for stdin
         files = input_files(inputs.paths, inputs.file_format)
-    types = {}
-    if inputs.schema is not None:
-        if not any(file.is_text for file in files):
-            raise ConfigError("--schema: Parquet and Arrow files contain the types of their columns: omit the option")
-        types = _types_of(arrow_schema(given_schema(inputs.schema)))
+    types = _given_types(inputs.schema, files)
     log = existing_log(path, access)
     before = -1
+    options = dict(settings.options)
     recorded: dict[str, pa.DataType] = {}
     if log is not None:
         head = log.refresh()
         check_is_files(head, path)
         before = head.version
         recorded = _recorded_types(head)
+        if head.encoding is not None and options.get("time_zone") is None:
+            options["time_zone"] = _recorded_zone(head.definitions[head.encoding])
+    times = TimeFormats.from_options({"timeZone": options.get("time_zone") or "UTC"})
     context = access.context
     rows = LoadedRows(
-        files, recorded | types, required=[*types], order=[*recorded], context=context, on_progress=progress
+        files,
+        TextColumns(recorded | types, times),
+        required=[*types],
+        order=[*recorded],
+        context=context,
+        on_progress=progress,
     )
     with interruptible(), _interruptions(rows):
         version = write(
@@ -140,9 +147,17 @@ def write_files(
             context=context,
             key_provider=access.key_provider,
             at_least_version=access.at_least_version,
-            **settings.options,
+            **options,
         )
         return _report(open_log(path, access), version, before, settings, rows.count)
+
+
+def _given_types(schema: str | None, files: Sequence[FileToLoad]) -> dict[str, pa.DataType]:
+    if schema is None:
+        return {}
+    if not any(file.is_text for file in files):
+        raise ConfigError("--schema: Parquet and Arrow files contain the types of their columns: omit the option")
+    return _types_of(arrow_schema(given_schema(schema)))
 
 
 @contextmanager
@@ -160,6 +175,15 @@ def _recorded_types(head: LogState) -> dict[str, pa.DataType]:
     if head.schema is None:
         return {}
     return _types_of(recorded_schema(head.definitions[head.schema]))
+
+
+def _recorded_zone(encoding: Mapping[str, Any]) -> str | None:
+    """Return the time zone of a directory: of times in its files if they are texts, or else in its names."""
+    file_format = encoding["format"]
+    zone: str | None = file_format.get("timeZone")
+    if zone is None and file_format["name"] not in TEXT:
+        zone = encoding.get("timeZone")
+    return zone
 
 
 def _types_of(schema: pa.Schema) -> dict[str, pa.DataType]:

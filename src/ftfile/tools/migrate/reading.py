@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.core.codecs import filters_of_name
@@ -23,8 +22,10 @@ from ftfile.formats.avro_container import read_header
 from ftfile.formats.avro_files import arrow_type
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import PIECE_BYTES, checksum_of
+from ftfile.operate.writers.arrow_rows import stored_type
 from ftfile.read.foreign.contents import codec_as_written
-from ftfile.rows.buffers import leaf_types, map_leaf_types
+from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.rows.buffers import leaf_types
 from ftfile.rows.spark_types import (
     JSON_NAMES,
     arrow_schema,
@@ -41,8 +42,9 @@ from ftfile.tools.migrate.same_rows import COMPARED, SparkRows
 from ftfile.writing.workers import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from ftfile.formats.api import Format
     from ftfile.log.format.model import Entries
     from ftfile.storage.api import FileSystem, InputFile
     from ftfile.writing.messages import TaskIdentity
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
-_UTC = pa.timestamp("us", tz="UTC")
 _EACH_KIND = (
     "Rewrite the files of one kind, or move them to a separate directory and migrate each directory. If a schema was "
     "given, give one that fits. Nothing was changed"
@@ -58,13 +59,6 @@ _EACH_KIND = (
 # A SQL name, in backticks if it contains more than letters, and a type; then the next column, or the end.
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,]+))\s+([^`,(]+(?:\([^()]*\))?)\s*(?:,|$)")
 _SIMPLE = re.compile(r"([a-z_]+)\s*(\([\d\s,]*\))?", re.IGNORECASE)
-_WIDENED = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.float16(): pa.float32(),
-    pa.date64(): pa.date32(),
-}
 
 
 def given_schema(schema: object) -> str:
@@ -72,7 +66,7 @@ def given_schema(schema: object) -> str:
     if isinstance(schema, Mapping):
         text = _struct([_field(name, kind) for name, kind in schema.items()])
     elif isinstance(schema, pa.Schema):
-        text = spark_schema_json(_as_spark(schema, frozenset()))
+        text = spark_schema_json(_as_spark(schema))
     elif isinstance(schema, str):
         if schema.lstrip().startswith("{"):
             text = schema
@@ -137,6 +131,11 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
     """
     try:
         return as_nullable(_READERS[name](file))
+    except pa.ArrowNotImplementedError as error:
+        raise SchemaError(
+            f"Arrow does not support a type or a codec of the file ({error}): cast the column, or change the codec, "
+            "and write the file again"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
     except (ValueError, KeyError, TypeError) as error:
@@ -144,16 +143,11 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
 
 
 def _of_parquet(file: BinaryIO) -> str:
-    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    parquet = opened_parquet(file)
     text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
     if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
         return str(text.decode())
-    instants = set()
-    for number in range(len(parquet.schema)):
-        column = parquet.schema.column(number)
-        if column.physical_type == "INT96":
-            instants.add(column.path.partition(".")[0])
-    return spark_schema_json(_as_spark(parquet.schema_arrow, frozenset(instants)))
+    return spark_schema_json(_as_spark(parquet_meanings(parquet).schema))
 
 
 def _of_orc(file: BinaryIO) -> str:
@@ -165,7 +159,7 @@ def _of_orc(file: BinaryIO) -> str:
                     f"column {quoted_name(field.name)}: the meaning of a timestamp without a time zone in ORC depends "
                     "on the time zone of the writer: rewrite these files with ftfile"
                 )
-    return spark_schema_json(_as_spark(schema, frozenset()))
+    return spark_schema_json(_as_spark(schema))
 
 
 def _of_avro(file: BinaryIO) -> str:
@@ -174,7 +168,7 @@ def _of_avro(file: BinaryIO) -> str:
 
 
 def _of_arrow(file: BinaryIO) -> str:
-    return spark_schema_json(_as_spark(pa.ipc.open_file(file).schema, frozenset()))
+    return spark_schema_json(_as_spark(pa.ipc.open_file(file).schema))
 
 
 _READERS: dict[str, Any] = {
@@ -185,37 +179,9 @@ _READERS: dict[str, Any] = {
 }
 
 
-def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
-    """Return columns in Spark's types; local times of the columns `instants` are in UTC."""
-    fields = []
-    for field in schema:
-        if field.name in instants:
-            spark_type = map_leaf_types(field.type, _instant)
-        else:
-            spark_type = map_leaf_types(field.type, _leaf)
-        fields.append(pa.field(field.name, spark_type))
-    return pa.schema(fields)
-
-
-def _instant(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return _UTC
-    return _leaf(kind)
-
-
-def _leaf(kind: pa.DataType) -> pa.DataType:
-    """Return the Spark type that contains all values of another type; the same type if it is missing."""
-    if pa.types.is_dictionary(kind):
-        return _leaf(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        if kind.tz is None:
-            return pa.timestamp("us")
-        return _UTC
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    return _WIDENED.get(kind, kind)
+def _as_spark(schema: pa.Schema) -> pa.Schema:
+    """Return columns in the types of Spark in which `ftfile write` stores them."""
+    return pa.schema([(field.name, stored_type(field.type, field.name)) for field in schema])
 
 
 def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> str:
@@ -347,7 +313,7 @@ class Reading(Work[FileInfo, FileFacts]):
         collector = collector_of(name, plain(), columns)
         is_julian = name in SELF_DESCRIBING and may_be_julian(name, columns, plain())
         spark_rows = SparkRows() if name in COMPARED else None
-        for batch in file_format.decode(plain(), columns):
+        for batch in _decoded(file_format, plain, columns):
             rows += batch.num_rows
             if is_julian:
                 refuse_old_times(batch)
@@ -365,6 +331,32 @@ class Reading(Work[FileInfo, FileFacts]):
             rows=rows,
             statistics=collector.entries(),
         )
+
+
+def _decoded(file_format: Format, plain: Callable[[], BinaryIO], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file.
+
+    Raises:
+        CorruptData: the file is damaged.
+        SchemaError: Spark's type of a column cannot represent a value, such as a time with nanoseconds.
+    """
+    try:
+        yield from file_format.decode(plain(), columns)
+    except CorruptData as error:
+        if len(columns) > 1 and _is_loss(error):
+            for column in columns:  # the error does not contain the name of the column
+                for _ in _decoded(file_format, plain, pa.schema([column])):
+                    pass
+        if not _is_loss(error):
+            raise
+        raise SchemaError(
+            f"column {quoted_name(columns[0].name)} has a value that {columns[0].type} cannot represent "
+            f"({error.__cause__}). Round or cast the column, and write the file again"
+        ) from error
+
+
+def _is_loss(error: CorruptData) -> bool:
+    return isinstance(error.__cause__, pa.ArrowInvalid) and "would lose data" in str(error.__cause__)
 
 
 def _filters(file: InputFile) -> tuple[str, ...]:

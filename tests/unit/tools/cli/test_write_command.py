@@ -303,7 +303,7 @@ class TestRefused:
             ("a.csv", "b.csv", "id,id\n1,2\n", "column `id` occurs twice"),
             ("a.json", "b.jsonl", '{"id":1,"more":2}\n', ", line 1, cannot be read as json: column `more` is not"),
             ("a.json", "b.jsonl", '{"id":1}\n\n[2]\n', ", line 3, cannot be read as json"),
-            ("a.json", "b.jsonl", '{"id":"x"}\n', ", line 1, cannot be read as json: JSON parse error: Column(/id)"),
+            ("a.json", "b.jsonl", '{"id":"x"}\n', ', line 1, cannot be read as json: column `id`: "x" is no int64'),
         ],
     )
     def test_other_columns(self, first: str, name: str, content: str, problem: str, out: str, tmp_path: Path) -> None:
@@ -326,7 +326,6 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("value", "kind", "problem", "remedy"),
         [
-            ("2020-01-01 00:00:00", "timestamp", "has no time zone: add the zone", "timestamp_ntz"),
             ("2020-01-01 00:00:00+01:00", "timestamp_ntz", "has a time zone: remove the zone", "timestamp"),
             ("2020-01-01 00:00:00.123456789", None, "has nanoseconds: round it to microseconds", "string"),
             ("2020-01-01 00:00:00.123456789Z", None, "has nanoseconds: round it to microseconds", "string"),
@@ -392,7 +391,10 @@ class TestRefused:
         path = given(tmp_path / "a.jsonl", "\n".join(lines))
         run("write", out, path)
         assert pq.read_table(visible(out)[0]).column("id").to_pylist() == [*range(100)]
-        for bad, problem in (('{"id": 1', "Missing a comma"), ('{"id": 1, "z": 2}', "column `z` is not among")):
+        for bad, problem in (
+            ('{"id": 1', "it is not JSON: Expecting"),
+            ('{"id": 1, "z": 2}', "column `z` is not among"),
+        ):
             lines[76] = bad
             error = refused(out, given(path, "\n".join(lines)))
             assert f"'{path}', line 77, cannot be read as json" in error

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.formats.reading import TimeFormats
 from ftfile.tools.load import csv_files
-from ftfile.tools.load.file_rows import LoadedRows
+from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import input_files
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def loaded_rows(path: Path, text: str | bytes, types: dict[str, pa.DataType]) ->
     """Return the rows of a file with this text; None if the file is refused."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     try:
-        batches = [*LoadedRows(input_files([str(path)], "csv"), types, context=SYSTEM)]
+        batches = [
+            *LoadedRows(
+                input_files([str(path)], "csv"), TextColumns(types, TimeFormats.from_options({})), context=SYSTEM
+            )
+        ]
     except ConfigError:
         return None
     rows = pa.Table.from_batches(batches).to_pylist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.core.errors import CorruptData, SchemaError
@@ -13,14 +12,15 @@ from ftfile.formats.api import format_from_options
 from ftfile.formats.arrow_files import decode_foreign
 from ftfile.formats.parts import recorded_names
 from ftfile.read.foreign.decoding.casts import ColumnCast, present_columns
-from ftfile.read.foreign.decoding.file_times import orc_times, parquet_times
+from ftfile.read.foreign.decoding.file_times import orc_times
+from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
 from ftfile.read.foreign.decoding.misfits import ColumnsReader
 from ftfile.read.foreign.decoding.orc_files.far_times import far_rows, schema_with_far_times
 from ftfile.read.foreign.decoding.orc_files.tails import OrcTail
 from ftfile.read.foreign.decoding.stored_times import StoredTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.plan import Cut
@@ -34,7 +34,7 @@ class Described(NamedTuple):
     """The columns of a file, and how each column stores dates and times."""
 
     schema: pa.Schema
-    times: dict[str, StoredTimes]
+    times: Mapping[str, StoredTimes]
     far: OrcTail | None = None  # for a file with times that Arrow cannot read
 
 
@@ -71,8 +71,8 @@ def _stored_rows(
 
 def _described(file: BinaryIO, schema: pa.Schema, decoding: FileDecoding) -> Described:
     if decoding.file_format == "parquet":
-        parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-        return Described(parquet.schema_arrow, parquet_times(parquet))
+        parquet = opened_parquet(file)
+        return Described(parquet.schema_arrow, parquet_meanings(parquet).times)
     if decoding.file_format == "orc":
         return _described_orc(file, schema, decoding.times.zone)
     in_file = pa.ipc.open_file(file).schema

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ftfile.read.foreign.decoding.orc_files.tails import first_values
 from ftfile.read.foreign.decoding.stored_times import FIRST_GREGORIAN_SECOND, UTC_NAMES, StoredTimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pyarrow.parquet as pq
 
     from ftfile.read.foreign.decoding.orc_files.tails import OrcTail
     from ftfile.read.foreign.decoding.stored_times import Calendar
@@ -46,21 +44,19 @@ def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
     )
 
 
-def parquet_times(parquet: pq.ParquetFile) -> dict[str, StoredTimes]:
-    """Return how each column of a Parquet file stores dates and times."""
-    metadata = parquet.metadata.metadata or {}
-    int96 = set()
-    for number in range(len(parquet.schema)):
-        column = parquet.schema.column(number)
-        if column.physical_type == "INT96":
-            int96.add(column.path.partition(".")[0])
+class ParquetTimes(NamedTuple):
+    """How a Parquet file stores dates and times: INT96, and all other types of Spark that have a calendar."""
+
+    usual: StoredTimes
+    int96: StoredTimes
+
+
+def parquet_times(metadata: Mapping[bytes, bytes]) -> ParquetTimes:
+    """Return how a Parquet file with this metadata stores dates and times."""
     times = _parquet_calendar(metadata, _FIRST_GREGORIAN, _LEGACY_TIMES)
     dates: Calendar = "hybrid" if times == "unknown" else times
     of_int96 = _parquet_calendar(metadata, _FIRST_GREGORIAN_INT96, _LEGACY_INT96)
-    stored = {}
-    for name in parquet.schema_arrow.names:
-        stored[name] = StoredTimes(dates=dates, times=of_int96 if name in int96 else times)
-    return stored
+    return ParquetTimes(StoredTimes(dates=dates, times=times), StoredTimes(times=of_int96))
 
 
 def _parquet_calendar(metadata: Mapping[bytes, bytes], first_gregorian: bytes, legacy: bytes) -> Calendar:

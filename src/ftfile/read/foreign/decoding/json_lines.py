@@ -38,12 +38,16 @@ from ftfile.rows.buffers import map_leaf_types, rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    from ftfile.formats.reading import TimeFormats
     from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.plan import Cut
     from ftfile.read.foreign.settings import FileDecoding
+
+    ReadTexts: TypeAlias = Callable[[pa.StringArray, pa.DataType, TimeFormats], pa.Array]
 
 
 _OPEN, _CLOSE = b"{}"
@@ -177,10 +181,11 @@ def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
 
 
 class JsonRows:
-    """Reads lines with the columns of a schema."""
+    """Reads lines with the columns of a schema. `read` returns texts as values of a type, or raises `ValueError`."""
 
-    def __init__(self, schema: pa.Schema, decoding: FileDecoding) -> None:
+    def __init__(self, schema: pa.Schema, decoding: FileDecoding, read: ReadTexts = read_texts) -> None:
         self._times = decoding.times
+        self._read = read
         self._schema = own_columns(schema, decoding)
         as_text = _mapped(self._schema, _text_type)
         self._as_read = _mapped(as_text, _with_digit)
@@ -291,7 +296,7 @@ class JsonRows:
             return array
         if pa.types.is_decimal(target):
             return pc.round(array, target.scale, "half_towards_infinity").cast(target)
-        return read_texts(array, target, self._times)
+        return self._read(array, target, self._times)
 
 
 def _with_digit(kind: pa.DataType) -> pa.DataType:
