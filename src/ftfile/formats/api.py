@@ -193,6 +193,8 @@ class Format(ABC):
     # number of files that a task should write at the same time; fewer if each takes memory
     open_files_max: ClassVar[int] = 2_000
     has_groups: ClassVar[bool] = False  # `decode_some` accepts a `Span`, so several tasks can read a large file
+    # The names in `definition` that plain readers do not need: files that differ in them are read the same way.
+    settings_of_writers: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod

@@ -272,6 +272,7 @@ class BinaryRecords(Lines):
     """Records that are the values of one column, or that a user's class encodes from rows."""
 
     name: ClassVar[str] = "binary"
+    settings_of_writers: ClassVar[frozenset[str]] = frozenset({"column"})  # the schema has the column
 
     framing: Framing
     user: UserEncoder | None = None

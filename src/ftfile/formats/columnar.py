@@ -63,6 +63,8 @@ class ColumnarFormat(Format):
     """A format that encodes rows in groups, and compresses them within the file."""
 
     open_files_max: ClassVar[int] = 32
+    # The files contain their codec and the id of their key.
+    settings_of_writers: ClassVar[frozenset[str]] = frozenset({"compression", "compressionLevel", "encryptionKeyId"})
     codecs: ClassVar[Mapping[str, FormatCodec]] = {"none": FormatCodec()}  # by values of the option `compression`
 
     compression: str = _CODEC  # a key of `codecs`

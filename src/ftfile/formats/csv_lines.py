@@ -60,6 +60,7 @@ class CsvLines(Lines):
 
     name: ClassVar[str] = "csv"
     extension = ".csv"
+    settings_of_writers: ClassVar[frozenset[str]] = frozenset({"quoteAll", "columns"})  # the schema has the columns
 
     header: bool
     sep: str

@@ -184,6 +184,7 @@ class JsonLines(Lines):
 
     name: ClassVar[str] = "json"
     extension = ".json"
+    settings_of_writers: ClassVar[frozenset[str]] = frozenset({"ignoreNullFields"})
 
     times: TimeFormats
     ignore_null_fields: bool

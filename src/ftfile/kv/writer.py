@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.kv.compactor import Compactor, planned_compactions, run_compactions, share_of
 from ftfile.kv.config import StoreConfig
@@ -20,7 +20,13 @@ from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.planning.plan import CompactionPlanner
 from ftfile.kv.upkeep.automatic import vacuum_if_due
-from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory, store_of
+from ftfile.log.directory import (
+    check_foreign_tables,
+    check_is_store,
+    check_outside_directories,
+    list_new_directory,
+    store_of,
+)
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
@@ -144,7 +150,11 @@ class StoreSink(Sink[StoreConfig]):
     batch_writes_do_jobs = True
 
     def check_directory(
-        self, config: StoreConfig, log: CommitLog, read_head: Callable[[], LogState]
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        read_head: Callable[[], LogState],
+        is_repetition: Callable[[LogState], bool],
     ) -> DirectoryCheck[StoreConfig]:
         """See `Sink.check_directory`."""
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
@@ -157,8 +167,13 @@ class StoreSink(Sink[StoreConfig]):
                 log.check_layout()
         else:
             check_foreign_tables(log, head, config.path)
-        definition_after(config, head)
+        check_is_store(head, config.path)
         refuse_operator(head, config.common.transaction)
+        try:
+            definition_after(config, head)
+        except (ConfigError, SchemaError):
+            if not is_repetition(head):
+                raise
         return DirectoryCheck(config, head, {})
 
     def task_input(self, config: StoreConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[StoreConfig]:

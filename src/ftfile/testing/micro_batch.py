@@ -7,7 +7,7 @@ import functools
 import json
 import pickle
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -90,7 +90,7 @@ class BatchQuery(ABC):
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a micro-batch: every task, then the commit; if one of them raises, abort, as Spark does."""
         self.write_offsets(batch_id)
-        planned, writer = self.pickled_plan(), self.identity(batch_id)
+        planned, writer = self._pickled_plan_of_batch(), self.identity(batch_id)
         messages: list[TaskCommit | None] = [None] * len(partitions)
         try:
             for number, rows in enumerate(partitions):
@@ -112,7 +112,7 @@ class BatchQuery(ABC):
 
     def run_tasks(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
         """Plan the batch and run its tasks one after the other; return their messages."""
-        return self._messages_of(self.pickled_plan(), self.identity(batch_id), partitions)
+        return self._messages_of(self._pickled_plan_of_batch(), self.identity(batch_id), partitions)
 
     def identity(self, batch_id: int) -> StreamIdentity:
         """Return the identity of the writer of a batch in this run."""
@@ -123,12 +123,18 @@ class BatchQuery(ABC):
         """Return the settings, parsed from the options again, as for every batch."""
 
     def plan(self) -> WritePlan[Any]:
-        """Return the plan of a batch."""
+        """Return the plan of a new batch."""
         return plan_write(self.sink, self.config(), current())
 
     def pickled_plan(self) -> bytes:
-        """Return the pickled plan that the driver sends to the tasks."""
+        """Return the pickled plan of a new batch, which the driver sends to its tasks."""
         return pickle.dumps(self.plan())
+
+    def _pickled_plan_of_batch(self) -> bytes:
+        """Return the pickled plan of a batch that the log may contain."""
+        config = self.config()
+        streaming = replace(config, common=replace(config.common, is_stream=True))
+        return pickle.dumps(plan_write(self.sink, streaming, current()))
 
     def run_task(
         self,

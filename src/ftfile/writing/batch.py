@@ -32,7 +32,7 @@ from ftfile.writing.messages import (
     stored_ms_of,
 )
 from ftfile.writing.options import WriteConfig, durability_of, open_for_writer
-from ftfile.writing.spark_checkpoint import check_sources, read_query_id
+from ftfile.writing.spark_checkpoint import check_sources, newest_planned, read_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ftfile.writing.bad_records import BadRecords
     from ftfile.writing.fingerprint import FingerprintAccumulator
     from ftfile.writing.messages import StagedSegment, TaskIdentity, WriterIdentity
+    from ftfile.writing.options import CommonSettings
     from ftfile.writing.stage import FinalPath, Stage
 
 
@@ -119,8 +120,18 @@ class Sink(ABC, Generic[_C]):
     batch_writes_do_jobs: ClassVar[bool] = False  # also without an identity for retries
 
     @abstractmethod
-    def check_directory(self, config: _C, log: CommitLog, read_head: Callable[[], LogState]) -> DirectoryCheck[_C]:
-        """Check that the directory is of this kind, and that its next record may have these settings."""
+    def check_directory(
+        self,
+        config: _C,
+        log: CommitLog,
+        read_head: Callable[[], LogState],
+        is_repetition: Callable[[LogState], bool],
+    ) -> DirectoryCheck[_C]:
+        """Check that the directory is of this kind, and that its next record may have these settings.
+
+        If `is_repetition` returns True, the batch has no next record, so its settings may contradict the head: other
+        programs can have changed columns, partitions or format since it was committed.
+        """
 
     @abstractmethod
     def task_input(self, config: _C, batches: Iterable[pa.RecordBatch]) -> TaskInput[_C]:
@@ -161,7 +172,7 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
         with file_as_config_error(log, config.path):
-            check = _checked_directory(sink, config, log)
+            check = _checked_directory(sink, config, log, partial(_may_be_repetition, common, query_id, context))
         config, head = check.config, check.head
         if query_id is not None:
             check_known_query(head, query_id, common.policy)
@@ -188,12 +199,30 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
         )
 
 
-def _checked_directory(sink: Sink[_C], config: _C, log: CommitLog) -> DirectoryCheck[_C]:
+def _checked_directory(
+    sink: Sink[_C], config: _C, log: CommitLog, is_repetition: Callable[[LogState], bool]
+) -> DirectoryCheck[_C]:
     """Check the directory at the assumed head, and again at the real one if that fails."""
     if (head := log.assumed_head()) is not None:
         with contextlib.suppress(FtfileError):
-            return sink.check_directory(config, log, lambda: head)
-    return sink.check_directory(config, log, partial(log.refresh, confirm=False))
+            return sink.check_directory(config, log, lambda: head, is_repetition)
+    return sink.check_directory(config, log, partial(log.refresh, confirm=False), is_repetition)
+
+
+def _may_be_repetition(common: CommonSettings, query_id: str | None, context: Context, head: LogState) -> bool:
+    """Return True if the log may contain the batch that is planned, so that the commit will find it there.
+
+    Spark calls a sink without the number of the batch. It is the newest batch in the checkpoint; if the checkpoint
+    cannot be read, only the commit knows the batch.
+    """
+    if common.transaction is not None:
+        return head.has(JobAuthor("", common.transaction))
+    if not common.is_stream or common.is_application:
+        return False
+    if query_id is None or common.checkpoint is None:
+        return bool(head.queries)
+    planned = newest_planned(common.checkpoint, context)
+    return planned is not None and head.has(StreamAuthor(query_id, "", planned))
 
 
 def write_task(

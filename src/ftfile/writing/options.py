@@ -120,7 +120,7 @@ def resolve_column(
     return column
 
 
-def _transaction(parsed: WriterOptions, *, stream: bool) -> Transaction | None:
+def transaction_of(parsed: WriterOptions, *, stream: bool) -> Transaction | None:
     """Return the user's identity of a batch write; None without `txnAppId` and `txnVersion`."""
     app_id, version = parsed.txn_app_id, parsed.txn_version
     if (app_id is None) != (version is None):
@@ -298,6 +298,7 @@ class CommonSettings:
     transaction: Transaction | None  # the user's identity of a batch write
     user_metadata: str | None  # the user's text for each commit
     at_least_version: int | None  # lower bound of the directory's version
+    is_stream: bool = False
     is_attached: bool = False  # a listener maintains the directory while no batch runs
     is_application: bool = False  # a repeated batch is recognised by its opening and its position, not by its rows
 
@@ -323,9 +324,10 @@ class CommonSettings:
             on_schema_change=parsed.on_schema_change,
             fingerprint=parsed.fingerprint,
             checkpoint=checkpoint,
-            transaction=_transaction(parsed, stream=stream),
+            transaction=transaction_of(parsed, stream=stream),
             user_metadata=parsed.user_metadata,
             at_least_version=parsed.at_least_version,
+            is_stream=stream,
         )
 
     def log_at(self, path: str, context: Context) -> CommitLog:

@@ -61,6 +61,14 @@ def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[st
     return _id_in(content)
 
 
+def newest_planned(checkpoint: str, context: Context) -> int | None:
+    """Return the newest batch with offsets in a checkpoint; None before the first batch, or if it cannot be read."""
+    try:
+        return _newest(open_filesystem(normalise(checkpoint), context), "offsets")
+    except (ConfigError, StorageError):
+        return None
+
+
 def read_progress(
     checkpoint: str, query_id: str, context: Context, settings: Mapping[str, str] | None = None
 ) -> SparkProgress:

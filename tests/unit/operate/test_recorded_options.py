@@ -18,11 +18,11 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.options import SinkOptions, parse_options
 from ftfile.log.format import layout
 from ftfile.operate.writers.named_options import option_texts
-from ftfile.operate.writers.recorded_options import recorded_options
 from ftfile.rows import kernels as pc
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.writing.files.recorded_options import recorded_options
 from tests.unit.writing.files.encrypted import FIRST, SECOND, forget_all, out, ring, write_ring
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from ftfile.log.format.model import Body
 from ftfile.log.protocol import commit
 from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_stream
 from ftfile.operate.writers.arrow_rows import arrow_rows, difference
+from ftfile.operate.writers.directory_options import common_settings, writer_options
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
 from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
-from ftfile.operate.writers.recorded_options import texts_with_recorded
-from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, common_settings, directory_schema
+from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, directory_schema
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.writing.batch import commit_batch, plan_write
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.log.protocol import Committed
     from ftfile.log.state import LogState
+    from ftfile.operate.writers.directory_options import WriterOptions
     from ftfile.operate.writers.sink_arguments import SinkArguments
     from ftfile.writing.applications import ApplicationBatch
     from ftfile.writing.files.file_options import SinkConfig
@@ -87,10 +88,10 @@ class DirectoryWriter:
         version: of the directory after the last commit of the application; -1 before the first one.
     """
 
-    def __init__(self, path: str, app_id: str, texts: dict[str, str], threads: int, context: Context) -> None:
-        self._texts, self._threads, self._context = texts, threads, context
-        self.path = directory_url(path)
-        common = common_settings(texts, stream=True)
+    def __init__(self, app_id: str, options: WriterOptions, threads: int, context: Context) -> None:
+        self._options, self._threads, self._context = options, threads, context
+        self.path = directory_url(options.texts["path"])
+        common = common_settings(options.texts, stream=True)
         # The position is in the log, so no checkpoint can be lost.
         self._common = replace(
             common,
@@ -330,7 +331,7 @@ class DirectoryWriter:
     def _begin(self, schema: pa.Schema) -> RowThreads:
         columns = self._columns
         if columns is None or not schema.equals(columns.schema, check_metadata=True):
-            columns = RowColumns.of(schema, self._texts, self._common)
+            columns = RowColumns.of(schema, self._options, self._common)
         plan = plan_write(FileSink(), columns.config, self._context, tasks_here=True)
         threads = RowThreads(plan, self._identity, self._threads, self._context)
         self._columns = columns
@@ -361,7 +362,7 @@ class DirectoryWriter:
         """Begin a batch without rows if it would end files."""
         if self._columns is None:
             head = self._store_log.refresh()
-            self._columns = columns_of_open_files(head, self.app_id, self._texts, self._common)
+            self._columns = columns_of_open_files(head, self.app_id, self._options, self._common)
         if self._columns is not None and has_due_files(self._columns.config, self._identity, self._store_log):
             self._begin(self._columns.schema)
 
@@ -441,8 +442,8 @@ def writer(
         CommitError, StorageError: the opening could not be recorded.
     """
     check_app_id(app_id)
-    texts = texts_with_recorded(os.fspath(path), options, storage, _ELSEWHERE, context, stream=True)
-    return DirectoryWriter(texts["path"], app_id, texts, threads_of(threads, context), context)
+    checked = writer_options(os.fspath(path), options, storage, _ELSEWHERE, context)
+    return DirectoryWriter(app_id, checked, threads_of(threads, context), context)
 
 
 show_options(writer, omitted=_ELSEWHERE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ArgumentError
 from ftfile.operate.export.after_commit import check_exports, export_batch_write
 from ftfile.operate.writers.arrow_rows import arrow_rows
-from ftfile.operate.writers.recorded_options import texts_with_recorded
+from ftfile.operate.writers.directory_options import writer_options
 from ftfile.operate.writers.row_columns import columns_at
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
@@ -85,9 +86,10 @@ def write(  # noqa: PLR0913 - all but two by name
     """
     thread_count = threads_of(threads, context)
     arguments = _mode_options(mode, replace_where) | _identity_options(app_id, version)
-    texts = texts_with_recorded(os.fspath(path), options, storage, _ELSEWHERE, context, stream=False) | arguments
+    texts, recorded = writer_options(os.fspath(path), options, storage, _ELSEWHERE, context, **arguments)
     rows = arrow_rows(data, partial(columns_at, texts, context))
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
+    config = replace(config, recorded=recorded)
     refuse_rolling(config)
     check_exports(config)
     plan = plan_write(FileSink(), config, context, tasks_here=True)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.logs import get_logger
-from ftfile.core.options import SinkOptions, parse_options
 from ftfile.log.directory import directory_url
+from ftfile.log.format.model import JobAuthor
+from ftfile.log.policy import find_record
+from ftfile.log.read.snapshot import take_snapshot
 from ftfile.operate.export.after_commit import check_exports
+from ftfile.operate.writers.directory_options import common_settings
 from ftfile.rows.spark_types import recorded_schema, spark_schema_json
 from ftfile.writing.files.file_options import SinkConfig
-from ftfile.writing.options import CommonSettings, Encryption, client_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.context import Context
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Transaction
     from ftfile.log.state import LogState
+    from ftfile.operate.writers.directory_options import WriterOptions
+    from ftfile.writing.options import CommonSettings
 
 _log = get_logger(__name__)
 
@@ -32,23 +38,16 @@ class RowColumns(NamedTuple):
     config: SinkConfig
 
     @classmethod
-    def of(cls, schema: pa.Schema, texts: Mapping[str, str], common: CommonSettings) -> RowColumns:
+    def of(cls, schema: pa.Schema, options: WriterOptions, common: CommonSettings) -> RowColumns:
         """Return the settings for rows with these columns.
 
         Raises:
             ConfigError, SchemaError: an option or a column is wrong.
         """
-        config = replace(SinkConfig.from_options(texts, spark_schema_json(schema), stream=True), common=common)
+        config = SinkConfig.from_options(options.texts, spark_schema_json(schema), stream=True)
+        config = replace(config, common=common, recorded=options.recorded)
         check_exports(config)
         return cls(schema, config)
-
-
-def common_settings(texts: Mapping[str, str], *, stream: bool) -> CommonSettings:
-    """Return the settings that do not depend on columns; a ConfigError if an option is wrong."""
-    options = parse_options(texts, SinkOptions)
-    return CommonSettings.from_options(
-        options, Encryption.from_options(options), client_settings(options), stream=stream
-    )
 
 
 def directory_schema(head: LogState) -> pa.Schema | None:
@@ -61,15 +60,40 @@ def directory_schema(head: LogState) -> pa.Schema | None:
 def columns_at(texts: Mapping[str, str], context: Context) -> pa.Schema | None:
     """Return the columns of the directory that options name; None if it has no log.
 
+    If the log contains the write, these are the columns at its version, so that values without a type get the same
+    types as in the first call.
+
     Raises:
         ConfigError: an option is wrong, or the log is of another kind.
     """
     common = common_settings(texts, stream=False)
-    return directory_schema(common.log_at(directory_url(texts["path"]), context).refresh())
+    log = common.log_at(directory_url(texts["path"]), context)
+    return stored_rows(log, log.refresh(), common.transaction).schema
+
+
+class StoredRows(NamedTuple):
+    """The columns and the encoding of the rows of a directory."""
+
+    schema: pa.Schema | None  # None before the first rows
+    encoding: Mapping[str, Any] | None  # likewise
+
+
+def stored_rows(log: CommitLog, head: LogState, transaction: Transaction | None) -> StoredRows:
+    """Return the newest rows of a directory or, if the log contains a write, the rows of this write."""
+    record = None
+    if transaction is not None:
+        record = find_record(log, head, JobAuthor("", transaction))
+    schema, encoding, definitions = head.schema, head.encoding, head.definitions
+    if record is not None:
+        definitions = take_snapshot(log, record.version).definitions
+        schema, encoding = record.schema, record.encoding
+    if schema is None or encoding is None:
+        return StoredRows(None, None)
+    return StoredRows(recorded_schema(definitions[schema]), definitions[encoding])
 
 
 def columns_of_open_files(
-    head: LogState, app_id: str, texts: Mapping[str, str], common: CommonSettings
+    head: LogState, app_id: str, options: WriterOptions, common: CommonSettings
 ) -> RowColumns | None:
     """Return the columns with which a restarted application can end its open files before it has new rows.
 
@@ -78,11 +102,11 @@ def columns_of_open_files(
     schema = directory_schema(head)
     if schema is None or not any(segment.origin.query_id == app_id for segment in head.segments.values()):
         return None
-    finalize_column = texts.get("finalizeColumn")
+    finalize_column = options.texts.get("finalizeColumn")
     if finalize_column is not None and finalize_column not in schema.names:
         schema = schema.append(pa.field(finalize_column, pa.bool_()))  # it is not stored
     try:
-        return RowColumns.of(schema, texts, common)
+        return RowColumns.of(schema, options, common)
     except (ConfigError, SchemaError) as error:
         _log.info("open files of %r end when it writes rows: %s", app_id, error)
         return None

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError
 from ftfile.formats.reading import TimeFormats
 from ftfile.log.directory import check_is_files
+from ftfile.log.format.model import Transaction
 from ftfile.log.opening import open_log
 from ftfile.operate.details import version_details
+from ftfile.operate.writers.directory_options import existing_log
 from ftfile.operate.writers.one_commit import write
-from ftfile.operate.writers.recorded_options import existing_log
+from ftfile.operate.writers.row_columns import stored_rows
 from ftfile.operate.writers.sink_arguments import SinkArguments
-from ftfile.rows.spark_types import arrow_schema, recorded_schema
+from ftfile.rows.spark_types import arrow_schema
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import TEXT, input_files
 from ftfile.tools.load.standard_input import interruptible
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from ftfile.core.arguments import Access
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.state import LogState
     from ftfile.tools.load.input_files import FileToLoad
 
 
@@ -121,9 +122,11 @@ def write_files(
         head = log.refresh()
         check_is_files(head, path)
         before = head.version
-        recorded = _recorded_types(head)
-        if head.encoding is not None and options.get("time_zone") is None:
-            options["time_zone"] = _recorded_zone(head.definitions[head.encoding])
+        stored = stored_rows(log, head, _identity(settings))
+        if stored.schema is not None:
+            recorded = _types_of(stored.schema)
+        if stored.encoding is not None and options.get("time_zone") is None:
+            options["time_zone"] = _recorded_zone(stored.encoding)
     times = TimeFormats.from_options({"timeZone": options.get("time_zone") or "UTC"})
     context = access.context
     rows = LoadedRows(
@@ -171,10 +174,10 @@ def _interruptions(rows: LoadedRows | None = None) -> Iterator[None]:
         raise KeyboardInterrupt("Nothing was written") from None
 
 
-def _recorded_types(head: LogState) -> dict[str, pa.DataType]:
-    if head.schema is None:
-        return {}
-    return _types_of(recorded_schema(head.definitions[head.schema]))
+def _identity(settings: WriteSettings) -> Transaction | None:
+    if settings.app_id is None or settings.version is None:
+        return None
+    return Transaction(settings.app_id, settings.version)
 
 
 def _recorded_zone(encoding: Mapping[str, Any]) -> str | None:

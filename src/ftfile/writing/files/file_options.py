@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import Settings
     from ftfile.storage.api import Capabilities
+    from ftfile.writing.files.recorded_options import RecordedOptions
 
 
 # For several queries in a process, and for batch writes with different options.
@@ -67,6 +68,8 @@ class SinkConfig(WriteConfig):
     rolling: RollingSettings | None  # None if all parts end with their batch
     overwrite_mode: Literal["static", "dynamic"] | None  # the option's value; None for the mode of the session
     replacement: Replacement | None  # the partitions that an overwrite replaces; None for all rows
+    # The options that were taken from the directory; None if all options are the caller's, as in Spark.
+    recorded: RecordedOptions | None = field(default=None, compare=False, kw_only=True)
     # Derived from the other fields.
     extension: str = field(compare=False)  # the end of part names
     file_schema: pa.Schema = field(compare=False)  # of the file content, with all columns nullable

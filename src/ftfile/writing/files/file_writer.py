@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
-from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory
+from ftfile.log.directory import (
+    check_foreign_tables,
+    check_is_files,
+    check_outside_directories,
+    list_new_directory,
+)
 from ftfile.log.format import layout
+from ftfile.log.format.model import JobAuthor
 from ftfile.writing.batch import DirectoryCheck, Sink, TaskInput
 from ftfile.writing.files.file_options import SinkConfig, forget_configs
 from ftfile.writing.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone, session_zone
@@ -57,7 +63,11 @@ class FileSink(Sink[SinkConfig]):
     __slots__ = ()
 
     def check_directory(
-        self, config: SinkConfig, log: CommitLog, read_head: Callable[[], LogState]
+        self,
+        config: SinkConfig,
+        log: CommitLog,
+        read_head: Callable[[], LogState],
+        is_repetition: Callable[[LogState], bool],
     ) -> DirectoryCheck[SinkConfig]:
         """See `Sink.check_directory`."""
         now_ms = log.clock.now_ms()
@@ -70,7 +80,12 @@ class FileSink(Sink[SinkConfig]):
             _check_new_directory(config, log)
         else:
             check_foreign_tables(log, head, config.path)
-        check_head(config, head, lambda: _snapshot_of(log))
+        check_is_files(head, config.path)
+        try:
+            check_head(config, head, lambda: _snapshot_of(log))
+        except (ConfigError, SchemaError):
+            if not is_repetition(head):
+                raise
         # Tasks decode the segments of jobs by these definitions.
         definitions = {}
         for job in head.jobs:
@@ -146,8 +161,11 @@ def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -
     if in_session is config:
         return None
     log = config.log(context)
+    head, transaction = log.refresh(), config.common.transaction
+    if transaction is not None and head.has(JobAuthor("", transaction)):
+        return None  # the commit finds the write in the log
     try:
-        check_head(in_session, log.refresh(), lambda: _snapshot_of(log))
+        check_head(in_session, head, lambda: _snapshot_of(log))
     except (ConfigError, SchemaError) as error:
         return error
     return None

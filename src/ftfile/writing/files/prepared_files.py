@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import structs
 
+from ftfile.core.codecs import CODECS, ENCRYPTION_FILTER
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import columns_text
@@ -31,7 +32,7 @@ from ftfile.writing.schema_change import check_misfits, check_respelled, check_s
 from ftfile.writing.spark_checkpoint import checkpoint_table_change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add, Author
@@ -59,7 +60,7 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
 
     Raises:
         SchemaError: see `check_schema_change`.
-        ConfigError: `partitionBy` or `fileFormat` changed, or the directory is a store.
+        ConfigError: `partitionBy`, `fileFormat` or a setting of the format changed, or the directory is a store.
     """
     check_is_files(head, config.path)
     _refuse_application(config, head)
@@ -109,6 +110,41 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
         )
     if partition_by:
         _check_zone(config, recorded_zone(head))
+    if recorded_format == config.format.name and head.encoding != config.encoding_key:
+        if config.on_format_change == "fail":
+            _check_settings(config, encoding)
+        if config.recorded is not None:
+            config.recorded.check(config.encoding, encoding)
+
+
+def _check_settings(config: SinkConfig, recorded: Mapping[str, Any]) -> None:
+    """Refuse settings of the format, and filters, with which plain readers cannot read all files the same way."""
+    own, differences = config.encoding, []
+    names = own["format"].keys() | recorded["format"].keys()
+    for name in sorted(names - config.format.settings_of_writers):
+        mine, theirs = own["format"].get(name), recorded["format"].get(name)
+        if mine != theirs:
+            differences.append(f"{name} is {mine!r:.80} here, and {theirs!r:.80} in the newest files")
+    if _filters_of_users(own) != _filters_of_users(recorded):
+        differences.append(
+            f"filters are {_filters_of_users(own)} here, and {_filters_of_users(recorded)} in the newest files"
+        )
+    if differences:
+        raise ConfigError(
+            f"this write would store {config.format.name} in another way than the newest files of the directory: "
+            f"{'; '.join(differences)}. Plain readers read all files with the same settings, so they would misread "
+            "some. Set the option to the value of the directory, use a new directory, or overwrite this directory. If "
+            "only ftfile reads it, set onFormatChange=accept"
+        )
+
+
+def _filters_of_users(encoding: Mapping[str, Any]) -> list[str]:
+    """Return the names of the filters that readers do not recognise by the ending of the file."""
+    names = []
+    for definition in encoding["filters"]:
+        if definition["name"] not in CODECS and definition["name"] != ENCRYPTION_FILTER:
+            names.append(definition["name"])
+    return names
 
 
 def _check_zone(config: SinkConfig, recorded: str | None) -> None:

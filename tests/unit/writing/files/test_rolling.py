@@ -377,7 +377,11 @@ class TestChange:
 
     @pytest.mark.parametrize(
         "options",
-        [{"fileFormat": "json", "onFormatChange": "accept"}, {"lineSep": "\r\n"}, {"rolling": "batch"}],
+        [
+            {"fileFormat": "json", "onFormatChange": "accept"},
+            {"lineSep": "\r\n", "onFormatChange": "accept"},
+            {"rolling": "batch"},
+        ],
         ids=["format", "lineSep", "batch"],
     )
     def test_another_encoding_ends_it(self, out: str, options: dict[str, str]) -> None:

@@ -460,7 +460,10 @@ def test_every_rule_says_its_reason(out: str) -> None:
             if reason == "flush":
                 ftfile.flush(query.path, context=current())
             clock.advance(3600)
-            query.options = {**query.options, **({"lineSep": ";"} if reason == "encoding" else {})}
+            query.options = {
+                **query.options,
+                **({"lineSep": ";", "onFormatChange": "accept"} if reason == "encoding" else {}),
+            }
             query.run(1, [[]])
             assert {job.reason for job in due_of(query.path, "a")} <= {reason}
             query.run(2, [[]])

@@ -214,7 +214,7 @@ class TestFlush:
     def test_due_are_files_in_another_encoding_than_the_last(self, out: str) -> None:
         query = query_of(out)
         query.run(0, [rows_of("a")])
-        query.options = {**query.options, "lineSep": ";"}
+        query.options = {**query.options, "lineSep": ";", "onFormatChange": "accept"}
         planned, identity = query.pickled_plan(), query.identity(1)
         query.commit(1, [query.run_task(planned, identity, 0, rows_of("b"))])
         log = CommitLog(open_filesystem(out))

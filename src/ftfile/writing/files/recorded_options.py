@@ -1,97 +1,53 @@
-"""Options of stored files that a write of Python takes from the log of the directory."""
+"""Options that describe stored files, as the log records them."""
 
 from __future__ import annotations
 
-import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.arguments import Access
 from ftfile.core.codecs import CODECS, ENCRYPTION_FILTER
-from ftfile.core.errors import ConfigError, KeysRequired
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import OPTIONS
 from ftfile.core.options.typed import attribute_name
-from ftfile.log.directory import check_is_files, directory_url, file_as_config_error, has_log
-from ftfile.log.opening import open_log
-from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
-from ftfile.operate.writers.named_options import option_texts
-from ftfile.operate.writers.row_columns import common_settings
-from ftfile.storage.registry import normalise, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ftfile.core.context import Context
-    from ftfile.log.commit_log import CommitLog
-    from ftfile.log.state import LogState
+    from ftfile.core.options import SinkOptions
 
 
 # The framing of records in binary files: one of them is recorded.
 _FRAMING = frozenset({"delimiter", "length_prefix"})
 
 
-def texts_with_recorded(
-    path: str,
-    options: Mapping[str, object],
-    storage: Mapping[str, str] | None,
-    elsewhere: Mapping[str, str],
-    context: Context,
-    *,
-    stream: bool,
-) -> dict[str, str]:
-    """Return options by the names of the sink, with the path and the options of the directory's newest rows.
+@dataclass(frozen=True)
+class RecordedOptions:
+    """The options that a writer of Python takes from the newest rows of the directory.
 
-    Args:
-        path: of the directory, which need not exist.
-        options: see `option_texts`; they have priority.
-        storage: see `option_texts`.
-        elsewhere: see `option_texts`.
-        context: of the caller.
-        stream: True for options of streams.
-
-    Raises:
-        ArgumentError: see `option_texts`.
-        ConfigError: an option has a wrong value, the path is a file or a store, keys are missing, or the caller must
-            name an encoder.
-        CorruptData, RolledBack, StorageError: the log cannot be read.
+    Other programs can change them until the writer commits.
     """
-    texts = option_texts(options, storage, elsewhere) | {"path": path}
-    checked = parse_options(texts, SinkOptions)
-    access = Access(checked.key_provider, storage, checked.at_least_version, context)
-    head = _head_at(path, texts, checked, access, stream=stream)
-    if head is None:
-        return texts
-    check_is_files(head, path)
-    if head.encoding is None:
-        return texts
-    chosen = frozenset(name for name, value in options.items() if value is not None)
-    return option_texts(recorded_options(chosen, checked, head.definitions[head.encoding]), None, {}) | texts
 
+    chosen: frozenset[str]  # the options that the caller chose instead, by names in snake case
+    checked: SinkOptions  # these options
 
-def _head_at(
-    path: str, texts: Mapping[str, str], checked: SinkOptions, access: Access, *, stream: bool
-) -> LogState | None:
-    has_keys = checked.encryption != "none" or access.key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
-    if has_keys and not (checked.is_given("encryption") and checked.is_given("encryptionKeyId")):
-        # A writer's settings would require the encryption and the id of the key, which the log contains.
-        log = existing_log(path, access)
-        return log.refresh() if log is not None else None
-    log = common_settings(texts, stream=stream).log_at(directory_url(path), access.context)  # is kept for the write
-    with file_as_config_error(log, path):
-        return log.refresh()
+    def of(self, encoding: Mapping[str, Any]) -> dict[str, object]:
+        """Return the options of a recorded encoding; see `recorded_options`."""
+        return recorded_options(self.chosen, self.checked, encoding)
 
-
-def existing_log(path: str, access: Access) -> CommitLog | None:
-    """Return the log of a directory; None if the path has no log."""
-    try:
-        return open_log(path, access)
-    except KeysRequired:
-        raise
-    except ConfigError:
-        if has_log(open_filesystem(normalise(path), access.context, access.settings)):
-            raise
-        return None
+    def check(self, own: Mapping[str, Any], newest: Mapping[str, Any]) -> None:
+        """Raise a ConfigError if an option of the newest rows differs from the encoding of the writer's own rows."""
+        mine, recorded = self.of(own), self.of(newest)
+        differences = []
+        for name in sorted(mine.keys() | recorded.keys()):
+            if mine.get(name) != recorded.get(name):
+                differences.append(f"{name} was {mine.get(name)!r:.80} and is {recorded.get(name)!r:.80}")
+        if differences:
+            raise ConfigError(
+                "another program has changed how the rows of the directory are stored, after this writer took these "
+                f"options from the directory: {'; '.join(differences)}. Nothing was committed. Close the writer and "
+                "open it again, or repeat the call: it then takes the new options"
+            )
 
 
 def recorded_options(chosen: Collection[str], checked: SinkOptions, encoding: Mapping[str, Any]) -> dict[str, object]:
