@@ -64,6 +64,7 @@ ENTRIES: dict[str, tuple[Any, list[Any]]] = {
     "restores": (7, [None, "7", [7]]),
     "unmarkedDirectories": (None, [1, ""]),
     "unreportedFlushes": ("query", [None, 1]),
+    "unreportedBatches": ("application", [None, 1]),
 }
 PLAN = Plan(
     (Range("a", 0, 1, "0" * 16, "", 5, -5, None),),
@@ -131,7 +132,7 @@ def test_entries_of_other_types_are_damage(table: str) -> None:
             check_entry(table, "1", value)
 
 
-@pytest.mark.parametrize("table", ["columns", "unreportedFlushes"])
+@pytest.mark.parametrize("table", ["columns", "unreportedFlushes", "unreportedBatches"])
 def test_so_are_keys_that_are_no_versions(table: str) -> None:
     for key in ("", "x", "-1", "1.5", "1" * 20, "\u0661"):
         with pytest.raises(ValueError, match="has the key"):

@@ -21,7 +21,7 @@ from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of, parts_of, total_bytes, total_rows
-from ftfile.log.format.model import Body, Job
+from ftfile.log.format.model import UNREPORTED_FLUSHES, Body, Job
 from ftfile.log.opening import open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
@@ -309,7 +309,7 @@ class _FlushRun:
             if publishing.on_publish is None:
                 unreported = {}
             else:
-                unreported = mark_unreported(head.version + 1, query_id)
+                unreported = mark_unreported(UNREPORTED_FLUSHES, head.version + 1, query_id)
             return Body(
                 adds=accepted.adds,
                 removes=accepted.removes,

@@ -12,7 +12,14 @@ from msgspec import structs
 from ftfile.core.errors import CorruptData, Fenced
 from ftfile.core.units import time_text
 from ftfile.log.format import layout
-from ftfile.log.format.model import APPLICATIONS, Application, StreamAuthor, convert
+from ftfile.log.format.model import (
+    APPLICATIONS,
+    UNREPORTED_BATCHES,
+    UNREPORTED_FLUSHES,
+    Application,
+    StreamAuthor,
+    convert,
+)
 from ftfile.log.format.record import compact_json
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ class ApplicationBatch:
     app_id: str
     batch_id: int
     application: Application
+    reported: tuple[int, ...] = ()  # versions whose parts were reported to the user's function
 
     @property
     def author(self) -> StreamAuthor:
@@ -49,11 +57,17 @@ class ApplicationBatch:
         return StreamAuthor(self.app_id, self.application.run_id, self.batch_id, offsets_hash=digest)
 
     def body(self, prepare: Prepare, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
-        """Return the body of `prepare` with the opening and the position."""
+        """Return the body of `prepare` with the opening and the position, and without the reported versions."""
         body = prepare(head, snapshot)
         if body is None:
             return None
-        return structs.replace(body, tables={**body.tables, **self.table_change})
+        tables = {**body.tables, **self.table_change}
+        for name in (UNREPORTED_BATCHES, UNREPORTED_FLUSHES):
+            unreported = head.tables.get(name, ())
+            dropped = [str(version) for version in self.reported if str(version) in unreported]
+            if dropped:
+                tables[name] = {**tables.get(name, {}), "drop": dropped}
+        return structs.replace(body, tables=tables)
 
     @property
     def table_change(self) -> dict[str, Any]:

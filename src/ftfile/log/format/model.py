@@ -27,6 +27,9 @@ Level = Annotated[int, Meta(ge=0, le=1)]  # the level of a run in a store
 Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 MIGRATION = "migration"  # the table for the first files of a directory, if another program wrote them
 APPLICATIONS = "applications"  # the table of the applications that write by `ftfile.writer`
+# Tables of the records of flushes, and of batches of applications, whose parts may be unreported: by version, the query
+# or the application whose function must still be called.
+UNREPORTED_FLUSHES, UNREPORTED_BATCHES = "unreportedFlushes", "unreportedBatches"
 
 
 class Value(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):

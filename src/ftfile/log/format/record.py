@@ -24,6 +24,8 @@ from ftfile.log.format.model import (
     APPLICATIONS,
     MIGRATION,
     NUMBER_MAX,
+    UNREPORTED_BATCHES,
+    UNREPORTED_FLUSHES,
     Application,
     Count,
     JobAuthor,
@@ -94,7 +96,7 @@ _HEADER_FIELDS = (
 )
 _CHANGES_FIELDS = ("adds", "removes", "dead_letters", "jobs", "payload")
 
-_BY_VERSION = ("columns", "unreportedFlushes")
+_BY_VERSION = ("columns", UNREPORTED_FLUSHES, UNREPORTED_BATCHES)
 _VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
@@ -218,7 +220,8 @@ TABLES: dict[str, Any] = {
     "partNumbers": Count,
     "restores": Count,
     "unmarkedDirectories": None,
-    "unreportedFlushes": str,
+    UNREPORTED_FLUSHES: str,
+    UNREPORTED_BATCHES: str,
 }
 
 

@@ -26,6 +26,7 @@ from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_writer import FileSink, has_due_files
+from ftfile.writing.files.publishing import check_hook, report_pending
 from ftfile.writing.messages import StreamIdentity
 
 if TYPE_CHECKING:
@@ -110,8 +111,13 @@ class DirectoryWriter:
         self._pending: _PendingCommit | None = None
         self._failure: CommitError | None = None  # why no row can be added to the batch
         self._reopening = ""  # the id of an opening by `abort` that may be in the log
+        self._on_publish = options.recorded.checked.on_publish
+        if self._on_publish is not None:
+            check_hook(self._on_publish)
+        self._reported: tuple[int, ...] = ()  # versions that the next record marks as reported
         self._is_open = True
         self._open(self._store_log.ids.unique())
+        self._report()  # files of a process that died before it called the function
         # Threads of a writer that is not closed must end before the interpreter does.
         weakref.finalize(self, _stop, self._batch, self._process_id)
 
@@ -212,6 +218,7 @@ class DirectoryWriter:
             except Fenced as error:
                 self._failure = error
                 raise
+            self._report()
             version = done.version
             if done.record is None:  # the batch was already in the log
                 version = self._store_log.refresh().queries[self.app_id].version
@@ -240,6 +247,7 @@ class DirectoryWriter:
                 self._open(self._reopening, self._pending.batch)
                 self._pending, self._reopening = None, ""
             self._failure = None
+            self._report()
 
     def close(self) -> None:
         """Drop the rows since the last commit, and end the writer. Idempotent.
@@ -303,8 +311,15 @@ class DirectoryWriter:
         self._position = opening.batch.application.position
         self.version = opening.version
 
+    def _report(self) -> None:
+        """Call the function of `on_publish` with the visible files of all commits for which it was not called."""
+        if self._on_publish is not None:
+            versions = report_pending(self._store_log, self._on_publish, self.path, self.app_id, self._reported)
+            self._reported = (*self._reported, *versions)
+
     def _continue_at(self, batch: ApplicationBatch, version: int) -> None:
         self._next = replace(batch, batch_id=batch.batch_id + 1)
+        self._reported = tuple(version for version in self._reported if version not in batch.reported)
         self._position = batch.application.position
         self.version = version
 
@@ -340,7 +355,7 @@ class DirectoryWriter:
 
     def _complete(self, position: Any) -> _PendingCommit | None:  # noqa: ANN401 - any JSON value
         """End the batch, and return its commit; None if there is nothing to commit."""
-        batch = replace(self._next, application=self._next.application.at(position))
+        batch = replace(self._next, application=self._next.application.at(position), reported=self._reported)
         if not self._batch:
             self._end_due_files()
         columns = self._columns

@@ -17,12 +17,14 @@ from ftfile.core.options.kinds import columns_text
 from ftfile.formats.reading import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
-from ftfile.log.format.model import APPLICATIONS, Body, Remove, StreamAuthor
+from ftfile.log.format.adds import parts_of
+from ftfile.log.format.model import APPLICATIONS, UNREPORTED_BATCHES, Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.rows.value_text import UTC
 from ftfile.writing.batch import PreparedBatch
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.namer import Namer
+from ftfile.writing.files.publishing import mark_unreported
 from ftfile.writing.files.rolling_groups import Moment
 from ftfile.writing.files.rolling_rules import ALL_END
 from ftfile.writing.files.segment_statistics import within_limit
@@ -275,6 +277,9 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
         else:
             marks = success.mark(log, head, adds, config.directories.end_ms)
         place = checkpoint_table_change(head, self.author, config.common.checkpoint)
+        unreported: dict[str, Any] = {}
+        if self._is_reported_later and parts_of(adds):
+            unreported = mark_unreported(UNREPORTED_BATCHES, head.version + 1, messages[0].identity.writer.owner)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -289,12 +294,20 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             definitions=definitions,
             user_metadata=config.common.user_metadata,
             metrics=self.metrics | accepted.metrics(self.metrics.get("partsByReason")),
-            tables=named.tables | marks | place,
+            tables=named.tables | marks | place | unreported,
         )
         if self._planner is None:
             return body
         jobs = self._planner.plan(head, body, author=self.author, now_ms=log.clock.now_ms(), failed=self.failed)
         return structs.replace(body, jobs=jobs)
+
+    @property
+    def _is_reported_later(self) -> bool:
+        """Return True for an application, which calls the user's function itself; see `report_pending`.
+
+        Its batches are not repeated by another process, so their records note that their parts are unreported.
+        """
+        return self.config.common.is_application and self.config.publishing.on_publish is not None
 
     def after_commit(self, done: Committed) -> None:
         """Write the marker of a batch write, and call the user's function, also for replays and unreported flushes."""
@@ -305,7 +318,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
         is_stream = isinstance(writer, StreamIdentity)
         if success is not None and not is_stream:
             success.put(log.fs, "", done.version)
-        if hook is None:
+        if hook is None or self._is_reported_later:
             return
         from ftfile.log.read.snapshot import added_by  # noqa: PLC0415 - few writers have such a function
         from ftfile.writing.files.publishing import call_on_publish, report_pending_flushes  # noqa: PLC0415 - likewise

@@ -1,8 +1,9 @@
 """The steps when finished files become visible.
 
 If a batch fails before its function was called, Spark runs the batch again. The batch is already in the log, so only
-its function is called. A flush is not run again. Its record notes that its parts are unreported, and a later flush or
-the next batch reports them.
+its function is called. A flush is not run again, and neither is a batch of an application whose process died. Their
+records note that their parts are unreported. A later flush or batch, or the next opening of the application, reports
+them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ftfile.core.extensions import load
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.layout import directory_of
-from ftfile.log.format.model import Add, Body, MaintenanceAuthor
+from ftfile.log.format.model import UNREPORTED_BATCHES, UNREPORTED_FLUSHES, Add, Body, MaintenanceAuthor
 from ftfile.storage.paths import join
 from ftfile.writing.files.naming import Naming, name_fault
 from ftfile.writing.files.rolling_rules import RollingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ftfile.core.options import SinkOptions
     from ftfile.log.commit_log import CommitLog
@@ -45,6 +46,7 @@ __all__ = (
     "mark_unreported",
     "named_code",
     "queries_with_unreported",
+    "report_pending",
     "report_pending_flushes",
 )
 
@@ -56,8 +58,6 @@ _HIDING = "_."
 _log = get_logger(__name__)
 
 _OUT = "leave publish out"
-# A table of the log: by version of a flush's record, the query whose function must still be called.
-UNREPORTED_FLUSHES = "unreportedFlushes"
 _OPTION = "onPublish"
 
 
@@ -264,32 +264,47 @@ def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> N
         ) from error
 
 
-def mark_unreported(version: int, query_id: str) -> dict[str, Any]:
-    """Return the changes of a flush's record to the log's tables."""
-    return {UNREPORTED_FLUSHES: {"set": {str(version): query_id}}}
+def mark_unreported(table: str, version: int, owner: str) -> dict[str, Any]:
+    """Return the change of one of the log's tables of unreported parts by the record of a flush or batch."""
+    return {table: {"set": {str(version): owner}}}
 
 
 def queries_with_unreported(head: LogState) -> set[str]:
-    """Return the queries with flushed parts for which their functions were not called."""
+    """Return the queries and applications with flushed parts for which their functions were not called."""
     queries: set[str] = set()
     for _, query_id in head.tables.get(UNREPORTED_FLUSHES, {}).values():
         queries.add(query_id)
     return queries
 
 
-def report_pending_flushes(log: CommitLog, name: str, url: str, query_id: str) -> None:
-    """Call the function with the unreported parts of flushes, and record the call.
+def report_pending(log: CommitLog, name: str, url: str, owner: str, reported: Collection[int] = ()) -> list[int]:
+    """Call the function with the unreported parts of a query or an application; return the versions of these parts.
 
-    Parts that are not published yet are reported later. If the call is not recorded, it is repeated.
+    Parts that are not published yet are reported later. The caller records the call, or gives the versions as
+    `reported` until it does; otherwise the call is repeated.
     """
-    from ftfile.log.protocol import commit  # noqa: PLC0415 - for the driver, and only with a hook
-    from ftfile.log.read.snapshot import added_by  # noqa: PLC0415
+    from ftfile.log.read.snapshot import added_by  # noqa: PLC0415 - for the driver, and only with a hook
 
     head = log.refresh()
-    owners = {int(version): owner for version, (_, owner) in head.tables.get(UNREPORTED_FLUSHES, {}).items()}
-    waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
-    for version in waiting:
+    waiting = []
+    unreported = chain.from_iterable(
+        head.tables.get(table, {}).items() for table in (UNREPORTED_FLUSHES, UNREPORTED_BATCHES)
+    )
+    for text, (_, reported_by) in unreported:
+        version = int(text)
+        if reported_by == owner and version not in head.unpublished and version not in reported:
+            waiting.append(version)
+    for version in sorted(waiting):
         call_on_publish(name, url, version, added_by(log, version))
-    if waiting:
-        table_change = {UNREPORTED_FLUSHES: {"drop": [str(version) for version in waiting]}}
-        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(tables=table_change))
+    return sorted(waiting)
+
+
+def report_pending_flushes(log: CommitLog, name: str, url: str, query_id: str) -> None:
+    """Call the function with the unreported parts of flushes, and record the call; see `report_pending`."""
+    from ftfile.log.protocol import commit  # noqa: PLC0415 - for the driver, and only with a hook
+
+    reported = report_pending(log, name, url, query_id)
+    if reported:
+        change = {"drop": [str(version) for version in reported]}
+        body = Body(tables={UNREPORTED_FLUSHES: change, UNREPORTED_BATCHES: change})
+        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: body)
