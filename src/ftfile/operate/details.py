@@ -267,7 +267,10 @@ def version_schema(log: CommitLog, version: int | None) -> VersionSchema:
     """Return the columns of a version; see `OpenedDirectory.schema`."""
     snapshot = take_snapshot(log, version)
     if snapshot.schema is None:
-        raise ConfigError("nothing has been committed yet, so the columns are not known")
+        raise ConfigError(
+            f"no rows have been committed up to version {snapshot.version}, so its columns are unknown. Commit rows "
+            "first; an empty table with columns is enough"
+        )
     with Decoding(layout.LOG, "the schema of a version"):
         fields = json.loads(snapshot.definitions[snapshot.schema])["fields"]
         columns: list[ColumnDetails] = []
