@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from ftfile import core
 from ftfile.core import __version__
 from ftfile.core.arguments import Access
 from ftfile.core.codecs import CODECS
@@ -40,18 +40,22 @@ ANSWER_S = 60  # seconds for another program to print its version, on a busy mac
 CLOCK_AHEAD_MS = 60_000
 FREE_BYTES_LEAST = 1 << 30
 
-_NEEDED = (
-    *("arro3-io", "cryptography", "fsspec", "google-crc32c", "hdfs", "isal", "lz4"),
-    *("numpy", "pyarrow", "requests", "xxhash"),
+# A line of the metadata of an installation. pyproject.toml uses no other markers.
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)[^;]*(; *(sys_platform == '(?P<system>\w+)')?( and )?(extra == '(?P<extra>[\w-]+)')?)?"
 )
-# By extra: the module that it installs, and its use.
-_EXTRAS = {
-    "s3": ("botocore", "s3:// and s3a:// URLs"),
-    "hdfs": ("hdfs_native", "hdfs:// URLs"),
-    "kerberos": ("requests_kerberos", "webhdfs:// with a ticket"),
-    "avro": ("fastavro", "reading fileFormat=avro"),
-    "kms": ("boto3", "keyProvider=aws-kms:…"),
-    **{name: (codec.package, f"compression={name} for lines") for name, codec in CODECS.items() if codec.package},
+# By extra: its use. Spark has a check of its own.
+USES_OF_EXTRAS = {
+    "s3": "s3:// and s3a:// URLs",
+    "hdfs": "hdfs:// URLs",
+    "kerberos": "webhdfs:// with a ticket",
+    "avro": "reading fileFormat=avro",
+    "kms": "keyProvider=aws-kms:…",
+    "prometheus": "metrics for Prometheus",
+    "opentelemetry": "metrics for OpenTelemetry",
+    "report": "the page of ftfile.report",
+    "cli": "the command `ftfile`",
+    **{name: f"compression={name} for lines" for name, codec in CODECS.items() if codec.package},
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 _REMEDIES = {
@@ -100,11 +104,30 @@ def _python() -> Finding:
     return check("python", expected, actual, is_passed=sys.version_info >= PYTHON_LEAST)
 
 
+def required(extra: str = "") -> list[str] | None:
+    """Return the packages that ftfile, or one of its extras, needs on this system; None without an installation."""
+    try:
+        requirements = metadata.requires("ftfile") or []
+    except metadata.PackageNotFoundError:
+        return None
+    names: list[str] = []
+    for requirement in requirements:
+        match = _REQUIREMENT.fullmatch(requirement)
+        if match is not None and (match["extra"] or "") == extra and match["system"] in {None, sys.platform}:
+            names.append(match["name"])
+    return names
+
+
+def _missing(extra: str = "") -> list[str]:
+    return [name for name in required(extra) or [] if _version(name) is None]
+
+
 def _packages() -> Finding:
-    missing = []
-    for name in _NEEDED:
-        if _version(name) is None:
-            missing.append(name)
+    if required() is None:
+        actual = f"ftfile is imported from {os.path.dirname(core.__file__)}, which is not an installation"
+        remedy = "To check the packages, install ftfile: pip install ftfile"
+        return replace(find("packages", "", "an installation of ftfile", actual, remedy=remedy), severity="info")
+    missing = _missing()
     if missing:
         actual = f"not installed: {', '.join(missing)}"
     else:
@@ -184,8 +207,10 @@ def _worker() -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, (module, use) in _EXTRAS.items():
-        is_installed = importlib.util.find_spec(module) is not None
+    if required() is None:
+        return
+    for extra, use in USES_OF_EXTRAS.items():
+        is_installed = not _missing(extra)
         actual = f"{extra} is {'installed' if is_installed else 'not installed'}, for {use}"
         yield check("extra", f"ftfile[{extra}]", actual, f"pip install 'ftfile[{extra}]'", is_passed=is_installed)
 
@@ -198,9 +223,9 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         yield find("directory", "", expected, str(error), remedy="Write a local path, or a URL such as s3://bucket/out")
         return
     extra = _SCHEMES.get(parse(url).scheme)
-    if extra is not None and importlib.util.find_spec(_EXTRAS[extra][0]) is None:
-        remedy = f"Install the package for {_EXTRAS[extra][1]}: pip install 'ftfile[{extra}]'"
-        yield find("driver", "", f"ftfile[{extra}]", f"{_EXTRAS[extra][1]} need a package", remedy=remedy)
+    if extra is not None and _missing(extra):
+        remedy = f"Install the package for {USES_OF_EXTRAS[extra]}: pip install 'ftfile[{extra}]'"
+        yield find("driver", "", f"ftfile[{extra}]", f"{USES_OF_EXTRAS[extra]} need a package", remedy=remedy)
         return
     try:
         log = open_log(path, access)
