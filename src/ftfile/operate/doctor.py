@@ -18,7 +18,7 @@ from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
 from ftfile.core.extensions import SPARK_LEAST
-from ftfile.core.interpreter import is_plain, launcher_of, setting
+from ftfile.core.interpreter import command_of_spark, is_plain, launcher_of, setting
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
@@ -90,9 +90,9 @@ def doctor(
     """
     worker = _worker()
     findings = [_python(), _packages(), _spark(), _java(), worker, *_extras()]
-    variable, command = _worker_command()
+    _, command = command_of_spark()
     if measure_start and worker.severity == "ok" and (program := shutil.which(command)) is not None:
-        findings += check_start(program, variable)
+        findings += check_start(program)
     if path is not None:
         findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
     return CheckReport(findings=worst_first(findings))
@@ -176,22 +176,13 @@ def _java() -> Finding:
     return check("java", expected, actual, remedy, is_passed=match is not None and int(match[1]) >= JAVA_LEAST)
 
 
-def _worker_command() -> tuple[str, str]:
-    """Return the variable by which Spark finds the Python of a data source, and its value: a path or a name on PATH."""
-    for variable in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):  # Spark's order, also for workers
-        command = os.environ.get(variable)
-        if command:
-            return variable, command
-    return "PYSPARK_PYTHON", "python3"
-
-
 def _worker() -> Finding:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
-    variable, command = _worker_command()
+    _, command = command_of_spark()
     program = shutil.which(command)
     own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     expected = f"Python {own_version} with ftfile {__version__}, as here"
-    remedy = f"Start the application with {setting(variable, launcher_of(sys.executable))}"
+    remedy = f"Start the application with {setting(launcher_of(sys.executable))}"
     if program is None:
         actual = f"{command!r}, which Spark starts, is not a program"
         return replace(find("workers", "", expected, actual, remedy=remedy), severity="error")
