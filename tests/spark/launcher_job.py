@@ -12,6 +12,7 @@ from pyspark.sql.functions import udf
 MODULE = """
 import os
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
@@ -20,7 +21,7 @@ def note(step):
     files = [getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]]
     archived = sum("pyspark.zip" in file or "-src.zip" in file for file in files)
     with open(os.environ["NOTES"], "a") as notes:
-        notes.write(f"{step} {archived} {sys.prefix}\\n")
+        notes.write(f"{step} {archived} {time.process_time():.3f} {sys.prefix}\\n")
 
 class Writer(DataSourceStreamWriter):
     def write(self, rows):
@@ -42,8 +43,14 @@ class Source(DataSource):
 """
 
 
+def write_installed_source(directory: Path) -> None:
+    """Write a module whose source `found` Spark finds by itself, as it finds ftfile."""
+    code = MODULE.replace('note("', 'note("found-').replace('"noting"', '"found"')
+    (directory / "pyspark_noting.py").write_text(code.replace("class Source(", "class DefaultSource("))
+
+
 def main(home: Path) -> None:
-    """Run a UDF, a stream to a user's source, and a write by ftfile, with modules that are sent to the workers."""
+    """Run a UDF, and streams to a registered source, to an installed one, and to ftfile."""
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     (home / "user_module.py").write_text(MODULE)
     spark.sparkContext.addPyFile(str(home / "user_module.py"))
@@ -62,7 +69,7 @@ def main(home: Path) -> None:
     (home / "in").mkdir()
     (home / "in/rows.txt").write_text("a\nb\n")
     rows = spark.readStream.format("text").load(str(home / "in"))
-    for sink, options in (("noting", {}), ("ftfile", {"path": str(home / "out"), "fileFormat": "json"})):
+    for sink, options in (("noting", {}), ("found", {}), ("ftfile", {"path": str(home / "out"), "fileFormat": "json"})):
         writer = rows.writeStream.format(sink).options(**options).option("checkpointLocation", str(home / sink))
         writer.trigger(availableNow=True).start().awaitTermination()
     print(json.dumps(sorted(row.value for row in spark.read.format("ftfile").load(str(home / "out")).collect())))

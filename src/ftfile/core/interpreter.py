@@ -6,9 +6,10 @@ import os
 import re
 import shlex
 
-__all__ = ("LAUNCHER", "is_plain", "launcher_of", "setting")
+__all__ = ("LAUNCHER", "command_of_spark", "is_plain", "launcher_of", "setting")
 
 LAUNCHER = "ftfile-python"
+_DRIVER, _WORKERS = "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"
 # Spark searches its Python by `sh -c "command -v PROGRAM"` without quotes. If that fails, Spark finds no data source.
 _OF_SHELL = re.compile(r"""[\s"'$&();<>\\`|]""")
 
@@ -32,12 +33,27 @@ def is_plain(program: str) -> bool:
     return _OF_SHELL.search(program) is None
 
 
-def setting(variable: str, program: str) -> str:
-    """Return the assignments for a shell by which Spark starts a program.
+def command_of_spark() -> tuple[str, str]:
+    """Return the variable by which Spark finds the Python of a data source, and its value: a path or a name on PATH.
+
+    The JVM of the driver reads the variables. The result holds for all Python processes of the source, also in tasks.
+    """
+    for variable in (_DRIVER, _WORKERS):
+        command = os.environ.get(variable)
+        if command:
+            return variable, command
+    return _WORKERS, "python3"
+
+
+def setting(program: str) -> str:
+    """Return the assignments for a shell by which Spark starts a program for data sources and for other Python code.
 
     If the path is not plain, Spark finds the program only by its name on PATH.
     """
-    if is_plain(program):
-        return f"{variable}={program}"
+    variables = [_WORKERS]
+    if os.environ.get(_DRIVER):
+        variables.insert(0, _DRIVER)
     directory, name = os.path.split(program)
-    return f'PATH={shlex.quote(directory)}:"$PATH" {variable}={name}'
+    if is_plain(program):
+        return " ".join(f"{variable}={program}" for variable in variables)
+    return f'PATH={shlex.quote(directory)}:"$PATH" {" ".join(f"{variable}={name}" for variable in variables)}'

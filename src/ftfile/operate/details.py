@@ -90,7 +90,7 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class VersionDetails:
-    """The result of `Directory.version_details`."""
+    """The result of `OpenedDirectory.version_details`."""
 
     commit: Version  # as in `Directory.history`
     run_id: str | None  # run of the query that wrote it; None for other writes
@@ -112,7 +112,7 @@ class ColumnDetails:
 
 @dataclass(frozen=True, slots=True)
 class VersionSchema:
-    """The result of `Directory.schema`."""
+    """The result of `OpenedDirectory.schema`."""
 
     version: int
     columns: tuple[ColumnDetails, ...]
@@ -130,7 +130,7 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionDifference:
-    """The result of `Directory.diff`."""
+    """The result of `OpenedDirectory.diff`."""
 
     old_version: int
     new_version: int
@@ -145,7 +145,7 @@ class VersionDifference:
 
 @dataclass(frozen=True, slots=True)
 class FileDetails:
-    """The result of `Directory.file_details`."""
+    """The result of `OpenedDirectory.file_details`."""
 
     path: str
     version: int  # version that added the file
@@ -267,7 +267,10 @@ def version_schema(log: CommitLog, version: int | None) -> VersionSchema:
     """Return the columns of a version; see `OpenedDirectory.schema`."""
     snapshot = take_snapshot(log, version)
     if snapshot.schema is None:
-        raise ConfigError("nothing has been committed yet, so the columns are not known")
+        raise ConfigError(
+            f"no rows have been committed up to version {snapshot.version}, so its columns are unknown. Commit rows "
+            "first; an empty table with columns is enough"
+        )
     with Decoding(layout.LOG, "the schema of a version"):
         fields = json.loads(snapshot.definitions[snapshot.schema])["fields"]
         columns: list[ColumnDetails] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -12,13 +11,14 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from ftfile import core
 from ftfile.core import __version__
 from ftfile.core.arguments import Access
 from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
 from ftfile.core.extensions import SPARK_LEAST
-from ftfile.core.interpreter import is_plain, launcher_of, setting
+from ftfile.core.interpreter import command_of_spark, is_plain, launcher_of, setting
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
@@ -40,18 +40,22 @@ ANSWER_S = 60  # seconds for another program to print its version, on a busy mac
 CLOCK_AHEAD_MS = 60_000
 FREE_BYTES_LEAST = 1 << 30
 
-_NEEDED = (
-    *("arro3-io", "cryptography", "fsspec", "google-crc32c", "hdfs", "isal", "lz4"),
-    *("numpy", "pyarrow", "requests", "xxhash"),
+# A line of the metadata of an installation. pyproject.toml uses no other markers.
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)[^;]*(; *(sys_platform == '(?P<system>\w+)')?( and )?(extra == '(?P<extra>[\w-]+)')?)?"
 )
-# By extra: the module that it installs, and its use.
-_EXTRAS = {
-    "s3": ("botocore", "s3:// and s3a:// URLs"),
-    "hdfs": ("hdfs_native", "hdfs:// URLs"),
-    "kerberos": ("requests_kerberos", "webhdfs:// with a ticket"),
-    "avro": ("fastavro", "reading fileFormat=avro"),
-    "kms": ("boto3", "keyProvider=aws-kms:…"),
-    **{name: (codec.package, f"compression={name} for lines") for name, codec in CODECS.items() if codec.package},
+# By extra: its use. Spark has a check of its own.
+USES_OF_EXTRAS = {
+    "s3": "s3:// and s3a:// URLs",
+    "hdfs": "hdfs:// URLs",
+    "kerberos": "webhdfs:// with a ticket",
+    "avro": "reading fileFormat=avro",
+    "kms": "keyProvider=aws-kms:…",
+    "prometheus": "metrics for Prometheus",
+    "opentelemetry": "metrics for OpenTelemetry",
+    "report": "the page of ftfile.report",
+    "cli": "the command `ftfile`",
+    **{name: f"compression={name} for lines" for name, codec in CODECS.items() if codec.package},
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 _REMEDIES = {
@@ -86,9 +90,9 @@ def doctor(
     """
     worker = _worker()
     findings = [_python(), _packages(), _spark(), _java(), worker, *_extras()]
-    variable, command = _worker_command()
+    _, command = command_of_spark()
     if measure_start and worker.severity == "ok" and (program := shutil.which(command)) is not None:
-        findings += check_start(program, variable)
+        findings += check_start(program)
     if path is not None:
         findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
     return CheckReport(findings=worst_first(findings))
@@ -100,11 +104,30 @@ def _python() -> Finding:
     return check("python", expected, actual, is_passed=sys.version_info >= PYTHON_LEAST)
 
 
+def required(extra: str = "") -> list[str] | None:
+    """Return the packages that ftfile, or one of its extras, needs on this system; None without an installation."""
+    try:
+        requirements = metadata.requires("ftfile") or []
+    except metadata.PackageNotFoundError:
+        return None
+    names: list[str] = []
+    for requirement in requirements:
+        match = _REQUIREMENT.fullmatch(requirement)
+        if match is not None and (match["extra"] or "") == extra and match["system"] in {None, sys.platform}:
+            names.append(match["name"])
+    return names
+
+
+def _missing(extra: str = "") -> list[str]:
+    return [name for name in required(extra) or [] if _version(name) is None]
+
+
 def _packages() -> Finding:
-    missing = []
-    for name in _NEEDED:
-        if _version(name) is None:
-            missing.append(name)
+    if required() is None:
+        actual = f"ftfile is imported from {os.path.dirname(core.__file__)}, which is not an installation"
+        remedy = "To check the packages, install ftfile: pip install ftfile"
+        return replace(find("packages", "", "an installation of ftfile", actual, remedy=remedy), severity="info")
+    missing = _missing()
     if missing:
         actual = f"not installed: {', '.join(missing)}"
     else:
@@ -153,22 +176,13 @@ def _java() -> Finding:
     return check("java", expected, actual, remedy, is_passed=match is not None and int(match[1]) >= JAVA_LEAST)
 
 
-def _worker_command() -> tuple[str, str]:
-    """Return the variable by which Spark finds the Python of a data source, and its value: a path or a name on PATH."""
-    for variable in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):  # Spark's order, also for workers
-        command = os.environ.get(variable)
-        if command:
-            return variable, command
-    return "PYSPARK_PYTHON", "python3"
-
-
 def _worker() -> Finding:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
-    variable, command = _worker_command()
+    _, command = command_of_spark()
     program = shutil.which(command)
     own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     expected = f"Python {own_version} with ftfile {__version__}, as here"
-    remedy = f"Start the application with {setting(variable, launcher_of(sys.executable))}"
+    remedy = f"Start the application with {setting(launcher_of(sys.executable))}"
     if program is None:
         actual = f"{command!r}, which Spark starts, is not a program"
         return replace(find("workers", "", expected, actual, remedy=remedy), severity="error")
@@ -184,8 +198,10 @@ def _worker() -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, (module, use) in _EXTRAS.items():
-        is_installed = importlib.util.find_spec(module) is not None
+    if required() is None:
+        return
+    for extra, use in USES_OF_EXTRAS.items():
+        is_installed = not _missing(extra)
         actual = f"{extra} is {'installed' if is_installed else 'not installed'}, for {use}"
         yield check("extra", f"ftfile[{extra}]", actual, f"pip install 'ftfile[{extra}]'", is_passed=is_installed)
 
@@ -198,9 +214,9 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         yield find("directory", "", expected, str(error), remedy="Write a local path, or a URL such as s3://bucket/out")
         return
     extra = _SCHEMES.get(parse(url).scheme)
-    if extra is not None and importlib.util.find_spec(_EXTRAS[extra][0]) is None:
-        remedy = f"Install the package for {_EXTRAS[extra][1]}: pip install 'ftfile[{extra}]'"
-        yield find("driver", "", f"ftfile[{extra}]", f"{_EXTRAS[extra][1]} need a package", remedy=remedy)
+    if extra is not None and _missing(extra):
+        remedy = f"Install the package for {USES_OF_EXTRAS[extra]}: pip install 'ftfile[{extra}]'"
+        yield find("driver", "", f"ftfile[{extra}]", f"{USES_OF_EXTRAS[extra]} need a package", remedy=remedy)
         return
     try:
         log = open_log(path, access)

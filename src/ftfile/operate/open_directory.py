@@ -210,17 +210,17 @@ def status(
 
     Args:
         path: of the directory or the store.
-        staged: see `Directory.status()`.
-        lag: see `Directory.status()`.
-        checkpoints: see `Directory.status()`.
-        sources: see `Directory.status()`.
-        request_prices: see `Directory.status()`.
+        staged: see `OpenedDirectory.status()`.
+        lag: see `OpenedDirectory.status()`.
+        checkpoints: see `OpenedDirectory.status()`.
+        sources: see `OpenedDirectory.status()`.
+        request_prices: see `OpenedDirectory.status()`.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
-        ConfigError: the path has no log, or its keys are missing; or see `Directory.status()`.
-        CorruptData, StorageError: see `Directory.status()`.
+        ConfigError: the path has no log, or its keys are missing; or see `OpenedDirectory.status()`.
+        CorruptData, StorageError: see `OpenedDirectory.status()`.
     """
     opened = OpenedDirectory(path, Access.of(access))
     return opened.status(
@@ -242,8 +242,8 @@ def verify(
         path: of the directory or the store.
         full: also read the content. For runs of a store the call compares bytes; `ftfile.kv.verify` also checks their
             rows.
-        threads: see `Directory.verify()`.
-        **access: how the directory is opened, as in `ftfile.open`; for `progress` see `Directory.verify()`.
+        threads: see `OpenedDirectory.verify()`.
+        **access: how the directory is opened, as in `ftfile.open`; for `progress` see `OpenedDirectory.verify()`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.

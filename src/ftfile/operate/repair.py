@@ -81,7 +81,7 @@ def repair(
     accept_lost_records: bool = False,
     **access: Unpack[OperationArguments],
 ) -> RepairReport:
-    """Repair the findings of `Directory.verify()`; return the steps and the remaining findings.
+    """Repair the findings of `OpenedDirectory.verify()`; return the steps and the remaining findings.
 
     By default, only repairs that lose no rows are carried out; other repairs must be requested. A dry run, the default,
     changes nothing and returns the planned steps. No file is deleted: obstructing files are moved to

@@ -80,7 +80,7 @@ class UnpublishedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryStatus(CheckReport):
-    """The result of `ftfile.status(path)` and `Directory.status()`."""
+    """The result of `ftfile.status(path)` and `OpenedDirectory.status()`."""
 
     path: str  # URL of the directory or the store
     kind: Literal["files", "store"] | None  # None if nothing has been committed
@@ -256,7 +256,7 @@ def directory_status(
 
     Raises:
         ConfigError: a checkpoint that `lag` names belongs to no query that wrote here.
-        CorruptData: the log is damaged; `Directory.verify()` reports the damage.
+        CorruptData: the log is damaged; `OpenedDirectory.verify()` reports the damage.
     """
     head = log.refresh()
     checkpoints: dict[str, CheckpointStatus] = {}

@@ -77,12 +77,11 @@ def spark_archives() -> list[str]:
     return sorted(glob.glob(f"{folder}/pyspark.zip") + glob.glob(f"{folder}/py4j-*-src.zip"))
 
 
-def check_start(program: str, variable: str = "PYSPARK_PYTHON") -> list[Finding]:
+def check_start(program: str) -> list[Finding]:
     """Start the Python of Spark's workers as Spark does, and return the start time and how to reduce it.
 
     Args:
         program: path of the interpreter, or of `ftfile-python`.
-        variable: environment variable that sets the program for Spark.
 
     Returns:
         One finding. The list is empty without Spark, or if the program cannot import pyspark, which other checks
@@ -94,7 +93,7 @@ def check_start(program: str, variable: str = "PYSPARK_PYTHON") -> list[Finding]
     start = _measured(program, archives)
     if start is None:
         return []
-    assignment = setting(variable, os.path.join(os.path.dirname(program), LAUNCHER))
+    assignment = setting(os.path.join(os.path.dirname(program), LAUNCHER))
     remedy = ""
     package = start.file.rpartition(f"{os.sep}sql{os.sep}")[0]
     actual = f"{start.start_s:.2f} s of the processor, with pyspark from {start.archive or package}"

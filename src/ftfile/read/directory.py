@@ -375,7 +375,10 @@ class Directory:
 
     def _schema_of(self, version: Snapshot | LogState) -> str:
         if version.schema is None:
-            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are unknown")
+            raise ConfigError(
+                f"no rows have been committed to {self.path!r} yet, so its columns are unknown. Commit rows first; an "
+                "empty table with columns is enough"
+            )
         with Decoding(layout.LOG, "the schema of a version"):
             schema: str = version.definitions[version.schema]
         return schema

@@ -41,8 +41,8 @@ _COMMITTER, _DAEMON = "pyspark.sql.worker.python_streaming_sink_runner", "pyspar
 _OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _log = get_logger(__name__)
 _REMEDY = (
-    "Install it there; or, before the session is made, set PYSPARK_PYTHON to the Python in which ftfile is installed, "
-    "as in os.environ['PYSPARK_PYTHON'] = sys.executable"
+    "Install it there; or, before the session is made, set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to the Python in "
+    "which ftfile is installed: os.environ['PYSPARK_PYTHON'] = os.environ['PYSPARK_DRIVER_PYTHON'] = sys.executable"
 )
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 # The methods of readers and tasks that Spark calls, except for `read`, which yields.

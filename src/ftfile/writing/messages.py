@@ -111,7 +111,7 @@ class StagedSegment(StagedPart):
     """The rows of one directory in a complete, durable spool, described like a separate file."""
 
     offset: int = 0  # first byte in the spool
-    rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `write.files.rolling_groups`
+    rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `writing.files.rolling_groups`
 
 
 class AssemblyResults(NamedTuple):

@@ -140,7 +140,8 @@ def test_the_setting_for_an_environment_that_is_not_activated(environment: Path,
         patch.setattr(sys, "executable", f"{plain}/bin/python3")
         assert the("workers").remedy == f"Start the application with PYSPARK_PYTHON={plain}/bin/ftfile-python"
         patch.setenv("PYSPARK_DRIVER_PYTHON", "ipython")
-        assert "with PYSPARK_DRIVER_PYTHON=" in the("workers").remedy
+        both = f"PYSPARK_DRIVER_PYTHON={plain}/bin/ftfile-python PYSPARK_PYTHON={plain}/bin/ftfile-python"
+        assert the("workers").remedy == f"Start the application with {both}"
         (plain / "bin/ftfile-python").unlink()
         assert the("workers").remedy.endswith(f"={plain}/bin/python3")
 
@@ -168,7 +169,7 @@ def test_the_start_of_another_python_is_not_measured(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", ""))
     started: list[str] = []
 
-    def note_start(path: str, _: str) -> list[Finding]:
+    def note_start(path: str) -> list[Finding]:
         started.append(path)
         return []
 

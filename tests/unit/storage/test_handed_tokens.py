@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import stat
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +24,9 @@ from ftfile.storage.hdfs.handover import FROM_DRIVER
 from ftfile.storage.registry import settings_for_others
 from ftfile.testing.context import open_filesystem
 from tests.hdfs.servers import write_site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 URL = "webhdfs://ns/out"
 SERVICE = "ha-hdfs:ns"
@@ -242,7 +247,7 @@ def test_without_tokens_nothing_changes(executor: Process, driver: Process) -> N
 def kept(jvm: int, *tokens: DelegationToken) -> str:
     """Keep the tokens of a JVM, as the driver's program does; return the file."""
     jvm_tokens.keep_tokens(jvm, token_file(tokens))
-    return str(Path(private_files.user_directory(), f"tokens-{jvm}"))
+    return str(Path(private_files.make_user_directory(), f"tokens-{jvm}"))
 
 
 @pytest.fixture
@@ -293,16 +298,65 @@ def test_a_directory_that_others_can_use_is_not_used(
 ) -> None:
     del driver
     path = Path(kept(os.getppid(), NEW))
+    assert path.parent.name == f"ftfile-{os.geteuid()}"
     path.parent.chmod(0o755)
     assert token_here() == OLD
-    with pytest.raises(ConfigError, match=r"must be a directory that only the user .*mode 0700"):
-        kept(os.getppid(), NEW)
     path.parent.rename(temporary / "elsewhere")
     path.parent.symlink_to(temporary / "elsewhere")
     assert token_here() == OLD
     monkeypatch.setenv("TMPDIR", str(temporary / "elsewhere"))
     kept(os.getppid(), NEW)
     assert token_here() == NEW
+
+
+def make_open_directory(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+
+
+def make_link(path: Path) -> None:
+    target = path.parent / "private"
+    target.mkdir(mode=0o700)
+    path.symlink_to(target)
+
+
+def states_below(directory: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.lstat().st_ino, path.lstat().st_mtime_ns) for path in directory.rglob("*")}
+
+
+OBSTACLES: dict[str, Callable[[Path], object]] = {
+    "a directory": make_open_directory,
+    "a file": Path.touch,
+    "a link": make_link,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_other_users_cannot_prevent_that_tokens_are_kept(
+    driver: Process, temporary: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Any user can create names in `/tmp`, and only the owner can remove them."""
+    del driver
+    taken = temporary / f"ftfile-{os.geteuid()}"
+    for path in (taken, taken.with_name(f"{taken.name}-0"), taken.with_name(f"{taken.name}-zzzzzzzz")):
+        shutil.rmtree(temporary / "private", ignore_errors=True)
+        OBSTACLES[name](path)
+    before = states_below(temporary)
+    jvm = os.getppid()
+    path = Path(kept(jvm, OLD))
+    assert path == Path(kept(jvm, NEW, *OTHERS)), "one directory, also for later calls"
+    assert path.parent not in before
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    monkeypatch.setattr(jvm_tokens, "_kept", set())
+    assert token_here() == NEW, "in a process that descends from the JVM"
+    assert os.environ[FILE_VARIABLE] == str(path)
+    jvm_tokens.forget_tokens(jvm)
+    assert token_here() == OLD
+    assert [*path.parent.iterdir()] == []
+    path.parent.rmdir()
+    assert states_below(temporary) == before, "nothing of the other user was changed"
 
 
 def test_files_of_ended_jvms_are_removed(driver: Process, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,7 @@ class Changes(Value, frozen=True, kw_only=True):
     definitions: dict[str, Any] = field(default_factory=dict)
     user_metadata: OrAbsent[str] = None  # the user's text
     metrics: dict[str, Any] = field(default_factory=dict)
-    tables: dict[str, Any] = field(default_factory=dict)  # changes; see `log.apply.TablesDraft`
+    tables: dict[str, Any] = field(default_factory=dict)  # changes; see `log.apply.TablesBuilder`
     payload: Any = None  # of a log without files; opaque, plain JSON
 
 

@@ -57,6 +57,12 @@ class Versions:
         self._definitions.update(snapshot.definitions)
         return snapshot
 
+    def has_columns(self, version: int) -> bool:
+        """Return False if no record up to a version had rows or columns, only openings of writers or positions."""
+        if version == self.head.version or self.head.schema is None:
+            return self.head.schema is not None
+        return self.snapshot(version).schema is not None
+
     def know(self, version: int, keys: set[str]) -> None:
         """Read the definitions of a version, if some of the keys are unknown."""
         if not self._definitions.keys() >= keys:
@@ -252,13 +258,18 @@ class Exporter:
         return last + 1 - first
 
     def _due(self) -> tuple[int, int, Exported | None]:
-        """Return the first and the last version to export, and the newest version of the table."""
-        first = 0
+        """Return the first and the last version to export, and the newest version of the table.
+
+        If nothing is due, the first version is after the last one.
+        """
+        first, last = 0, last_published(self._versions.head)
         newest = self._table.newest()
         if newest is not None:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
             first = newest.version + 1
-        return first, last_published(self._versions.head), newest
+        elif last >= 0 and not self._versions.has_columns(last):
+            first = last + 1  # a table needs columns
+        return first, last, newest
 
     def _append_difference(self, newest: Exported, version: int, files: Tracker) -> Exported:
         """Append one commit that changes the files of the table to the files of a version."""

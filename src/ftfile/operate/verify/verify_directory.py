@@ -60,7 +60,7 @@ WRONG_STATISTICS = "wrong-statistics"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport(CheckReport):
-    """The result of `Directory.verify()`."""
+    """The result of `OpenedDirectory.verify()`."""
 
     kind: Literal["files", "store"] = "files"
     version: int = -1  # the newest readable version; -1 if there is none

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Record
     from ftfile.log.state import QueryState
     from ftfile.tools.monitor.metrics import Labels
-    from ftfile.tools.monitor.publishers import Meter, PrometheusServer
+    from ftfile.tools.monitor.opentelemetry import Meter
+    from ftfile.tools.monitor.prometheus import PrometheusServer
 
 __all__ = ("DIRECTORIES_MAX", "QUERIES_SHOWN", "Follower", "Monitor", "MonitoredDirectory", "monitor")
 
@@ -273,11 +274,11 @@ class Monitor:
         self._server: PrometheusServer | None = None
         self._meter: Meter | None = None
         if meter_provider is not None:
-            from ftfile.tools.monitor.publishers import Meter  # noqa: PLC0415 - an extra
+            from ftfile.tools.monitor.opentelemetry import Meter  # noqa: PLC0415 - an extra
 
             self._meter = Meter(self.tally, meter_provider)
         if prometheus_port is not None:
-            from ftfile.tools.monitor.publishers import PrometheusServer  # noqa: PLC0415 - an extra
+            from ftfile.tools.monitor.prometheus import PrometheusServer  # noqa: PLC0415 - an extra
 
             self._server = PrometheusServer(self.tally, prometheus_port, address)
         if self._server is None:

@@ -115,14 +115,14 @@ def report(
 
     Args:
         path: of the directory or the store.
-        verify: also compare the storage with the log, as `Directory.verify()` does. This takes most of the time.
+        verify: also compare the storage with the log, as `OpenedDirectory.verify()` does. This takes most of the time.
         request_prices: prices of 1,000 PUT and of 1,000 GET requests, for the cost of batches on an object store.
         **access: how the directory is opened, see `ftfile.open`.
 
     Raises:
         RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path has no log, its keys are not known, or packages of `ftfile[report]` are not installed.
-        CorruptData: the newest version cannot be read; `Directory.verify()` reports the repair.
+        CorruptData: the newest version cannot be read; `OpenedDirectory.verify()` reports the repair.
         StorageError: the store failed.
     """
     place = Access.of(access)

@@ -1,4 +1,4 @@
-"""The sink for files, which implements the steps of `write.batch`."""
+"""The sink for files, which implements the steps of `writing.batch`."""
 
 from __future__ import annotations
 

@@ -66,6 +66,32 @@ class TestTrouble:
             assert export(url, to) == ExportReport(version=2, versions=2)
             check_newest(url, to)
 
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_the_first_rows_of_a_directory_are_waited_for(self, to: str) -> None:
+        """A table needs columns, which an opening of a writer, or a position, does not have."""
+
+        class Stuck(WrapperFileSystem):
+            is_stuck = True
+
+            def rename(self, source: str, target: str) -> None:
+                if self.is_stuck and "part-" in target:
+                    raise PermissionDenied("rename", target, "not now")
+                super().rename(source, target)
+
+        fs = Stuck(CrashingFileSystem())
+        with mounted(fs) as url:
+            with ftfile.writer(url, "app") as writer:
+                writer.commit("a position")
+            assert export(url, to) == ExportReport(version=1)
+            with pytest.raises(NotPublished):
+                MicroBatch(url, COLUMNS, {"publishTimeout": "0s"}).run(0, [rows(0)])
+            assert ftfile.export(url, to, dry_run=True) == ExportReport(version=1, waiting=1, dry_run=True)
+            assert export(url, to) == ExportReport(version=1, waiting=1)
+            assert not open_filesystem(url).exists(DIRECTORIES[to].partition("/")[0])
+            fs.is_stuck = False
+            assert export(url, to) == ExportReport(version=2, versions=1)
+            check_newest(url, to)
+
     @parametrize(
         ("name", "to"),
         [*itertools.product(["a\tb", "a\nb", "a\x7fb"], FORMATS), ("a#b", "iceberg"), ("a?b", "iceberg")],

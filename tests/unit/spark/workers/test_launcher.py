@@ -257,3 +257,29 @@ def test_the_path_for_spark(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
         (other / name).chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(other / "python3.99"))
     assert interpreter.python() == str(other / "python3.99")
+
+
+def test_a_jvm_that_is_already_running_needs_settings_before_its_start(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`spark-submit` starts the JVM, which reads the variables, before the program."""
+    monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
+    launcher = str(place.launcher)
+    monkeypatch.setattr(interpreter, "launcher_of", lambda _: launcher)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    assert interpreter.python()
+    assert not caplog.messages, "the program starts the JVM itself"
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    interpreter.python()
+    assert "starts PYSPARK_PYTHON=python3 for data sources. Start the application with" in caplog.messages[-1]
+    monkeypatch.setenv("PYSPARK_PYTHON", launcher)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "jupyter")
+    interpreter.python()
+    assert "starts PYSPARK_DRIVER_PYTHON=jupyter for data sources. Start the application with" in caplog.messages[-1]
+    count = len(caplog.messages)
+    for command in (launcher, "./environment/bin/ftfile-python"):
+        monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", command)
+        interpreter.python()
+    warnings = [message for message in caplog.messages[count:] if "already running" in message]
+    assert not warnings

@@ -11,9 +11,9 @@ import os
 import re
 
 from ftfile.storage.hdfs.credentials.private_files import (
-    is_private,
     make_user_directory,
-    user_directory,
+    remove_files_of_ended_processes,
+    user_directories,
     write_private,
 )
 
@@ -26,11 +26,11 @@ _kept: set[int] = set()
 def keep_tokens(jvm: int, content: bytes) -> bool:
     """Replace the file of a JVM, and use it in this process; return False if it already has this content.
 
-    Raises `ConfigError` if another user could write to its directory, and `OSError` if it cannot be written.
+    Raises `OSError` if it cannot be written.
     """
     directory = make_user_directory()
     if jvm not in _kept:
-        _remove_files_of_ended_processes(directory)
+        remove_files_of_ended_processes(directory, _PREFIX)
     _kept.add(jvm)
     path = os.path.join(directory, f"{_PREFIX}{jvm}")
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
@@ -43,19 +43,21 @@ def keep_tokens(jvm: int, content: bytes) -> bool:
 def forget_tokens(jvm: int) -> None:
     """Delete the file of a JVM; idempotent."""
     _kept.discard(jvm)
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(user_directory(), f"{_PREFIX}{jvm}"))
+    for directory in user_directories():
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(directory, f"{_PREFIX}{jvm}"))
 
 
 def kept_file() -> str | None:
     """Return the file with the tokens of this process's JVM; None if no program keeps them."""
-    directory = user_directory()
-    if not is_private(directory):
+    directories = user_directories()
+    if not directories:
         return None
     for process in (*_kept, *_ancestors()):
-        path = os.path.join(directory, f"{_PREFIX}{process}")
-        if os.path.exists(path):
-            return path
+        for directory in directories:
+            path = os.path.join(directory, f"{_PREFIX}{process}")
+            if os.path.exists(path):
+                return path
     return None
 
 
@@ -78,21 +80,3 @@ def _parent(process: int) -> int:
     if status is None:
         return 0
     return int(status[1])
-
-
-def _remove_files_of_ended_processes(directory: str) -> None:
-    for name in os.listdir(directory):
-        number = name.removeprefix(_PREFIX)
-        if number.isdigit() and not _is_running(int(number)):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(directory, name))
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

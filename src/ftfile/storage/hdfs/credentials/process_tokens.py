@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
 from ftfile.storage.hdfs.credentials.jvm_tokens import kept_file
-from ftfile.storage.hdfs.credentials.private_files import temporary_directory, write_private
+from ftfile.storage.hdfs.credentials.process_file import ProcessFile
 from ftfile.storage.hdfs.credentials.token_file import read_tokens, token_file
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ class ProcessTokens:
         # The file that the environment named at first, and the file that it names instead.
         self._original: str | None = None
         self._named: str | None = None
-        # The third file and its content, if it was ever needed.
-        self._written: tuple[str, bytes] | None = None
-        self._after_fork()
+        # The third file, which is only written if it is needed.
+        self._own_file = ProcessFile()
+        self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
         # Another thread of the parent process can have held the lock during the fork.
         self._lock = threading.Lock()
+        self._own_file.leave_to_parent()
 
     def receive(self, tokens: Iterable[DelegationToken]) -> None:
         """Add tokens that Spark's driver sent, unless the files of this process contain them."""
@@ -130,7 +131,7 @@ class ProcessTokens:
                 return path
         if not tokens:
             return None
-        return self._write(token_file(tokens))
+        return self._own_file.write(token_file(tokens))
 
     def _name(self, path: str | None) -> None:
         """Let the environment name a file, or the original one."""
@@ -144,19 +145,6 @@ class ProcessTokens:
         elif path != os.environ.get(FILE_VARIABLE):
             # Not more often than needed: threads of libraries may read the environment at the same time.
             os.environ[FILE_VARIABLE] = path
-
-    def _write(self, content: bytes) -> str:
-        """Return the path of a file with this content, which only this user can read."""
-        if self._written is not None and self._written[1] == content and os.path.exists(self._written[0]):
-            return self._written[0]
-        # Executors run in directories that the cluster manager deletes.
-        directory = os.getcwd()
-        if not os.access(directory, os.W_OK):
-            directory = temporary_directory()
-        path = os.path.join(directory, f".ftfile-tokens-{os.getpid()}")
-        write_private(path, content)
-        self._written = path, content
-        return path
 
 
 def _add_newer(tokens: dict[tuple[str, str], DelegationToken], more_tokens: Iterable[DelegationToken]) -> None:
