@@ -8,7 +8,7 @@ import os
 import pickle
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ from ftfile.read.directory import Directory
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import pack, read_share
 from ftfile.rows.spark_types import arrow_schema, quoted_name
-from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_files, possible_places
+from ftfile.spark.chosen_files import choose
+from ftfile.spark.native.condition_filters import filters_of
+from ftfile.spark.native.conditions import at_once, filtered
 from ftfile.spark.native.groups import Ways, plan_groups
 from ftfile.spark.native.listed_files import hadoop_url, reads_exactly, with_all_files, write_sink_log
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
@@ -32,7 +34,7 @@ from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     import pyarrow as pa
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import DirectoryArguments
     from ftfile.log.read.snapshot import Snapshot
+    from ftfile.read.selection import FilePlace
     from ftfile.read.shares import Share
     from ftfile.spark.native.readable_encodings import NativeGroup
 
@@ -221,14 +224,24 @@ class _Loading:
             ids = [*self.snapshot.adds]
             return Ways([], ids, Counter({"Spark Connect": len(ids)} if ids else {}))
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        as_texts, snapshot = compares_as_texts(self.spark), self.snapshot
-        places = possible_places(snapshot, self.where, as_texts=as_texts)
-        if self.statistics:
-            zone = self.spark.conf.get("spark.sql.session.timeZone") or ""
-            snapshot = possible_files(
-                snapshot, self.where, self.directory.file_system, time_zone=zone, as_texts=as_texts
-            )
+        snapshot, places = self._possible()
         return plan_groups(self.directory, snapshot, places, legacy_times=legacy)
+
+    def _possible(self) -> tuple[Snapshot, Collection[FilePlace] | None]:
+        """Return the adds and the places of adds that may contain rows for which the condition is true.
+
+        At least one add remains, because Spark's DataFrame would lack columns without a file.
+        """
+        adds = self.snapshot.adds
+        filters = filters_of(self.spark, self.schema, self.where) if adds else []
+        if not filters:
+            return self.snapshot, None
+        fs = self.directory.file_system if self.statistics else None
+        chosen = choose(self.snapshot, filters, self.schema_json, fs)
+        if chosen.snapshot.adds and (chosen.places is None or chosen.places):
+            return chosen.snapshot, chosen.places
+        first_id = next(iter(adds))
+        return replace(self.snapshot, adds={first_id: adds[first_id]}), None
 
     def _no_rows(self) -> DataFrame:
         """Return a DataFrame without rows. As with files, Spark provides `_metadata`."""

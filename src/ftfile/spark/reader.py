@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ftfile.core.arguments import Access
 from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ReadOptions, parse_options
-from ftfile.formats.api import RowFilter
 from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
-from ftfile.read.file_answers import StatisticsReader
-from ftfile.read.selection import Selection
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shared_columns import columns_of_snapshot
 from ftfile.read.shares import Share, pack_columns, read_share
-from ftfile.rows.spark_types import arrow_schema, recorded_schema
-from ftfile.rows.value_text import UTC
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.spark.chosen_files import Chosen, choose
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import datasource
     from pyspark.sql.types import StructType
 
     from ftfile.core.options import Use
+    from ftfile.formats.api import RowFilter
     from ftfile.log.read.snapshot import Snapshot
-    from ftfile.read.selection import FilePlace
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -95,25 +92,15 @@ class FtFileReader(Shipped, DataSourceReader):
         place = self._place
         directory = Directory(place.path, Access(place.key_provider, dict(place.storage), self._at_least_version))
         snapshot = directory.snapshot(self._version)
-        schema = snapshot.schema
-        if schema is None:
-            recorded = pa.schema([])
-        else:
-            recorded = recorded_schema(snapshot.definitions[schema])
-        snapshot, places, row_filter = self._chosen(directory, snapshot, recorded)
-        adds = columns_of_snapshot(snapshot.adds, places)
+        chosen = self._chosen(directory, snapshot)
+        adds = columns_of_snapshot(chosen.snapshot.adds, chosen.places)
         shares = pack_columns(adds, snapshot.definitions, self._task_bytes, cores())
-        return [_Files(share, row_filter) for share in shares] or [_Files(Share())]
+        return [_Files(share, chosen.row_filter) for share in shares] or [_Files(Share())]
 
-    def _chosen(
-        self, directory: Directory, snapshot: Snapshot, recorded: pa.Schema
-    ) -> tuple[Snapshot, Collection[FilePlace] | None, RowFilter | None]:
-        """Return the adds of a snapshot with the columns `recorded`, the places to read, and a filter of their rows.
-
-        None instead of the places means all adds, and None instead of the filter all rows.
-        """
-        del directory, recorded
-        return snapshot, None, None
+    def _chosen(self, directory: Directory, snapshot: Snapshot) -> Chosen:
+        """Return what to read of a snapshot."""
+        del directory
+        return Chosen(snapshot)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
@@ -136,30 +123,8 @@ class _PushingReader(FtFileReader):
         self._filters = tuple(filters)
         return filters
 
-    def _chosen(
-        self, directory: Directory, snapshot: Snapshot, recorded: pa.Schema
-    ) -> tuple[Snapshot, Collection[FilePlace] | None, RowFilter | None]:
-        from ftfile.spark.pushdown import columns_alike, condition_of  # noqa: PLC0415
-        from ftfile.spark.pushed_bounds import PushedFilters  # noqa: PLC0415
-
-        if snapshot.schema is None:
-            return super()._chosen(directory, snapshot, recorded)
-        filterable = columns_alike(recorded, snapshot.definitions[snapshot.schema], self._schema_json)
-        pushed = PushedFilters(self._filters, filterable)
-        statistics = StatisticsReader(
-            snapshot,
-            pushed,
-            recorded=filterable,
-            filtered=pa.schema([]),
-            time_zone=UTC,
-        )
-        table, _ = statistics.narrowed(directory.file_system)
-        snapshot = replace(snapshot, adds=table)
-        where = condition_of(self._filters, filterable)
-        if where is None:
-            return super()._chosen(directory, snapshot, recorded)
-        selection = Selection(snapshot, filterable, columns=(), where=where, time_zone=UTC)
-        return snapshot, frozenset(selection.possible_places()), RowFilter(where, selection.filtered)
+    def _chosen(self, directory: Directory, snapshot: Snapshot) -> Chosen:
+        return choose(snapshot, self._filters, self._schema_json, directory.file_system)
 
 
 def _opened(options: Mapping[str, str], *also: Use) -> tuple[Directory, int | None, ReadOptions]:
