@@ -88,7 +88,7 @@ class SparkConditions:
         forms = [f"{column} {sign} {one}"] * 3 + [f"{one} {sign} {column}", f"{column} {no}BETWEEN {one} AND {two}"]
         forms += [f"{column} {no}IN ({one}, {two}, {three})", f"{column} IS {no}NULL", f"{column} {no}IN ({one})"]
         if name == "flag":
-            forms.append(f"{no}{column}")
+            forms.append(f"{no}`{name}`")
         if name == "City":
             forms += [f"{column} {no}LIKE '{self._dice.choice('a7 ')}%'", f"{column} {no}LIKE '%7'"]
         many = ", ".join(self._own(name) for _ in range(_LONG))

