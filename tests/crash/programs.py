@@ -47,6 +47,7 @@ class Program(Query):
     the rows again.
     """
 
+    threads: int | None = None
     writer: DirectoryWriter | None = field(default=None, init=False)
 
     def restart(self) -> None:
@@ -61,7 +62,7 @@ class Program(Query):
             for name, value in self.options.items():
                 if name not in _OF_QUERIES:
                     options[re.sub("([A-Z])", r"_\1", name).lower()] = value
-            self.writer = ftfile.writer(self.path, self.query_id, context=current(), **options)
+            self.writer = ftfile.writer(self.path, self.query_id, threads=self.threads, context=current(), **options)
         return self.writer
 
     def batches_of(self, rows: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,11 @@ from ftfile.operate.flush import flush
 from ftfile.testing.checker import rows_of_add
 from ftfile.testing.context import current
 from ftfile.testing.log_check import require
+from ftfile.writing.files.file_writer import forget_caches
 from tests.histories.hook import HEARD
 from tests.histories.oracle import lines_of
 from tests.histories.reading import conditions_of
+from tests.histories.writing import run_batch, write_named
 from tests.kit.liveness import check_flushed
 
 if TYPE_CHECKING:
@@ -28,6 +31,11 @@ _DAY_S = 86_400
 
 def _has_log(world: World) -> bool:
     return world.oracle.records > 0
+
+
+def _has_columns(world: World) -> bool:
+    """Return True if the directory has had rows; until then, no condition names one of its columns."""
+    return world.oracle.first_rows is not None
 
 
 HOOKS = ["tests.histories.hook:hear"]
@@ -65,7 +73,7 @@ def _drop_all(world: World, step: Step) -> None:
 
 
 def _drop_directories(world: World, directories: set[str]) -> None:
-    if not _has_log(world):
+    if not _has_columns(world):
         return
     where = "all" if len(directories) == world.history.directories > 1 else {"m": sorted(directories)}
     world.oracle.dropping = frozenset(directories)
@@ -74,9 +82,39 @@ def _drop_directories(world: World, directories: set[str]) -> None:
     world.oracle.dropping = None
 
 
+def _stand_still(world: World, step: Step) -> None:
+    """Drop rows by a process that stops after its record, such as on a suspended host, until vacuums have run.
+
+    Meanwhile other processes publish the record, and write files with the names that the vacuums have released.
+    """
+    if not _has_log(world) or world.is_troubled:
+        return
+    write_named(world, step)
+    # The names of dropped parts are free after two checkpoints, and vacuums that leave only records after them.
+
+    def others() -> None:
+        forget_caches()
+        world.oracle.follow(world.now_ms())
+        world.oracle.dropping = None
+        for number in range(4):
+            run_batch(world, replace(step, draws=(step.draws[number], *step.draws[1:])))
+            world.clock.advance(8 * _DAY_S)
+            world.call("a vacuum", vacuum, world.url, dry_run=False, context=current())
+            world.oracle.follow(world.now_ms())
+        write_named(world, step)
+        world.oracle.follow(world.now_ms())
+        forget_caches()
+
+    world.fs.after_record = others
+    try:
+        _drop_all(world, step)
+    finally:
+        world.fs.after_record = None
+
+
 def _delete(world: World, step: Step) -> None:
     """Delete the rows that match a condition, or that end in a digit, as rows of many consecutive batches do."""
-    if not _has_log(world):
+    if not _has_columns(world):
         return
     conditions, oracle = conditions_of(world, step), world.oracle
     # The statistics of a file contain the bounds of its rows, not of a guess.
@@ -89,7 +127,7 @@ def _delete(world: World, step: Step) -> None:
 
 
 def _compact(world: World, step: Step) -> None:
-    if not _has_log(world):
+    if not _has_columns(world):
         return
     where = {"m": str(step.pick(0, world.history.directories))} if step.pick(1, 2) else None
     world.call("a compaction", compact, world.url, where, of_damage=True, context=current())
@@ -97,7 +135,7 @@ def _compact(world: World, step: Step) -> None:
 
 def _sort(world: World, step: Step) -> None:
     """Sort the rows of files that have statistics, which files of text have not."""
-    if not _has_log(world) or world.history.format_options["fileFormat"] == "text":
+    if not _has_columns(world) or world.history.format_options["fileFormat"] == "text":
         return
     where = {"m": str(step.pick(0, world.history.directories))} if step.pick(1, 2) else None
     columns = ["value"]
@@ -188,6 +226,7 @@ def _wait(world: World, step: Step) -> None:
 MAINTAINING = {
     "drop": _drop,
     "drop_all": _drop_all,
+    "stand_still": _stand_still,
     "delete": _delete,
     "compact": _compact,
     "sort": _sort,

@@ -60,9 +60,18 @@ class Oracle:
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
     is_troubled: bool = False  # the store fails, so writers may have a wrong time
     event_us: dict[bytes, int] = field(default_factory=dict)  # by row with a time
+    definitions: dict[str, Any] = field(default_factory=dict)  # of all records
     windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment with a window
     _found: set[bytes] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)  # final names of the live parts
+
+    @property
+    def first_rows(self) -> int | None:
+        """Return the first version with rows; None if no version has rows."""
+        for version, (added, _) in enumerate(self.changes):
+            if added:
+                return version
+        return None
 
     def follow(self, now_ms: int) -> list[Record]:
         """Read the new records, which were written at this time, and check that each row exists once."""
@@ -105,6 +114,7 @@ class Oracle:
     def _take(self, record: Record, now_ms: int) -> None:
         self._expect(record, now_ms)
         self._check_time(record)
+        self.definitions |= record.definitions
         added, removed = (frozenset(change.id for change in changes) for changes in (record.adds, record.removes))
         self.changes.append((added, removed))
         gone: list[bytes] = []
@@ -133,6 +143,14 @@ class Oracle:
             self._check_window(add, rows)
             if add.final_path is not None and not _is_of(record.author, "compact", "delete"):
                 self.published_by_queries.append(add)
+        self._check_settings(record)
+
+    def _check_settings(self, record: Record) -> None:
+        """Check that a plain reader can read all live files with one end of lines."""
+        if not record.adds:
+            return
+        ends = {self.definitions[add.encoding]["format"].get("lineSep") for add in self.live.values()}
+        require(len(ends) == 1, "settings", f"since version {record.version}, lines of live files end by {ends}")
 
     def _check_time(self, record: Record) -> None:
         """Check that a record has the time of the store's clock, even if the clock of its author is wrong."""

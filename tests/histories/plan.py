@@ -30,6 +30,9 @@ KINDS: dict[str, int] = {
     "write_blocked": 2,
     "transaction": 4,
     "overwrite": 1,
+    "change_settings": 2,
+    "changed_repetition": 2,
+    "stand_still": 3,
     "drop": 4,
     "drop_all": 1,
     "delete": 3,
@@ -61,9 +64,10 @@ KINDS: dict[str, int] = {
     "program_batch": 20,
     "program_restart": 3,
     "program_zombie": 5,
+    "program_interrupted": 15,
 }
 # Steps of `ftfile.writer`.
-OF_PROGRAMS = ("program_batch", "program_restart", "program_zombie")
+OF_PROGRAMS = ("program_batch", "program_restart", "program_zombie", "program_interrupted")
 # Steps after which a person must act or rows are lost.
 HARM = (
     "write_blocked",
@@ -76,6 +80,7 @@ HARM = (
 )
 STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
 
+_HOOK = {"onPublish": "tests.histories.hook:hear"}
 _MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"partFileName": "{name}-{number}{ext}"})
 
 
@@ -112,6 +117,8 @@ class History:
     directories: int  # number of directories that rows are written to
     rows_max: int  # per task of a batch
     small_limits: bool  # set small limits in the product, so that a short history exceeds them
+    threads: int  # of the program that writes by `ftfile.writer`
+    program_options: Mapping[str, str]  # of this program, besides the options of all writers
     steps: tuple[Step, ...]
 
     def with_steps(self, steps: tuple[Step, ...]) -> History:
@@ -151,14 +158,35 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
         directories=draw.choice((10, 20)) if wide else draw.choice((1, 2, 3, 5)),
         rows_max=draw.choice((2, 4, 4, 12)),
         small_limits=draw.random() < 0.6,
+        threads=draw.choice((1, 2, 3)),
+        program_options=draw.choice((draw.choice(rules), _draw_limit(draw, rules))) | draw.choice(({}, _HOOK)),
         steps=(),
     )
     weights = {kind: weight * (harm if kind in HARM else 1) for kind, weight in KINDS.items() if kind not in without}
     return world.with_steps(tuple(_draw_step(draw, weights) for _ in range(steps)))
 
 
+def draw_program_history(seed: int, steps: int = 60) -> History:
+    """Return a history of one program whose threads assemble files, and leave rests in spools of earlier batches."""
+    kinds = (*OF_PROGRAMS, "compact", "flush", "store_fails", "vacuum", "wait")
+    history = draw_history(seed, steps, without=tuple(KINDS.keys() - set(kinds)))
+    draw = random.Random(f"program {seed}")
+    options = {"rolling": "policy", "maxRecordsPerFile": draw.choice(("2", "3", "5"))} | draw.choice(({}, _HOOK))
+    if "last" in history.columns:
+        options |= {"finalizeColumn": "last"}
+    return replace(history, small_limits=True, rows_max=12, threads=draw.choice((2, 3)), program_options=options)
+
+
+def _draw_limit(draw: random.Random, rules: tuple[dict[str, str], ...]) -> dict[str, str]:
+    """Return the options of files that end within a batch: the rest of a batch stays open in its spool."""
+    options = {"rolling": "policy"} | draw.choice(({"maxRecordsPerFile": "2"}, {"maxBytesPerFile": "50"}))
+    if rules is FINAL_RULES:
+        options |= {"finalizeColumn": "last"}
+    return options
+
+
 def _draw_query(draw: random.Random, rules: tuple[dict[str, str], ...]) -> QueryPlan:
-    more = draw.choice(_MORE) | draw.choice(({}, {"onPublish": "tests.histories.hook:hear"}))
+    more = draw.choice(_MORE) | draw.choice(({}, _HOOK))
     return QueryPlan(draw.choice(rules) | more, draw.choice(rules) | more)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import CallOrder, Fenced, FtfileError
+from ftfile.operate.writers import application_writer, row_threads
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
 from tests.histories.writing import draw_rows, values_of
+from tests.kit.interrupts import Interrupt
 
 if TYPE_CHECKING:
     from ftfile.operate.writers.application_writer import DirectoryWriter
@@ -21,6 +24,9 @@ __all__ = ("PROGRAMS", "PlayedProgram")
 
 APP_ID = "program"
 _REACTIONS = 3
+# A batch of some rows runs fewer lines; the last ones are seldom interrupted.
+_LINES, _LINES_OF_WRITER, _LINES_OF_END = 6_000, 300, 9
+_WRITERS = str(Path(application_writer.__file__).parent)
 
 
 @dataclass
@@ -35,9 +41,9 @@ class PlayedProgram:
 def _open(world: World) -> DirectoryWriter | None:
     """Return the writer of the newest process; None if the opening failed. Its position must be the committed one."""
     if world.program is None:
-        options = {**world.history.format_options, **world.history.queries[0].options}
-        options.pop("onPublish", None)
-        world.program = PlayedProgram(Program(world.url, world.history.columns, options, APP_ID))
+        options = {**world.history.format_options, **world.history.program_options}
+        program = Program(world.url, world.history.columns, options, APP_ID, threads=world.history.threads)
+        world.program = PlayedProgram(program)
     played = world.program
     if played.program.writer is not None:
         return played.program.writer
@@ -63,13 +69,8 @@ def _program_batch(world: World, step: Step) -> None:
     if writer is None or world.program is None:
         return
     played = world.program
-    tasks = draw_rows(world, random.Random(step.draws[0]), "p")
-    query = world.head().queries.get(APP_ID)
-    number = 0 if query is None else query.last_batch + 1
-    position = next(world.numbers)
-    played.positions[number] = position
-    world.oracle.claims[APP_ID, number] = Claim(values_of(tasks))
-    done = world.call("a batch of a program", played.program.run, position, [[row for rows in tasks for row in rows]])
+    rows, _, position = _claim(world, played, step)
+    done = world.call("a batch of a program", played.program.run, position, [rows])
     for reaction in range(_REACTIONS):
         if not isinstance(done, FtfileError):
             break
@@ -79,6 +80,66 @@ def _program_batch(world: World, step: Step) -> None:
         return
     world.oracle.follow(world.now_ms())
     _require_position(world, writer)
+
+
+def _claim(world: World, played: PlayedProgram, step: Step) -> tuple[list[dict[str, Any]], int, int]:
+    """Return the rows, the number and the position of the next batch, which the oracle expects from now on."""
+    tasks = draw_rows(world, random.Random(step.draws[0]), "p")
+    query = world.head().queries.get(APP_ID)
+    number = 0 if query is None else query.last_batch + 1
+    position = next(world.numbers)
+    played.positions[number] = position
+    world.oracle.claims[APP_ID, number] = Claim(values_of(tasks))
+    return [row for rows in tasks for row in rows], number, position
+
+
+def _program_interrupted(world: World, step: Step) -> None:
+    """Interrupt a batch by Ctrl-C, or by the exception of a signal handler, before any line of the product.
+
+    The program reacts as the documentation describes: it commits again, aborts, closes the writer, or ends.
+    """
+    writer = _open(world)
+    if writer is None or world.program is None:
+        return
+    played = world.program
+    rows, number, position = _claim(world, played, step)
+    interrupt = _interrupt(step)
+    is_written, done = False, None
+    try:
+        with interrupt:
+            done = world.call("a write of a program", writer.write, played.program.batches_of(rows))
+            is_written = not isinstance(done, FtfileError)
+            if is_written:
+                done = world.call("an interrupted commit", writer.commit, position)
+    except (KeyboardInterrupt, SystemExit):
+        done = None
+    reaction = step.pick(4, 4)
+    if reaction == 0 and is_written:
+        # If the interrupted commit had ended, this one has no rows. It is recorded if files are due.
+        played.positions[number + 1] = position
+        world.oracle.claims[APP_ID, number + 1] = Claim(frozenset())
+        done = _react(world, writer, position, 1)
+    elif reaction in {0, 1}:
+        done = world.call("an abort of a program", writer.abort)
+    elif reaction == 2:
+        done = world.call("a close of a program", writer.close)
+    if reaction > 1 or isinstance(done, FtfileError):
+        _kill(played)
+        _open(world)
+        return
+    world.oracle.follow(world.now_ms())
+    _require_position(world, writer)
+
+
+def _interrupt(step: Step) -> Interrupt:
+    """Return an interrupt of the whole product or, more often, of the writer, or of the end of its threads."""
+    error = (KeyboardInterrupt, SystemExit)[step.pick(3, 2)]
+    place = step.pick(5, 4)
+    if place == 0:
+        return Interrupt(1 + step.pick(2, _LINES), error)
+    if place == 1:
+        return Interrupt(1 + step.pick(2, _LINES_OF_WRITER), error, below=(_WRITERS,))
+    return Interrupt(1 + step.pick(2, _LINES_OF_END), error, below=(row_threads.__file__,), function="finish")
 
 
 def _react(world: World, writer: DirectoryWriter, position: int, choice: int) -> object:
@@ -134,4 +195,5 @@ PROGRAMS = {
     "program_batch": _program_batch,
     "program_restart": _program_restart,
     "program_zombie": _program_zombie,
+    "program_interrupted": _program_interrupted,
 }

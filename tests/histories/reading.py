@@ -28,18 +28,19 @@ def conditions_of(world: World, step: Step) -> Conditions:
 
 def _read(world: World, step: Step) -> None:
     """Read the newest version by a condition. A delete must select the same rows."""
-    if not world.oracle.records:
+    if world.oracle.first_rows is None:
         return
     _compare(world, conditions_of(world, step).condition(), None)
 
 
 def _read_old(world: World, step: Step) -> None:
     """Read a version in the past by a condition."""
-    if not world.oracle.records:
+    if world.oracle.first_rows is None:
         return
     oldest = world.call("the oldest version", _opened(world, statistics=True).oldest_version)
     if isinstance(oldest, FtfileError):
         return
+    oldest = max(oldest, world.oracle.first_rows)  # a directory without rows has no columns
     version = oldest + step.pick(1, world.oracle.records - oldest)
     _compare(world, conditions_of(world, step).condition(), version)
 

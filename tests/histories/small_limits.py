@@ -42,7 +42,9 @@ SMALL_LIMITS: dict[str, float] = {
     "RECENT_CHANGES": 2,
     "REMOVED_KEPT": 20,
     "ROUTE_ROWS": 3,
+    "ROWS_PER_THREAD": 2,
     "SHRUNK_MIN_BYTES": 6_000,
+    "SMALL_ROWS": 1,
     "THREADS_MAX": 1,
     "VIEW_QUERIES": 1,
 }

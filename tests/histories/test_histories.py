@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.histories.plan import KINDS, OF_PROGRAMS, draw_history
+from tests.histories.plan import KINDS, OF_PROGRAMS, draw_history, draw_program_history
 from tests.histories.playing import HistoryFailed, play, shrink
 from tests.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
 
@@ -59,6 +59,12 @@ def test_nothing_stays_stuck_and_nothing_goes_missing(place: int, first_seed: in
 def test_programs_and_queries_write_to_one_directory(place: int, first_seed: int) -> None:
     for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, max(HISTORIES // 4, 1))):
         play_or_shrink(draw_history(seed, STEPS))
+
+
+@pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
+def test_a_program_with_threads_is_interrupted(place: int, first_seed: int) -> None:
+    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, HISTORIES)):
+        play_or_shrink(draw_program_history(seed))
 
 
 def play_or_shrink(history: History) -> None:

@@ -13,7 +13,7 @@ from ftfile.testing.fs.pickled_by_reference import PickledByReference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.storage.api import FileSystem
+    from ftfile.storage.api import FileSystem, StoredFile
 
 
 Result = TypeVar("Result")
@@ -56,6 +56,7 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
         super().__init__(inner)
         self.trouble: Trouble | None = None
         self.failed = False  # a call failed since this was set
+        self.after_record: Callable[[], None] | None = None  # runs once, after the next record is created
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, or fail before or after it."""
@@ -73,3 +74,12 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
             call()
         self.failed = True
         raise trouble.error(operation, paths[0], f"it fails for a while, {trouble.effect} the effect")
+
+    def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
+        """Create a file. A process stands still after its record while others act by `after_record`."""
+        stored = super().create_exclusive(path, content)
+        others = self.after_record
+        if others is not None and path.endswith(".record"):
+            self.after_record = None
+            others()
+        return stored

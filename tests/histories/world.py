@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import FtfileError
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import ShiftedClock, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -72,6 +72,7 @@ class World:
         self.transactions: list[tuple[str, int, Tasks]] = []
         self.untold: set[str] = set()
         self.program: PlayedProgram | None = None
+        self.settings: dict[str, str] = {}  # of the newest files, which another program has chosen
         self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
         # by query; the last clock is for maintenance
         self.clocks = [ShiftedClock(clock) for _ in range(len(history.queries) + 1)]
@@ -130,11 +131,33 @@ class World:
         text = str(error)
         if self.is_troubled and self.fs.failed:
             return True
+        if isinstance(error, ConfigError) and self._adopts_settings(text):
+            return True
         blocking = {path for path in self.foreign if path in text}
         if blocking:
             self.named |= blocking
             return True
-        return of_damage and any(path in text for path in self.damaged_paths)
+        if not of_damage:
+            return False
+        self.oracle.follow(self.now_ms())  # the call can have recorded copies of damaged files
+        return any(path in text for path in self.damaged_paths)
+
+    def _adopts_settings(self, text: str) -> bool:
+        """Give all queries the settings that an error names, as it requests; True if another program changed them."""
+        head = self.head()
+        newest = "\n"
+        if head.encoding is not None:
+            newest = head.definitions[head.encoding]["format"].get("lineSep", newest)
+        if "lineSep is" not in text and "line_sep was" not in text:
+            return False
+        if all(played.query.options.get("lineSep", "\n") == newest for played in self.queries) and "lineSep" in text:
+            return False
+        self.settings = {"lineSep": newest}
+        for played in self.queries:
+            played.query.options = {**played.query.options, **self.settings}
+            played.late.clear()  # their files have the other settings
+            played.query.restart()
+        return True
 
     def call(self, what: str, action: Any, *args: Any, of_damage: bool = False, **more: Any) -> Any:
         """Return the action's result or an explained error. An unexplained error is a violation of L3."""

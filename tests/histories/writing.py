@@ -11,11 +11,13 @@ from ftfile.core.errors import (
     BatchGap,
     CommitError,
     CommitOutcomeUnknown,
+    ConfigError,
     CorruptData,
     FtfileError,
     InvalidMessages,
     NameCollision,
     ReplayMismatch,
+    SchemaError,
     StaleFiles,
 )
 from ftfile.testing.context import current
@@ -26,12 +28,12 @@ from tests.histories.oracle import Claim
 from tests.kit.rolling import rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from tests.histories.plan import Step
     from tests.histories.world import PlayedQuery, Tasks, World
 
-__all__ = ("WRITING", "draw_rows", "require_refused", "run_batch", "values_of", "write")
+__all__ = ("WRITING", "draw_rows", "require_refused", "run_batch", "values_of", "write", "write_named")
 
 _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
@@ -89,6 +91,7 @@ def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool =
 
 def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     if isinstance(done, FtfileError):
+        _require_accepted(world, (played.query.query_id, played.next_batch), done)
         forget_caches()
         return
     assert played.pending is not None
@@ -100,6 +103,12 @@ def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     require(key in world.oracle.done, "I3", f"batch {key} returned, and is not in the log")
     if not done.replayed:
         _watch(world, played)
+
+
+def _require_accepted(world: World, key: Hashable, error: FtfileError) -> None:
+    """Check that no setting refuses a batch whose rows are in the log."""
+    is_refused = isinstance(error, ConfigError | SchemaError) and key in world.oracle.done
+    require(not is_refused, "I3", f"{key} is in the log, and its repetition is refused: {error!r}")
 
 
 def _watch(world: World, played: PlayedQuery) -> None:
@@ -222,7 +231,7 @@ def _reconfigure(world: World, step: Step) -> None:
     """Start the query with other options."""
     played = _played(world, step)
     options = played.plan.other_options if step.pick(0, 2) else played.plan.options
-    played.query.options = {**world.history.format_options, **options}
+    played.query.options = {**world.history.format_options, **options, **world.settings}
     played.rules = rules_of(dict(played.query.options))
     played.watch.waited.clear()
     played.query.restart()
@@ -248,7 +257,7 @@ def write(world: World, step: Step) -> None:
         require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
 
 
-def _write_named(world: World, step: Step) -> None:
+def write_named(world: World, step: Step) -> None:
     """Run a batch write with fixed file names: it is refused if a live or removed part has the name."""
     played = _played(world, step)
     if "last" in world.history.columns:
@@ -256,7 +265,7 @@ def _write_named(world: World, step: Step) -> None:
     rows = [row for task in draw_rows(world, random.Random(step.draws[0]), "n") for row in task]
     job_id = current().ids.unique()
     world.oracle.claims[job_id] = Claim(values_of([rows]))
-    with _other_options(played, {**world.history.format_options, **_FIXED_NAMES}):
+    with _other_options(played, {**world.history.format_options, **_FIXED_NAMES, **world.settings}):
         try:
             world.call("a batch write of fixed names", played.query.run_job, job_id, [rows])
         except InvariantViolation as violation:
@@ -286,9 +295,11 @@ def _transaction(world: World, step: Step) -> None:
             if not isinstance(violation.__cause__, ReplayMismatch) or _is_provable(world, app, version):
                 raise
             return
-    if not isinstance(done, FtfileError):
-        world.oracle.follow(world.now_ms())
-        require((app, version) in world.oracle.done, "I3", "a transaction returned, and is not in the log")
+    if isinstance(done, FtfileError):
+        _require_accepted(world, (app, version), done)
+        return
+    world.oracle.follow(world.now_ms())
+    require((app, version) in world.oracle.done, "I3", "a transaction returned, and is not in the log")
 
 
 def _is_provable(world: World, app: str, version: int) -> bool:
@@ -305,6 +316,23 @@ def _is_provable(world: World, app: str, version: int) -> bool:
 
 def _overwrite(world: World, step: Step) -> None:
     """Replace all rows by a batch write. It is skipped if a column of final rows would leave files open."""
+    _overwrite_with(world, step, world.settings)
+
+
+def _change_settings(world: World, step: Step) -> None:
+    """Another program replaces all rows, and ends lines in another way: queries and programs must not mix both."""
+    ends = {"\n", "\r\n"} - {world.settings.get("lineSep", "\n")}
+    _overwrite_with(world, step, {"lineSep": ends.pop()})
+
+
+def _changed_repetition(world: World, step: Step) -> None:
+    """Another program changes the settings between a commit and the repetition of its batch."""
+    _forgotten_batch(world, step)
+    _change_settings(world, step)
+    run_batch(world, step)
+
+
+def _overwrite_with(world: World, step: Step, settings: Mapping[str, str]) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
@@ -312,7 +340,7 @@ def _overwrite(world: World, step: Step) -> None:
     world.oracle.claims[job_id] = Claim(values_of(tasks), overwrite=True)
     played.query.overwrite = True
     try:
-        with _other_options(played, world.history.format_options):
+        with _other_options(played, {**world.history.format_options, **settings}):
             world.call("an overwrite", played.query.run_job, job_id, tasks)
     finally:
         played.query.overwrite = False
@@ -338,7 +366,9 @@ WRITING = {
     "restart": _restart,
     "reconfigure": _reconfigure,
     "write": write,
-    "write_named": _write_named,
+    "write_named": write_named,
     "transaction": _transaction,
     "overwrite": _overwrite,
+    "change_settings": _change_settings,
+    "changed_repetition": _changed_repetition,
 }

@@ -20,6 +20,8 @@ MODELS = str(Path(ftfile.__file__).parent / "testing")
 class Interrupt:
     """Raises an exception before a line that this thread runs within the block, counted from 1.
 
+    Only lines of the files `below` these paths, and of functions with this name, are counted.
+
     Two kinds of lines are not counted, because Python checks for no signal there: the end of a `with` statement, before
     the call of `__exit__`, and the line `try:`, which has no instruction that can raise.
 
@@ -28,10 +30,15 @@ class Interrupt:
     """
 
     def __init__(
-        self, line: int, error: type[BaseException] = KeyboardInterrupt, *, below: tuple[str, ...] = (PRODUCT,)
+        self,
+        line: int,
+        error: type[BaseException] = KeyboardInterrupt,
+        *,
+        below: tuple[str, ...] = (PRODUCT,),
+        function: str | None = None,
     ) -> None:
         self.is_raised = False
-        self._lines_left, self._error, self._below = line, error, below
+        self._lines_left, self._error, self._below, self._function = line, error, below, function
         self._entered: set[tuple[FrameType, int]] = set()
         self._previous: Any = None
 
@@ -49,6 +56,8 @@ class Interrupt:
     def _trace_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
         file = frame.f_code.co_filename
         if self.is_raised or not file.startswith(self._below) or file.startswith(MODELS):
+            return None
+        if self._function not in {None, frame.f_code.co_name}:
             return None
         return self._trace_line
 
