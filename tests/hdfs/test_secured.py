@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
+from ftfile.core.per_process import PerProcess
 from ftfile.storage.hdfs.configuration import read_configuration
 from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE, ProcessTokens
 from ftfile.storage.hdfs.credentials.token_file import read_tokens
@@ -368,7 +369,7 @@ def test_tokens_are_used_if_the_login_with_the_keytab_of_spark_fails(
     properties.parent.mkdir()
     properties.write_text(f"spark.kerberos.keytab={keytab}\nspark.kerberos.principal=unknown\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ftfile.storage.hdfs.credentials.keytab._failed", set())
+    monkeypatch.setattr("ftfile.storage.hdfs.credentials.keytab._failed", PerProcess(set))
     monkeypatch.setenv("CONTAINER_ID", "container_e01_1700000000000_0001_01_000001")
     opened(url).make_directories("")
     opened(url).create_exclusive("file", b"data")

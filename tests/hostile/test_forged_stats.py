@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData
+from ftfile.core.per_process import PerProcess
 from ftfile.kv.planning import runs
 from ftfile.kv.planning.runs import RunMetadata, open_metadata
 from ftfile.log.apply import Fold
@@ -140,7 +141,7 @@ def test_so_are_keys_that_are_no_versions(table: str) -> None:
 
 
 def test_metadata_is_checked_once_for_the_same_run_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_checked", {})
+    monkeypatch.setattr(runs, "_checked", PerProcess(dict))
     monkeypatch.setattr(runs, "_KEPT", 2)
     checks, honest = [], RunMetadata.check_keys
 
@@ -157,7 +158,7 @@ def test_metadata_is_checked_once_for_the_same_run_and_types(monkeypatch: pytest
     with pytest.raises(CorruptData, match="its column is int32"):
         open_metadata(fs, adds, [pa.int32()])
     open_metadata(fs, [structs.replace(adds[0], id="run 2")], [pa.binary()])
-    assert len(runs._checked) == 1  # noqa: SLF001
+    assert len(runs._checked.here) == 1  # noqa: SLF001
 
 
 @pytest.mark.parametrize("field", PLAN)

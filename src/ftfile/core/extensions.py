@@ -8,6 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import ftfile.core.import_wait  # noqa: F401 - from now on, a fork waits for imports of lazy names
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:

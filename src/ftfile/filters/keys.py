@@ -9,15 +9,15 @@ import contextlib
 import os
 import posixpath
 import re
-import threading
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import installed, load_extension
+from ftfile.core.per_process import OnePerKey, PerProcess
 
 __all__ = (
     "ENTRY_POINT_GROUP",
@@ -159,18 +159,15 @@ class Keys:
 
     def provider(self) -> KeyProvider:
         """Return the provider, one for each process."""
-        with _lock:
-            return _load(self.reference)
+        return _providers.of(self.reference)
 
     def key_to_use(self, key_id: str) -> UsableKey:
         """Return a key to encrypt and to authenticate with."""
         place, now_s = (self.reference, key_id), SYSTEM.clock.monotonic_s()
-        with _lock:
-            issued = _issued.get(place)
+        issued = _issued.here.get(place)
         if issued is None or now_s - issued[0] > _ISSUED_S:
             issued = now_s, _usable(key_id, self.provider().new_key(key_id))
-            with _lock:
-                _issued[place] = issued
+            _issued.here[place] = issued
         return issued[1]
 
     def find(self, key_id: str, wrapped: bytes) -> UsableKey:
@@ -190,9 +187,6 @@ class Keys:
 # 32 bytes in padded base64, also in the URL alphabet, as in key rings and the output of `openssl rand -base64 32`.
 _KEY_TEXT = re.compile(r"[A-Za-z0-9+/_-]{43}=(?![A-Za-z0-9+/_=-])")
 
-_lock = threading.RLock()
-_issued: dict[tuple[str, str], tuple[float, UsableKey]] = {}
-
 
 @lru_cache(_KEPT)
 def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
@@ -201,10 +195,9 @@ def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
 
 def forget_keys() -> None:
     """Drop all keys and providers of this process, for tests."""
-    with _lock:
-        _load.cache_clear()
-        _find.cache_clear()
-        _issued.clear()
+    _providers.clear()
+    _find.cache_clear()
+    _issued.here.clear()
 
 
 def check_key_id(key_id: str) -> None:
@@ -220,7 +213,6 @@ def holds_key(text: str) -> bool:
     return _KEY_TEXT.search(text) is not None
 
 
-@cache
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
     # Neither error shows the value, which can be a key.
@@ -237,6 +229,11 @@ def _load(reference: str) -> KeyProvider:
     if lacking:
         raise ConfigError(f"the key provider {kind!r} has no {', '.join(lacking)}: see ftfile.filters.keys.KeyProvider")
     return cast("KeyProvider", provider)
+
+
+_providers = OnePerKey(_load)
+# By provider and key id: when a key was issued, and the key.
+_issued: PerProcess[dict[tuple[str, str], tuple[float, UsableKey]]] = PerProcess(dict)
 
 
 def _means_no_file(path: str) -> bool:

@@ -196,7 +196,7 @@ def changed_rows(files: OpenFiles, share: FeedShare) -> Iterator[pa.RecordBatch]
         StorageError: the store failed.
     """
     definition = StoreDefinition.from_json(share.definition).naming(share.code)
-    sources = Sources(files, CACHE, definition)
+    sources = Sources(files, CACHE.here, definition)
     live = by_id(share.live)
     before = view_of(-1, [*live.values()], sources)
     for change in share.changes:
@@ -264,7 +264,7 @@ def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.R
     sources = []
     for run in runs:
         if run.metadata.keys is not None:
-            sources.append(open_run(files, run.add, CACHE).scan(columns=names))
+            sources.append(open_run(files, run.add, CACHE.here).scan(columns=names))
     for start, end in union(purges_of(runs)):
         sources.append(old.scan(start, end, [], _WINDOW_BYTES))
     return sources

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.per_process import PerProcess
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import DecryptedRanges
@@ -147,9 +148,9 @@ class _SharedFile:
             return
         self._file.close()
         self._file = None
-        if maps and len(_mappings) < _MAPPED_MAX:
+        if maps and len(_mappings.here) < _MAPPED_MAX:
             self._mapped = mapped
-            _mappings.add(mapped.obj)
+            _mappings.here.add(mapped.obj)
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
         if self._mapped is not None:
@@ -161,7 +162,7 @@ class _SharedFile:
 
 
 # Cached blocks keep a mapping alive after the file is no longer referenced.
-_mappings: weakref.WeakSet[Any] = weakref.WeakSet()
+_mappings: PerProcess[weakref.WeakSet[Any]] = PerProcess(weakref.WeakSet)
 
 
 class OpenFiles:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, KeysRequired, RolledBack, StorageError
+from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.apply import Fold, after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
@@ -140,7 +141,12 @@ class CommitLog(Records):
         self._prepared = False
         self.hinted: int | None = None  # the version of the last hint of this process
         self.known_paths = KnownPaths()
-        self.lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Return the lock of this process."""
+        return self._lock.here
 
     def prepare_directory(self) -> None:
         """Create the directory and its subdirectories; idempotent, and free after the first time."""

@@ -22,6 +22,7 @@ from ftfile.core.errors import (
     StorageError,
 )
 from ftfile.core.options.kinds import columns_text
+from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Remedy, Wording
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
@@ -64,7 +65,7 @@ _STORE_ADVICE = Advice(
 _ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
 _OWN_COMMIT = b'"ftfile":'  # is in each commit of ftfile's exports to Delta
 _OWN_ICEBERG = "_iceberg"  # only contains ftfile's exports to Iceberg
-_looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
+_looked_into: PerProcess[weakref.WeakSet[CommitLog]] = PerProcess(weakref.WeakSet)
 
 
 def directory_url(path: str, option: str = "path") -> str:
@@ -190,7 +191,7 @@ def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
     Raises:
         ConfigError: there is one, see `_TABLES`, or the log of the program that wrote the first files is there again.
     """
-    if log in _looked_into:
+    if log in _looked_into.here:
         return
     migration = migration_of(head)
     for name in _TABLES:
@@ -198,7 +199,7 @@ def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
             if migration is not None and name == migration["log"]:
                 raise _log_is_back(path, name)
             raise _refusal(name, path)
-    _looked_into.add(log)
+    _looked_into.here.add(log)
 
 
 def is_foreign(fs: FileSystem, name: str) -> bool:

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
+from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Argument
 from ftfile.rows import kernels as pc
 from ftfile.rows.comparisons import OPPOSITES, Columns, Cursor, TimeText, unquoted
@@ -49,7 +50,6 @@ _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
 _COMPARISON = "a comparison by a sign, IN, BETWEEN or IS NULL"
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
-_WALKS = threading.Lock()
 _POSITION = "FieldPath("  # how the text of an expression shows a column that it names by number
 _UNPRINTABLE = "an expression with long texts"
 
@@ -171,15 +171,34 @@ def _calls(where: pc.Expression) -> int:
             counts.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
 
     # Arrow's recursion would overflow the stack of this thread.
-    with _WALKS:
-        before = threading.stack_size(_WALK_BYTES)
+    stack = _stack.here
+    with stack.lock:
+        stack.bytes_before = threading.stack_size(_WALK_BYTES)
         try:
             walk = threading.Thread(target=count)
             walk.start()
         finally:
-            threading.stack_size(before)
+            threading.stack_size(stack.bytes_before)
+            stack.bytes_before = None
     walk.join()
     return sum(counts)
+
+
+class _StackSize:
+    """The stack size of new threads of this process, which a thread changes for a moment while it holds the lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.bytes_before: int | None = None  # the size to restore during a change
+
+
+def _in_fork(parent: _StackSize) -> _StackSize:
+    if parent.bytes_before is not None:
+        threading.stack_size(parent.bytes_before)
+    return _StackSize()
+
+
+_stack = PerProcess(_StackSize, _in_fork)
 
 
 def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import cached_property
 from ftfile.log.directory import read_marker
 from ftfile.log.sealed import keys_of
 from ftfile.read.directory import Directory
@@ -192,7 +193,7 @@ class _Loading:
         schema: str = self.snapshot.definitions[self.snapshot.schema]
         return schema
 
-    @functools.cached_property
+    @cached_property
     def schema(self) -> StructType:
         return struct_type(self.schema_json)
 

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import PerProcess
 from ftfile.spark.session.listener import execution_of, place_of
 from ftfile.tools.monitor.monitor import Monitor, MonitoredDirectory
 
@@ -77,7 +78,7 @@ def listen(
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(_IS_CLIENT)
     arguments = (prometheus_port, address, meter_provider, interval)
-    listening = _listening.get(spark)
+    listening = _listening.here.get(spark)
     if listening is not None:
         if listening.arguments != arguments:
             raise ConfigError("listen(spark) was called with other arguments: call unlisten(spark) first")
@@ -85,13 +86,13 @@ def listen(
     monitor = Monitor(interval, prometheus_port, address, meter_provider)
     listener = _QueryListener(spark, monitor)
     spark.streams.addListener(listener)
-    _listening[spark] = _Listening(arguments, monitor, listener)
+    _listening.here[spark] = _Listening(arguments, monitor, listener)
     return monitor
 
 
 def unlisten(spark: SparkSession) -> None:
     """Stop the threads and the server of `listen`, and release its port. Without `listen`, nothing happens."""
-    if (listening := _listening.pop(spark, None)) is not None:
+    if (listening := _listening.here.pop(spark, None)) is not None:
         spark.streams.removeListener(listening.listener)
         listening.monitor.close()
 
@@ -105,7 +106,7 @@ class _Listening:
     listener: StreamingQueryListener
 
 
-_listening: WeakKeyDictionary[SparkSession, _Listening] = WeakKeyDictionary()
+_listening: PerProcess[WeakKeyDictionary[SparkSession, _Listening]] = PerProcess(WeakKeyDictionary)
 
 
 @dataclass

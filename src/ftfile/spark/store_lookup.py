@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ftfile.core.arguments import Access
 from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.errors import ConfigError
+from ftfile.core.per_process import PerProcess
 from ftfile.kv.definition import FOUND
 from ftfile.kv.reading.reader import CACHE, open_store
 from ftfile.log.directory import DirectoryMarker, check_marker, read_marker
@@ -55,7 +56,7 @@ class StorePlace:
     marker: DirectoryMarker | None
 
 
-_readers: dict[StorePlace, Reader] = {}
+_readers: PerProcess[dict[StorePlace, Reader]] = PerProcess(dict)
 
 
 def open_on_driver(
@@ -105,8 +106,8 @@ def reader_here(place: StorePlace) -> Reader:
         ConfigError: this host sees another directory at the path than the driver.
     """
     if place.cache_bytes is not None:
-        CACHE.resize(place.cache_bytes)
-    reader = _readers.pop(place, None)
+        CACHE.here.resize(place.cache_bytes)
+    reader = _readers.here.pop(place, None)
     if reader is not None and place.version is None:
         reader.refresh()
     if reader is None:
@@ -124,9 +125,10 @@ def reader_here(place: StorePlace) -> Reader:
 
 
 def _keep(place: StorePlace, reader: Reader) -> None:
-    _readers[place] = reader
-    if len(_readers) > READERS_KEPT:
-        _readers.pop(next(iter(_readers))).close()
+    readers = _readers.here
+    readers[place] = reader
+    if len(readers) > READERS_KEPT:
+        readers.pop(next(iter(readers))).close()
 
 
 def lookup(  # noqa: PLR0913 - arguments of a join and of a reader

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import functools
 import math
-import os
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.context import SYSTEM, cores
 from ftfile.core.errors import FtfileError
+from ftfile.core.per_process import PerProcess
 from ftfile.core.retries import is_away
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
 QUIET_S = 0.05
 THREADS_MAX = 32
 # Workers without a call. A worker whose call hangs is missing until the call returns.
-_idle: deque[_Worker] = deque()
+_idle: PerProcess[deque[_Worker]] = PerProcess(deque)
 # An entry for each call that the end of the process waits for, until the thread holds no object of the call.
-_running: set[object] = set()
+_running: PerProcess[set[object]] = PerProcess(set)
 _visited_s = -math.inf  # when the last call of compiled code ended
 # The threads of the enclosing calls, which share the concurrency of the store.
 _outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
@@ -67,16 +67,11 @@ class _Worker:
             except BaseException as error:  # any error is raised in the thread of the caller
                 answer = functools.partial(future.set_exception, error)
             # The worker is idle before the caller gets the result, so the next call of the caller uses the same thread.
-            _idle.append(self)
+            _idle.here.append(self)
             answer()
             # Freeing the call can close an open file, which is compiled code that calls Python.
             del call, future, answer
-            _running.discard(entry)
-
-
-# Threads do not survive a fork.
-os.register_at_fork(after_in_child=_idle.clear)
-os.register_at_fork(after_in_child=_running.clear)
+            _running.here.discard(entry)
 
 
 @atexit.register
@@ -84,7 +79,7 @@ def _wait_at_exit() -> None:
     now_s = SYSTEM.clock.monotonic_s()
     deadline_s = now_s + EXIT_WAIT_S
     # Calls can start other calls.
-    while now_s < deadline_s and (_running or now_s < _visited_s + QUIET_S):
+    while now_s < deadline_s and (_running.here or now_s < _visited_s + QUIET_S):
         SYSTEM.clock.sleep(EXIT_LOOK_S)
         now_s = SYSTEM.clock.monotonic_s()
 
@@ -100,12 +95,12 @@ def visited() -> Iterator[None]:
         yield
         return
     entry = object()
-    _running.add(entry)
+    _running.here.add(entry)
     try:
         yield
     finally:
         _visited_s = SYSTEM.clock.monotonic_s()
-        _running.discard(entry)
+        _running.here.discard(entry)
 
 
 def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
@@ -114,7 +109,7 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]
     The end of the process waits for a short time for an awaited call, as compiled code requires.
     """
     try:
-        worker = _idle.pop()
+        worker = _idle.here.pop()
     except IndexError:
         try:
             worker = _Worker()
@@ -123,7 +118,7 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]
     future: Future[Result] = Future()
     entry = object()
     if awaited:
-        _running.add(entry)
+        _running.here.add(entry)
     worker.calls.put((call, future, entry))
     return future
 

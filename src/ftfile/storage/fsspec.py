@@ -22,7 +22,7 @@ from ftfile.storage.calls import parallel
 from ftfile.storage.fsspec_client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, clients
 from ftfile.storage.fsspec_settings import FsspecSettings
 from ftfile.storage.paths import join, room_below
-from ftfile.storage.per_process import digest_of_variables
+from ftfile.storage.secret_variables import digest_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,11 +26,11 @@ from ftfile.core.errors import (
     WrongConnection,
 )
 from ftfile.core.logs import hidden
+from ftfile.core.per_process import OnePerKey
 from ftfile.storage.api import READING, FileInfo
 from ftfile.storage.calls import NoThreadError, run_within
 from ftfile.storage.connections import causes_of, endpoint_fault, tls_fault
 from ftfile.storage.paths import check_path, fault_of, join
-from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -218,7 +218,7 @@ def _open_client(key: tuple[str, FsspecSettings]) -> FsspecClient:
     return FsspecClient(url, settings)
 
 
-clients = PerProcess(_open_client)
+clients = OnePerKey(_open_client)
 
 
 class NewFile:

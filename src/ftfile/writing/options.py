@@ -6,12 +6,12 @@ The options set, for example, how files are stored, encrypted and accessed.
 from __future__ import annotations
 
 import os
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.per_process import OnePerKey
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import check_checkpoint_location
 from ftfile.log.format.layout import dead_letter_path, staged_directory
@@ -58,9 +58,6 @@ _MEANINGS: dict[Durability, str] = {
 }
 
 LOGS_KEPT = 16
-
-_logs: dict[tuple[object, ...], CommitLog] = {}
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,22 +334,33 @@ class CommonSettings:
         """
         storage, encryption, at_least_version = self.storage, self.encryption, self.at_least_version
         optional_settings = (*storage.file_settings, *((OWNER_ONLY,) if storage.owner_only else ()))
-        key = (path, context, storage.client_settings, encryption, optional_settings, at_least_version)
-        with _lock:  # one log for all writers of a directory in this process, because its lock serialises them
-            log = _logs.pop(key, None) or CommitLog(
-                open_for_writer(
-                    path,
-                    context,
-                    settings=storage.client_settings,
-                    encryption=encryption,
-                    optional_settings=optional_settings,
-                ),
-                at_least_version=at_least_version,
-            )
-            _logs[key] = log
-            if len(_logs) > LOGS_KEPT:
-                _logs.pop(next(iter(_logs)))
-            return log
+        # One log for all writers of a directory in this process, because its lock serialises them.
+        return _logs.of(
+            _LogKey(path, context, storage.client_settings, encryption, optional_settings, at_least_version)
+        )
+
+
+class _LogKey(NamedTuple):
+    path: str
+    context: Context
+    client_settings: Settings
+    encryption: Encryption | None
+    optional_settings: Settings
+    at_least_version: int | None
+
+
+def _open_log(key: _LogKey) -> CommitLog:
+    fs = open_for_writer(
+        key.path,
+        key.context,
+        settings=key.client_settings,
+        encryption=key.encryption,
+        optional_settings=key.optional_settings,
+    )
+    return CommitLog(fs, at_least_version=key.at_least_version)
+
+
+_logs = OnePerKey(_open_log, LOGS_KEPT)
 
 
 def client_settings(parsed: WriterOptions) -> Settings:
@@ -394,5 +402,4 @@ def durability_of(asked: str, capabilities: Capabilities) -> Durability:
 
 def forget_logs() -> None:
     """Drop the logs, to simulate a new process."""
-    with _lock:
-        _logs.clear()
+    _logs.clear()

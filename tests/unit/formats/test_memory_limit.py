@@ -14,6 +14,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.formats.api import format_from_options
 from ftfile.formats.reading import memory_limit
 from tests.hostile.watched import data_bytes
+from tests.kit.forks import Fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,3 +101,29 @@ def test_long_rows_come_in_small_batches(tmp_path: Path) -> None:
         batches = list(format_from_options("parquet", {}).decode(file, pa.schema([("a", pa.binary())])))
     assert sum(batch.num_rows for batch in batches) == 200
     assert max(batch.num_rows for batch in batches) <= 128
+
+
+def test_a_fork_during_a_decoder_of_another_thread_has_no_limit() -> None:
+    before = limit()
+    begun, may_end = threading.Event(), threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        begun.set()
+        may_end.wait()
+        yield ROWS
+
+    def check() -> None:
+        assert limit() == before
+        assert list(memory_limit.bounded(iter([ROWS]), 1 << 20, "a")) == [ROWS]
+        assert limit() == before
+
+    thread = threading.Thread(target=lambda: list(memory_limit.bounded(batches(), 1 << 20, "a")))
+    thread.start()
+    begun.wait()
+    try:
+        assert limit() != before
+        Fork(check).join()
+    finally:
+        may_end.set()
+        thread.join()
+    assert limit() == before

@@ -32,7 +32,7 @@ RUNS = 6
 @pytest.fixture(autouse=True)
 def cache() -> Iterator[None]:
     yield
-    CACHE.resize(256 << 20)
+    CACHE.here.resize(256 << 20)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     (bucket, *_) = reader.view.buckets.values()
     cached_merge = bucket.cached_merge
     assert cached_merge is not None
-    CACHE.resize(1)
+    CACHE.here.resize(1)
     begun, may_end, honest, folds = threading.Event(), threading.Event(), CachedMerge._made, []  # noqa: SLF001
 
     def folded(each: CachedMerge, files: Any) -> Any:
@@ -248,7 +248,7 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
 @pytest.mark.slow
 def test_many_threads_while_a_cached_merge_is_folded_again_and_again(store: Builder) -> None:
     reader = kv.open(store.path)
-    CACHE.resize(1)
+    CACHE.here.resize(1)
     longest_s = [0.0]
 
     def read(number: int) -> None:

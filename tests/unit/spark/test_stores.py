@@ -250,11 +250,11 @@ class TestKinds:
 
 
 def test_cache_bytes_bound_what_a_process_that_reads_keeps(store: Builder) -> None:
-    before = CACHE.capacity_bytes
+    before = CACHE.here.capacity_bytes
     try:
         reader = source(store.path, cacheBytes="1k").reader(SCHEMA)
         assert len(read(reader)) == len(ROWS)
-        assert CACHE.capacity_bytes == 1024
-        assert CACHE.size_bytes <= 1024
+        assert CACHE.here.capacity_bytes == 1024
+        assert CACHE.here.size_bytes <= 1024
     finally:
-        CACHE.resize(before)
+        CACHE.here.resize(before)

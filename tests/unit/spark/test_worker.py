@@ -15,6 +15,7 @@ from zipimport import zipimporter
 import pytest
 from pyspark.sql.types import LongType, StructType
 
+from ftfile.core.per_process import PerProcess
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.workers import tuning as worker
 from ftfile.testing.micro_batch import MicroBatch
@@ -52,7 +53,7 @@ def test_what_a_use_of_a_worker_has_imported_is_frozen_at_the_next(
     use(tmp_path)  # imports the modules
     frozen: list[None] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
-    monkeypatch.setattr(worker, "_frozen", [])
+    monkeypatch.setattr(worker, "_frozen", PerProcess(list))
     monkeypatch.setattr(worker, "is_worker", lambda: in_worker)
     found = []
     for number in range(len(frozen_after)):

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.per_process import OnePerKey
 from ftfile.storage.hdfs import native_nodes as hdfs_native_nodes
 from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum
-from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -224,7 +224,7 @@ def install(monkeypatch: pytest.MonkeyPatch, names: Names) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", native_library(names))
     # No process listens, and a client is used by only one test.
     monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda _: "")
-    monkeypatch.setattr(hdfs_native_nodes, "_nodes", PerProcess(hdfs_native_nodes._open_nodes))  # noqa: SLF001
+    monkeypatch.setattr(hdfs_native_nodes, "_nodes", OnePerKey(hdfs_native_nodes._open_nodes))  # noqa: SLF001
 
 
 class WebServer:

@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 
+from ftfile.core.per_process import PerProcess
 from ftfile.storage import calls as deadline
 from ftfile.storage.calls import NoThreadError, run_within, start
 
@@ -114,7 +115,7 @@ def test_a_process_without_threads_begins_nothing(monkeypatch: pytest.MonkeyPatc
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(deadline, "_idle", deque())
+    monkeypatch.setattr(deadline, "_idle", PerProcess(deque))
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(NoThreadError, match="raise the limit of threads"):
         start(lambda: None)

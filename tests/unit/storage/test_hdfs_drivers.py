@@ -28,6 +28,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
+from ftfile.core.per_process import PerProcess
 from ftfile.core.retries import RetryPolicy
 from ftfile.storage.calls import NoThreadError
 from ftfile.storage.hdfs import base as hadoop
@@ -404,7 +405,7 @@ class TestTryingSettings:
         self, request: pytest.FixtureRequest, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[str]:
         del native  # it brings the library
-        monkeypatch.setattr(hadoop, "_proven", set())
+        monkeypatch.setattr(hadoop, "_proven", PerProcess(set))
         with WebServer(names) as server:
             yield server.url if request.param == "webhdfs" else "hdfs://namenode:8020/out"
 

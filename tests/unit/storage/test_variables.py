@@ -51,7 +51,7 @@ def test_another_value_leads_to_another_client(url: str, monkeypatch: pytest.Mon
     assert open_filesystem(url, settings=SETTINGS).read("file") == b"second"
     monkeypatch.setenv("MY_KEY", "f1rst")
     assert opened.read("file") == b"first"
-    assert not [secret for secret in ("f1rst", "s3cond") if secret in repr(clients._made)]  # noqa: SLF001
+    assert not [secret for secret in ("f1rst", "s3cond") if secret in repr(clients._objects.here.made)]  # noqa: SLF001
 
 
 def test_a_variable_that_is_unset_leads_to_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

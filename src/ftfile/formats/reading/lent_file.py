@@ -8,6 +8,7 @@ import threading
 import weakref
 from typing import BinaryIO
 
+from ftfile.core.per_process import PerProcess
 from ftfile.storage.calls import visited
 
 
@@ -25,7 +26,8 @@ class LentFile:
         # A thread that collects garbage can take back a file that it is reading.
         self._reading = threading.RLock()
         self._process = os.getpid()
-        _lent.add(weakref.ref(self, _lent.discard))
+        lent = _lent.here
+        lent.add(weakref.ref(self, lent.discard))
 
     def __enter__(self) -> None:
         """Lend the file until the end of the block."""
@@ -66,12 +68,12 @@ class LentFile:
         self.is_lent = False
 
 
-_lent: set[weakref.ref[LentFile]] = set()
+_lent: PerProcess[set[weakref.ref[LentFile]]] = PerProcess(set)
 
 
 @atexit.register
 def end_all() -> None:
     """End the files of readers that were not closed: the process waits a short time for their reads."""
-    for reference in _lent.copy():
+    for reference in _lent.here.copy():
         if (file := reference()) is not None:
             file.end()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.context import is_worker
 from ftfile.core.errors import CorruptData
+from ftfile.core.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +50,14 @@ class _ProcessLimit:
             if not self._running:
                 resource.setrlimit(resource.RLIMIT_DATA, self._before)
 
+    def renewed(self) -> _ProcessLimit:
+        """Return the limit of a forked process, in which no decoder runs."""
+        if self._running:
+            resource.setrlimit(resource.RLIMIT_DATA, self._before)
+        return _ProcessLimit()
 
-_process_limit = _ProcessLimit()
+
+_process_limit = PerProcess(_ProcessLimit, in_fork=_ProcessLimit.renewed)
 
 
 def _data_bytes() -> int:
@@ -72,11 +79,12 @@ def _memory_limit(bytes_max: int) -> Iterator[None]:
     if sys.platform != "linux" or not is_worker():
         yield
         return
-    _process_limit.begin(bytes_max)
+    limit = _process_limit.here
+    limit.begin(bytes_max)
     try:
         yield
     finally:
-        _process_limit.end()
+        limit.end()
 
 
 def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> Iterator[pa.RecordBatch]:

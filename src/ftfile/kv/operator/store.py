@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from ftfile.core.arguments import Access, checked
-from ftfile.core.errors import ConfigError, WindowOrder
+from ftfile.core.errors import CallOrder, ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import PerProcess
 from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.opening import open_writer
 from ftfile.kv.operator.recording import StoreColumns, check_writer_name, config_of
@@ -25,9 +28,16 @@ if TYPE_CHECKING:
 
     from ftfile.core.arguments import AccessArguments
     from ftfile.kv.operator.windows import Window
+    from ftfile.kv.reading.view import View
 
 
 WINDOW_MAX = (1 << 63) - 1  # 64 bits, because other programs may read the number from the log
+
+_CLOSED = "the store is closed: open it again"
+_INHERITED = (
+    "the store was opened by another process, of which this one is a copy (os.fork, or a pool of multiprocessing): "
+    "open it in this process, as another writer"
+)
 
 _log = get_logger(__name__)
 
@@ -36,9 +46,25 @@ class _ClosedBuffer(Buffer):
     """Has no effect."""
 
     def put(self, *_: object, **__: object) -> NoReturn:
-        raise ConfigError("the store is closed: open it again")
+        raise ConfigError(_CLOSED)
 
     merge = delete = purge = put
+
+
+class _InheritedBuffer(Buffer):
+    """The changes of a store in a forked process."""
+
+    def put(self, *_: object, **__: object) -> NoReturn:
+        raise CallOrder(_INHERITED)
+
+    merge = delete = purge = put
+
+
+class _InheritedView:
+    """The version of a store in a forked process."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise CallOrder(_INHERITED)
 
 
 class KeyValueStore(WindowReader):
@@ -134,10 +160,12 @@ class KeyValueStore(WindowReader):
         super().__init__(log, config.path, Pending(config.definition, windows), codec)
         self._begun: int | None = None
         self._is_open = True
+        self._is_inherited = False
         work = None
         if maintenance != "none":
             work = functools.partial(keep_up, log, config)
         self._upkeep = Upkeep(work, in_background=maintenance == "background")
+        _stores.here.add(self)
 
     def __enter__(self) -> KeyValueStore:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
@@ -210,6 +238,7 @@ class KeyValueStore(WindowReader):
             WindowOrder: the number is not greater; a window has not ended; or there are changes outside of a window.
             ConfigError: the number is greater than 2**63 - 1.
         """
+        self._require_open()
         _require_number(window)
         if self._begun is not None:
             raise WindowOrder(
@@ -255,6 +284,7 @@ class KeyValueStore(WindowReader):
             WindowOrder: the window has not ended; or it, or an earlier window, is only in memory after a failed
                 `commit`. A restore to it would lose changes.
         """
+        self._require_open()
         if window > self.last_window:
             raise WindowOrder(
                 f"checkpointed({window}): this window has not ended; the last ended window is {self.last_window}"
@@ -317,8 +347,8 @@ class KeyValueStore(WindowReader):
 
     def close(self) -> None:
         """Wait for maintenance, and close; idempotent. Ended windows stay, other changes are lost."""
-        if not self._is_open:
-            return
+        if not self._is_open or self._is_inherited:
+            return  # the windows and the thread belong to the process that opened the store
         self._is_open = False
         self._upkeep.stop()
         if self._pending.buffer:
@@ -373,10 +403,31 @@ class KeyValueStore(WindowReader):
             self._upkeep.after_commit()
 
     def _require_sound(self) -> None:
-        """Raise a ConfigError if the store is closed, or the error of maintenance since the last call."""
-        if not self._is_open:
-            raise ConfigError("the store is closed: open it again")
+        """Raise an error if the store is closed or inherited, or the error of maintenance since the last call."""
+        self._require_open()
         self._upkeep.raise_error()
+
+    def _require_open(self) -> None:
+        if self._is_inherited:
+            raise CallOrder(_INHERITED)
+        if not self._is_open:
+            raise ConfigError(_CLOSED)
+
+    def _leave_to_parent(self) -> None:
+        """Refuse calls in a forked process: another thread of the parent can have used the store during the fork."""
+        self._is_inherited = True
+        self._pending.buffer = _InheritedBuffer()
+        self._lock = threading.Lock()
+        self.view = cast("View", _InheritedView())
+
+
+def _leave_all_to_parent(stores: weakref.WeakSet[KeyValueStore]) -> weakref.WeakSet[KeyValueStore]:
+    for store in stores:
+        store._leave_to_parent()  # noqa: SLF001 - not a call of users
+    return weakref.WeakSet()
+
+
+_stores: PerProcess[weakref.WeakSet[KeyValueStore]] = PerProcess(weakref.WeakSet, _leave_all_to_parent)
 
 
 def _check_windows(restore: int | None, expect_window: int | None) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import cached_property
 from ftfile.kv.key_columns import behind, clip, union
 from ftfile.kv.planning.picker import Backoff, by_level, groups_of, pick, size_of
 from ftfile.kv.planning.runs import (

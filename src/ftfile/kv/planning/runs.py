@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.per_process import PerProcess
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
 from ftfile.kv.definition import StoreDefinition, joined
@@ -59,7 +60,7 @@ _SEAL_LABEL = "marks"
 # Maximum number of live runs whose check is cached; each commit opens all live runs.
 _KEPT = 1 << 16
 # Metadata that `open_metadata` has checked, by run id: the JSON, and the types of the key columns.
-_checked: dict[str, tuple[dict[str, Any], tuple[pa.DataType, ...]]] = {}
+_checked: PerProcess[dict[str, tuple[dict[str, Any], tuple[pa.DataType, ...]]]] = PerProcess(dict)
 
 
 class MetadataNumbers(Struct, frozen=True, rename="camel"):
@@ -331,15 +332,15 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
             opened.append(_opened(add, keys))
     types = (*kinds,)
     for add in opened:
-        metadata, checked_types = _checked.get(add.id, (None, ()))
+        metadata, checked_types = _checked.here.get(add.id, (None, ()))
         # Each commit opens all live runs, and their adds stay the same objects: check them only once.
         if metadata is not add.rolling_stats or checked_types != types:
             if add.skip_rows:
                 raise CorruptData(add.path, "a run without skipped rows", f"{add.skip_rows} skipped rows")
             RunMetadata.from_json(add.rolling_stats).check_keys(types)
-            if len(_checked) >= _KEPT:
-                _checked.clear()
-            _checked[add.id] = add.rolling_stats, types
+            if len(_checked.here) >= _KEPT:
+                _checked.here.clear()
+            _checked.here[add.id] = add.rolling_stats, types
     return opened
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import Access, checked
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
+from ftfile.core.per_process import PerProcess
 from ftfile.kv.definition import FOUND, StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
@@ -55,7 +56,7 @@ _SCAN_BYTES = 32 << 20  # for all runs of a scan together; each run holds at lea
 # For fewer keys of a bucket, single reads are faster if a storage call takes no longer than starting a thread.
 _FEW_KEYS = 1024
 
-CACHE = Cache(256 << 20)  # of the process
+CACHE = PerProcess(lambda: Cache(256 << 20), in_fork=lambda cache: Cache(cache.capacity_bytes))
 
 
 class Reader:
@@ -128,7 +129,7 @@ class Reader:
         reader = object.__new__(Reader)
         reader.path, reader.log, reader._code = self.path, self.log, self._code
         reader._files, reader._lock = self._files, threading.Lock()
-        reader.view = view_of(version, adds, Sources(self._files, CACHE, definition), self.view)
+        reader.view = view_of(version, adds, Sources(self._files, CACHE.here, definition), self.view)
         return reader
 
     def close(self) -> None:
@@ -293,7 +294,7 @@ class Reader:
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of due jobs at the newest version."""
-        return stats_of(self.view, self.log.refresh(), CACHE)
+        return stats_of(self.view, self.log.refresh(), CACHE.here)
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
@@ -347,7 +348,7 @@ class Reader:
         if before is not None and before.version == head.version:
             return before
         check_is_store(head, self.path)
-        sources = Sources(self._files, CACHE, self._definition_at(head))
+        sources = Sources(self._files, CACHE.here, self._definition_at(head))
         return view_of(head.version, head.segments.values(), sources, before)
 
     def _definition_at(self, head: LogState) -> StoreDefinition:
@@ -418,7 +419,7 @@ def open_store(
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
     log = open_log(path, Access.of(access), NO_STORE)
     if cache_bytes is not None:
-        CACHE.resize(cache_bytes)
+        CACHE.here.resize(cache_bytes)
     reader = Reader(log, normalise(os.fspath(path)), code_of(merge))
     if timestamp is not None:
         version = parsed_version_at(log, timestamp)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import PerProcess
 from ftfile.log.read.times import created_ms
 from ftfile.log.vacuum import vacuum
 
@@ -20,10 +21,19 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
 
 
-_lock = threading.Lock()
-_last_ms: dict[str, int] = {}  # by path: start of the last vacuum known to this process
-_vacuums: dict[str, threading.Thread] = {}  # by path: the last vacuum, which may be running
 _log = get_logger(__name__)
+
+
+class _Vacuums:
+    """The vacuums of this process by path."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last_ms: dict[str, int] = {}  # start of the last vacuum known to this process
+        self.threads: dict[str, threading.Thread] = {}  # the last vacuum, which may be running
+
+
+_vacuums = PerProcess(_Vacuums)
 
 
 def start_thread(name: str, work: Callable[[], None]) -> threading.Thread:
@@ -40,12 +50,13 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
     is retried after the next interval. Processes read from the log when the last vacuum that deleted files ran.
     """
     path, now_ms, interval_ms = config.path, log.clock.now_ms(), 1000 * config.vacuum_interval_s
-    with _lock:
-        last_ms = _last_ms.get(path, 0)
-        is_running = path in _vacuums and _vacuums[path].is_alive()
+    vacuums = _vacuums.here
+    with vacuums.lock:
+        last_ms = vacuums.last_ms.get(path, 0)
+        is_running = path in vacuums.threads and vacuums.threads[path].is_alive()
         if interval_ms <= 0 or now_ms - last_ms < interval_ms or is_running:
             return None
-        _last_ms[path] = now_ms  # so that no other thread reads the log meanwhile
+        vacuums.last_ms[path] = now_ms  # so that no other thread reads the log meanwhile
     is_due = False
     try:
         last_ms = max(last_ms, _recorded_ms(log, config.grace_s))
@@ -53,9 +64,9 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
     except FtfileError as error:
         _log.warning("cannot determine if %s must be vacuumed: %s", path, error)
     if not is_due:
-        _last_ms[path] = last_ms
+        vacuums.last_ms[path] = last_ms
         return None
-    thread = _vacuums[path] = start_thread(f"vacuum of {path}", partial(_vacuum, config, log.fs.context))
+    thread = vacuums.threads[path] = start_thread(f"vacuum of {path}", partial(_vacuum, config, log.fs.context))
     return thread
 
 
@@ -69,8 +80,9 @@ def _recorded_ms(log: CommitLog, grace_s: float) -> int:
 
 def forget_vacuums() -> None:
     """Clear the start times of vacuums, as in a new process."""
-    with _lock:
-        _last_ms.clear()
+    vacuums = _vacuums.here
+    with vacuums.lock:
+        vacuums.last_ms.clear()
 
 
 def _vacuum(config: StoreConfig, context: Context) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, FtfileError, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import OnePerKey
 from ftfile.core.remedies import Remedy
 from ftfile.log.opening import maintaining
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 EXPORT_WAIT_S = 60.0
 
 _log = get_logger(__name__)
-_lock = threading.Lock()  # of `_exports`
-_exports: dict[tuple[str, tuple[str, ...]], _ExportQueue] = {}  # by path and formats
 
 
 @contextlib.contextmanager
@@ -120,10 +119,7 @@ def export_soon(
     """
     if not formats:
         return
-    key = path, formats
-    with _lock:
-        exports = _exports.setdefault(key, _ExportQueue(path, formats))
-    exports.ask(storage, context).wait(wait_s)
+    _exports.of((path, formats)).ask(storage, context).wait(wait_s)
 
 
 def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> str:
@@ -219,3 +215,11 @@ class _ExportQueue:
                 _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", self._path, failed)
             self._reported_error = failed
             request.done.set()
+
+
+def _queue(key: tuple[str, tuple[str, ...]]) -> _ExportQueue:
+    path, formats = key
+    return _ExportQueue(path, formats)
+
+
+_exports = OnePerKey(_queue)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ftfile.core.per_process import cached_property
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, is_parked
 

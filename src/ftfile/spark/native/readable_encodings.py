@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import dataclass, field
 from itertools import chain
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.core.per_process import cached_property
 from ftfile.rows.buffers import field_names, leaf_types
 from ftfile.rows.spark_types import is_wider, recorded_schema, spark_schema_json
 from ftfile.spark.native.listed_files import FileList
@@ -29,7 +29,7 @@ class NativeGroup:
     decimals: pa.Schema  # the partition columns of decimal types
     files: FileList = field(default_factory=FileList)
 
-    @functools.cached_property
+    @cached_property
     def key(self) -> str:
         """Return the common properties of the parts of a group, as text."""
         return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)

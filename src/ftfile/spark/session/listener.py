@@ -19,6 +19,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ReadOptions, SinkOptions, parse_options
+from ftfile.core.per_process import PerProcess
 from ftfile.kv.upkeep.compact import compact, compact_idle
 from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_soon
 from ftfile.operate.flush import flush
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-_attached: WeakKeyDictionary[SparkSession, _Flusher] = WeakKeyDictionary()
-# By the process of the JVM.
-_keepers: dict[int, TokenKeeper] = {}
 _SINKS = ("ftfile", "ftkv")
 _CODE = ("onpublish", "partfilename", "rollingpolicy")
 _CONTINUOUS = (
@@ -70,31 +68,52 @@ def attach(spark: SparkSession) -> None:
             "attach(spark) follows streams from within their driver, and a Spark Connect session is only a client "
             "of it: call ftfile.flush(path) when a stream has ended, or start the streams on the server"
         )
-    if spark not in _attached:
+    attached = _attached.here
+    if spark not in attached:
         _keep_tokens(spark)
-        _attached[spark] = _Flusher(spark)
-        spark.streams.addListener(_attached[spark])
-        atexit.register(_attached[spark].finish)
+        attached[spark] = _Flusher(spark)
+        spark.streams.addListener(attached[spark])
+        atexit.register(attached[spark].finish)
 
 
 def detach(spark: SparkSession) -> None:
     """Stop maintaining the files of this session's streams. Without a previous `attach`, nothing happens."""
-    if spark in _attached:
-        flusher = _attached.pop(spark)
+    attached, keepers = _attached.here, _keepers.here
+    if spark in attached:
+        flusher = attached.pop(spark)
         spark.streams.removeListener(flusher)
         atexit.unregister(flusher.finish)
-    if not _attached:
-        while _keepers:
-            _, keeper = _keepers.popitem()
+    if not attached:
+        while keepers:
+            _, keeper = keepers.popitem()
             keeper.stop()
 
 
 def _keep_tokens(spark: SparkSession) -> None:
     """Start to keep the tokens of a session's JVM, once for all of its sessions."""
     process = process_of(spark)
-    if process not in _keepers:
-        _keepers[process] = TokenKeeper(spark)
-        atexit.register(_keepers[process].stop)
+    keepers = _keepers.here
+    if process not in keepers:
+        keepers[process] = TokenKeeper(spark)
+        atexit.register(keepers[process].stop)
+
+
+def _no_sessions(parent: WeakKeyDictionary[SparkSession, _Flusher]) -> WeakKeyDictionary[SparkSession, _Flusher]:
+    """Leave the streams and files of the parent alone at the end of a forked process."""
+    for flusher in parent.values():
+        atexit.unregister(flusher.finish)
+    return WeakKeyDictionary()
+
+
+def _no_keepers(parent: dict[int, TokenKeeper]) -> dict[int, TokenKeeper]:
+    for keeper in parent.values():
+        atexit.unregister(keeper.stop)
+    return {}
+
+
+_attached: PerProcess[WeakKeyDictionary[SparkSession, _Flusher]] = PerProcess(WeakKeyDictionary, _no_sessions)
+# By the process of the JVM.
+_keepers: PerProcess[dict[int, TokenKeeper]] = PerProcess(dict, _no_keepers)
 
 
 class WrittenPlace(NamedTuple):

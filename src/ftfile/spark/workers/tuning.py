@@ -19,6 +19,7 @@ from zipimport import zipimporter
 from pyspark import __version__ as spark_version
 
 from ftfile.core.context import is_worker
+from ftfile.core.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +32,11 @@ SWITCH = "FTFILE_TUNE_WORKERS"
 _INVALIDATING_SPARKS = ("4.0.", "4.1.")
 
 # The number of modules when this process was last frozen; empty before the first use.
-_frozen: list[int] = []
+_frozen: PerProcess[list[int]] = PerProcess(list)
 _read_archive = zipimporter.invalidate_caches
-_signatures: weakref.WeakKeyDictionary[zipimporter, tuple[int, int, int] | None] = weakref.WeakKeyDictionary()
+_signatures: PerProcess[weakref.WeakKeyDictionary[zipimporter, tuple[int, int, int] | None]] = PerProcess(
+    weakref.WeakKeyDictionary
+)
 
 
 def _is_switched_on() -> bool:
@@ -56,9 +59,10 @@ def _freeze_modules() -> None:
     that one use has imported are frozen in the next one: the collection in between removes garbage first.
     """
     modules = len(sys.modules)
-    if _frozen and modules > _frozen[0]:
+    frozen = _frozen.here
+    if frozen and modules > frozen[0]:
         gc.freeze()
-    _frozen[:] = [modules if _frozen else 0]
+    frozen[:] = [modules if frozen else 0]
 
 
 @contextlib.contextmanager
@@ -88,9 +92,9 @@ def _read_changed_archive(importer: zipimporter) -> None:
         signature = (info.st_size, info.st_mtime_ns, info.st_ino)
     except OSError:
         signature = None
-    if signature != _signatures.get(importer, ()):
+    if signature != _signatures.here.get(importer, ()):
         _read_archive(importer)
-        _signatures[importer] = signature
+        _signatures.here[importer] = signature
 
 
 def acknowledge_at_once() -> None:

@@ -18,6 +18,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import PerProcess
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
 from ftfile.storage.hdfs.credentials.keytab import give_up
@@ -43,7 +44,7 @@ Arguments = ParamSpec("Arguments")
 _log = get_logger(__name__)
 
 # Roots where the settings for new files were tried.
-_proven: set[tuple[str, tuple[int | None, int | None, int]]] = set()
+_proven: PerProcess[set[tuple[str, tuple[int | None, int | None, int]]]] = PerProcess(set)
 
 
 class HadoopFileSystem(FileSystem):
@@ -86,7 +87,7 @@ class HadoopFileSystem(FileSystem):
     def prove(self, directory: str) -> None:
         """Create an empty file with the settings for new files, if any are set; once per process."""
         asked = self._settings.of_files
-        if asked is None or (self.where, asked) in _proven:
+        if asked is None or (self.where, asked) in _proven.here:
             return
         self.make_directories(directory)
         path = join(directory, f".{self.context.ids.unique()}.tmp")
@@ -104,7 +105,7 @@ class HadoopFileSystem(FileSystem):
                 mode,
                 self._settings.file_mode,
             )
-        _proven.add((self.where, asked))
+        _proven.here.add((self.where, asked))
 
     def stat(self, path: str) -> FileInfo:
         full = self._full("stat", path)

@@ -15,6 +15,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown, StorageError, Unavailable, Unsupported
+from ftfile.core.per_process import PerProcess
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.calls import limit_s, start
 from ftfile.storage.hdfs.base import HadoopFileSystem
@@ -51,10 +52,7 @@ WAITS_S = (0.003, 0.003, 0.004, 0.01, 0.02, 0.04, 0.08, 0.16)
 LEFT_BEHIND_MAX = 256
 
 # Calls of the library for files that are closed already.
-_left_behind: set[Future[None]] = set()
-
-# Threads do not survive a fork.
-os.register_at_fork(after_in_child=_left_behind.clear)
+_left_behind: PerProcess[set[Future[None]]] = PerProcess(set)
 
 Result = TypeVar("Result")
 
@@ -334,12 +332,12 @@ def _close_early(file: HdfsFile, full: str, size_bytes: int) -> None:
     whose blocks are complete closes it unchanged. The second request of the library finds the file closed and succeeds.
     """
     closing = start(file.writer.close)
-    if size_bytes and len(_left_behind) < LEFT_BEHIND_MAX:
+    if size_bytes and len(_left_behind.here) < LEFT_BEHIND_MAX:
         # Errors are ignored here: the answer of the library decides.
         with contextlib.suppress(StorageError), native_errors("close", full, "HDFS"):
             if _is_released(file.client, full, size_bytes, closing):
-                _left_behind.add(closing)
-                closing.add_done_callback(_left_behind.discard)
+                _left_behind.here.add(closing)
+                closing.add_done_callback(_left_behind.here.discard)
                 return
     closing.result()
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import OnePerKey, PerProcess
 from ftfile.storage.calls import NoThreadError, run_within, start
 from ftfile.storage.hdfs.configuration import (
     USER,
@@ -30,7 +31,6 @@ from ftfile.storage.hdfs.configuration import (
 from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE
 from ftfile.storage.hdfs.credentials.tokens import rpc_token
 from ftfile.storage.hdfs.java_errors import IPC_PORT
-from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +95,28 @@ class NoNameNodeError(OSError):
     """No NameNode answers; no request was sent."""
 
 
+class _Contact:
+    """The client of a process, and the answers of the NameNodes to it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.client: hdfs_native.Client | None = None
+        # NameNodes that have not answered yet.
+        self.asked: dict[str, Future[str]] = {}
+        self.found: dict[str, str] = {}
+        self.pulse: Future[object] | None = None
+        self.looked_s = float("-inf")
+        self.verdict = ""
+
+
+def _in_fork(parent: _Contact) -> _Contact:
+    if parent.client is not None:
+        # Its threads do not exist here, and its destructor would wait for them for ever: it is never destroyed, also
+        # not at the end of the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(parent.client))
+    return _Contact()
+
+
 class NameNodes:
     """The NameNodes of one name service, or one NameNode, and the client of this process.
 
@@ -116,32 +138,18 @@ class NameNodes:
         self.find_token = find_token
         self._is_configured = is_configured
         self._has_answered = False
-        self._client: hdfs_native.Client | None = None
-        self._begin()
-        os.register_at_fork(after_in_child=self._begin_in_fork)
+        self._contacts = PerProcess(_Contact, _in_fork)
 
-    def _begin(self) -> None:
-        self._lock = threading.RLock()
-        # NameNodes that have not answered yet.
-        self._asked: dict[str, Future[str]] = {}
-        self._found: dict[str, str] = {}
-        self._pulse: Future[object] | None = None
-        self._looked_s = float("-inf")
-        self._verdict = ""
-
-    def _begin_in_fork(self) -> None:
-        if self._client is not None:
-            # Its threads do not exist here, and its destructor would wait for them for ever, so it is never destroyed.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
-            self._client = None
-        self._begin()
+    @property
+    def _contact(self) -> _Contact:
+        return self._contacts.here
 
     def client(self) -> hdfs_native.Client:
         """Return the client; at first use, after a NameNode has answered, or raise `NoNameNodeError`."""
-        with self._lock:
-            if self._client is None:
-                self._client = self._connect(self._order())
-            return self._client
+        with self._contact.lock:
+            if self._contact.client is None:
+                self._contact.client = self._connect(self._order())
+            return self._contact.client
 
     def run(
         self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client, *, is_short: bool = False
@@ -160,20 +168,20 @@ class NameNodes:
             WebPortError: the address is the address of a web server.
             NoConfigurationError: the NameNode accepts no connection of a process without configuration.
         """
-        if client is not self._client:
-            raise SilentError(self._verdict)
+        if client is not self._contact.client:
+            raise SilentError(self._contact.verdict)
         began_s = SYSTEM.clock.monotonic_s()
 
         def look() -> None:
             self.check_answers(client)
             waited_s = SYSTEM.clock.monotonic_s() - began_s
-            if is_short and len(self._addresses) > 1 and not self._verdict and waited_s > STUCK_S:
+            if is_short and len(self._addresses) > 1 and not self._contact.verdict and waited_s > STUCK_S:
                 raise SilentError(f"no response within {waited_s:.0f} s, although the NameNode responds to other calls")
 
         try:
             result = run_within(limit_s, call, look=look)
         except TimeoutError as error:
-            raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
+            raise TimeoutError(f"{error}; {self._contact.verdict}" if self._contact.verdict else str(error)) from None
         except OSError as error:
             if not _HUNG_UP.search(str(error)):
                 raise
@@ -208,39 +216,39 @@ class NameNodes:
 
     def check_answers(self, client: hdfs_native.Client) -> None:
         """Raise `SilentError` like `run`, unless the NameNode of `client` answers, or can still answer in time."""
-        with self._lock:
-            if client is not self._client:
-                raise SilentError(self._verdict)
-            if SYSTEM.clock.monotonic_s() - self._looked_s < BELIEVED_S:
+        with self._contact.lock:
+            if client is not self._contact.client:
+                raise SilentError(self._contact.verdict)
+            if SYSTEM.clock.monotonic_s() - self._contact.looked_s < BELIEVED_S:
                 return
             try:
                 self._look(client)
             except NoThreadError:
                 return
             finally:
-                self._looked_s = SYSTEM.clock.monotonic_s()
+                self._contact.looked_s = SYSTEM.clock.monotonic_s()
 
     def _look(self, client: hdfs_native.Client) -> None:
         if not self._addresses or self._has_pulse(client):
-            self._verdict = ""
+            self._contact.verdict = ""
             return
         active = self._find_active(PULSE_S)
-        self._found |= dict.fromkeys(self._asked, SILENT) if active is not None else {}
-        self._verdict = self._describe()
+        self._contact.found |= dict.fromkeys(self._contact.asked, SILENT) if active is not None else {}
+        self._contact.verdict = self._describe()
         if active is not None:
-            self._client, self._pulse = self._connect(self._in_order(active)), None
-            self._verdict += f"; continuing with {active} on a new connection"
-            _log.warning("a call was abandoned: %s", self._verdict)
-        elif any(self._found[name] in (STANDBY, SILENT) for name in self._addresses):
+            self._contact.client, self._contact.pulse = self._connect(self._in_order(active)), None
+            self._contact.verdict += f"; continuing with {active} on a new connection"
+            _log.warning("a call was abandoned: %s", self._contact.verdict)
+        elif any(self._contact.found[name] in (STANDBY, SILENT) for name in self._addresses):
             return
-        raise SilentError(self._verdict)
+        raise SilentError(self._contact.verdict)
 
     def _has_pulse(self, client: hdfs_native.Client) -> bool:
         """Return True if a short call of the client gets any answer."""
-        if self._pulse is None or self._pulse.done():
-            self._pulse = start(functools.partial(client.get_file_info, "/"))
-        wait([self._pulse], PULSE_S)
-        return self._pulse.done()
+        if self._contact.pulse is None or self._contact.pulse.done():
+            self._contact.pulse = start(functools.partial(client.get_file_info, "/"))
+        wait([self._contact.pulse], PULSE_S)
+        return self._contact.pulse.done()
 
     def _order(self) -> list[str]:
         """Return the names, the active NameNode first, or raise `NoNameNodeError`."""
@@ -261,7 +269,7 @@ class NameNodes:
         for name in self._addresses:
             if name == active:
                 continue
-            if self._found.get(name) == STANDBY:
+            if self._contact.found.get(name) == STANDBY:
                 standby.append(name)
             else:
                 silent.append(name)
@@ -270,25 +278,25 @@ class NameNodes:
     def _find_active(self, timeout_s: float) -> str | None:
         """Test all NameNodes at once, and return the first active one; None after `timeout_s`."""
         self._take_answers()
-        for name in self._addresses.keys() - self._asked.keys():
-            self._asked[name] = start(functools.partial(self._ask, name))
+        for name in self._addresses.keys() - self._contact.asked.keys():
+            self._contact.asked[name] = start(functools.partial(self._ask, name))
         deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
         answered: set[str] = set()
-        while self._asked and SYSTEM.clock.monotonic_s() < deadline_s:
-            wait(self._asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
+        while self._contact.asked and SYSTEM.clock.monotonic_s() < deadline_s:
+            wait(self._contact.asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
             answered |= self._take_answers()
             for name in self._addresses:
-                if name in answered and self._found[name] == ACTIVE:
+                if name in answered and self._contact.found[name] == ACTIVE:
                     return name
-        for name in self._asked:
-            if self._found.get(name) in (ACTIVE, STANDBY, None):
-                self._found[name] = SILENT
+        for name in self._contact.asked:
+            if self._contact.found.get(name) in (ACTIVE, STANDBY, None):
+                self._contact.found[name] = SILENT
         return None
 
     def _take_answers(self) -> set[str]:
         """Store the answers of NameNodes, and return the names of the NameNodes that answered."""
-        answered = {name for name, asked in self._asked.items() if asked.done()}
-        self._found |= {name: self._asked.pop(name).result() for name in answered}
+        answered = {name for name, asked in self._contact.asked.items() if asked.done()}
+        self._contact.found |= {name: self._contact.asked.pop(name).result() for name in answered}
         return answered
 
     def _ask(self, name: str) -> str:
@@ -313,7 +321,7 @@ class NameNodes:
             server = name
             if name != address:
                 server = f"{name} ({address})"
-            sentences.append(f"NameNode {server} is {self._found.get(name, 'not asked')}")
+            sentences.append(f"NameNode {server} is {self._contact.found.get(name, 'not asked')}")
         return ", ".join(sentences)
 
 
@@ -407,4 +415,4 @@ def _connect(url: str, configuration: dict[str, str], directory: str | None, log
         ) from error
 
 
-_nodes = PerProcess(_open_nodes)
+_nodes = OnePerKey(_open_nodes)

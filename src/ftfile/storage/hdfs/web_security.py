@@ -14,6 +14,7 @@ import requests
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import Redacting
+from ftfile.core.per_process import PerProcess
 from ftfile.storage.connections import speaks_tls, tls_fault
 
 if TYPE_CHECKING:
@@ -56,12 +57,12 @@ def kerberos_auth(login: Login | None) -> requests.auth.AuthBase:
         ) from error
 
     class Auth(requests_kerberos.HTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
-        making = threading.Lock()
+        making = PerProcess(threading.Lock)
 
         def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
             try:
                 # One thread at a time: a server rejects two authenticators of the same moment as a replay.
-                with self.making:
+                with self.making.here:
                     return str(super().generate_request_header(response, *more, **named))
             except (requests_kerberos.exceptions.KerberosExchangeError, Krb5Error) as error:
                 response.close()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.core.per_process import OnePerKey
 from ftfile.storage.hdfs.configuration import find_service
-from ftfile.storage.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -188,4 +188,4 @@ def _open_nodes(rpc_addresses: Settings) -> WebNodes:
 
 
 # By the RPC addresses of `find_nodes`.
-web_nodes = PerProcess(_open_nodes)
+web_nodes = OnePerKey(_open_nodes)

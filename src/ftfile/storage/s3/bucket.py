@@ -14,9 +14,9 @@ from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageE
 from ftfile.core.retries import retry_until
 from ftfile.storage.api import StoredFile
 from ftfile.storage.paths import check_path, join
-from ftfile.storage.per_process import digest_of_variables
 from ftfile.storage.s3.answers import TooLargeToCopy
 from ftfile.storage.s3.client import clients
+from ftfile.storage.secret_variables import digest_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

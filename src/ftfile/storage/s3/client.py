@@ -16,6 +16,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
+from ftfile.core.per_process import OnePerKey
 from ftfile.storage.calls import NoThreadError, limit_s, run_within
 from ftfile.storage.connections import (
     CancellableConnection,
@@ -24,7 +25,6 @@ from ftfile.storage.connections import (
     speaks_tls,
     tls_fault,
 )
-from ftfile.storage.per_process import PerProcess
 from ftfile.storage.s3.answers import UNKNOWN_USER, meaning_of_answer
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class S3Client:
 
 
 # The clients of this process by their settings, since creating a client takes a quarter of a second.
-clients = PerProcess(S3Client)
+clients = OnePerKey(S3Client)
 
 
 @functools.lru_cache(maxsize=4)

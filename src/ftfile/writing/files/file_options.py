@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.per_process import cached_property
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.formats.api import Format, LineFormat, format_from_options
 from ftfile.formats.partition_paths import partition_schema

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import OnePerKey
 from ftfile.log.directory import (
     check_foreign_tables,
     check_is_files,
@@ -39,22 +39,20 @@ if TYPE_CHECKING:
     from ftfile.writing.bad_records import BadRecords
     from ftfile.writing.batch import WritePlan
     from ftfile.writing.files.rolling_plan import RollingPlanner
+    from ftfile.writing.files.rolling_rules import RollingSettings
     from ftfile.writing.messages import AssemblyResults, StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
     from ftfile.writing.stage import FinalPath, Stage
 
 
 PLANNERS_KEPT = 16
 _log = get_logger(__name__)
-_planners: dict[tuple[object, ...], RollingPlanner] = {}
-_planners_lock = threading.Lock()
 
 
 def forget_caches() -> None:
     """Drop this process's caches, to simulate a new process."""
     forget_logs()
     forget_configs()
-    with _planners_lock:
-        _planners.clear()
+    _planners.clear()
 
 
 class FileSink(Sink[SinkConfig]):
@@ -175,20 +173,27 @@ def _planner(config: SinkConfig, writer: WriterIdentity, ids: IdSource) -> Rolli
     """Return the planner that ends open parts; None for a batch write, which has no open parts."""
     if not isinstance(writer, StreamIdentity):
         return None
-    from ftfile.writing.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - only commits need it
-
     encoding = config.encoding_key
     rolling = config.rolling or ALL_END
-    key = (config.path, writer.query_id, encoding, rolling, ids)
-    # Cached per query, because queries in one process can write to the same directory.
-    with _planners_lock:
-        # The planner that was used last is last, so the first one is removed.
-        planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
-        _planners[key] = planner
-        if len(_planners) > PLANNERS_KEPT:
-            oldest_key = next(iter(_planners))
-            _planners.pop(oldest_key)
-    return planner
+    # One for each query, because queries in one process can write to the same directory.
+    return _planners.of(_PlannerKey(config.path, writer.query_id, encoding, rolling, ids))
+
+
+class _PlannerKey(NamedTuple):
+    path: str
+    query_id: str
+    encoding: str
+    rolling: RollingSettings
+    ids: IdSource
+
+
+def _new_planner(key: _PlannerKey) -> RollingPlanner:
+    from ftfile.writing.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - only commits need it
+
+    return RollingPlanner(key.query_id, key.encoding, key.rolling, key.ids)
+
+
+_planners = OnePerKey(_new_planner, PLANNERS_KEPT)
 
 
 def _snapshot_of(log: CommitLog) -> Snapshot:

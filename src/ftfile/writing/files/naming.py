@@ -14,6 +14,7 @@ import pyarrow as pa
 from ftfile.core.codecs import CODECS, READERS_ENDINGS
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
+from ftfile.core.per_process import cached_property
 from ftfile.rows.buffers import from_numpy
 from ftfile.rows.value_text import TimePattern
 from ftfile.rows.zone_clocks import clocks_of
@@ -371,7 +372,7 @@ class PathCheck:
             return None
         return f"would be written to a file such as {_shown(path)}, which {fault}"
 
-    @functools.cached_property
+    @cached_property
     def _example(self) -> tuple[str, int]:
         return self._naming.template.fill(first_part(_NAME, _DIRECTORY, self._extension)), self._naming.more_bytes
 

@@ -9,6 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
+from ftfile.core.per_process import OnePerKey
 from ftfile.log.read import snapshot
 from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.testing.checker import check_directory
@@ -103,8 +104,8 @@ class TestDigits:
 
 @pytest.mark.slow
 def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs: dict[Any, Any] = {}
-    planners: dict[Any, Any] = {}
+    logs: OnePerKey[Any, Any] = OnePerKey(attempt_options._open_log, attempt_options.LOGS_KEPT)  # noqa: SLF001
+    planners: OnePerKey[Any, Any] = OnePerKey(writer._new_planner, writer.PLANNERS_KEPT)  # noqa: SLF001
     monkeypatch.setattr(attempt_options, "_logs", logs)
     monkeypatch.setattr(writer, "_planners", planners)
     kept = max(attempt_options.LOGS_KEPT, writer.PLANNERS_KEPT, CONFIGS_KEPT)
@@ -113,8 +114,8 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
     for batch in range(5):
         for stream in streams:
             stream.run(batch, [[row("a", batch)]])
-        assert len(logs) <= attempt_options.LOGS_KEPT
-        assert len(planners) <= writer.PLANNERS_KEPT
+        assert len(logs._objects.here.made) == attempt_options.LOGS_KEPT  # noqa: SLF001
+        assert len(planners._objects.here.made) == writer.PLANNERS_KEPT  # noqa: SLF001
     for stream in streams:
         assert [file.rows for file in ftfile.open(stream.path).files()] == [2, 2]
         assert sorted(ftfile.open(stream.path).to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 4]

@@ -78,7 +78,8 @@ def due_of(out: str, query_id: str) -> list[Job]:
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
-    *_, latest = (planner for (_, owner, *_), planner in writer._planners.items() if owner == query_id)  # noqa: SLF001
+    planners = writer._planners._objects.here.made  # noqa: SLF001
+    *_, latest = (planner for key, (_, planner) in planners.items() if key.query_id == query_id)
     return latest
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ class Login:
         return f"the login of {self.principal!r} with the keytab {self.keytab!r}"
 
 
-_failed: set[Login] = set()
+_failed: PerProcess[set[Login]] = PerProcess(set)
 
 
 def login_from(settings: Mapping[str, str], *, is_executor: bool) -> Login | None:
@@ -75,7 +76,7 @@ def _login_of_spark() -> Login | None:
     if not keytab or not principal or not os.access(keytab, os.R_OK):
         return None
     login = Login(principal, os.path.abspath(keytab), is_optional=True)
-    if login in _failed:
+    if login in _failed.here:
         return None
     return login
 
@@ -83,7 +84,7 @@ def _login_of_spark() -> Login | None:
 def give_up(login: Login) -> None:
     """Do not use an optional login in this process again, because it failed."""
     _log.warning("%s failed, so tokens are used. Python processes need a krb5.conf with the KDC of the realm", login)
-    _failed.add(login)
+    _failed.here.add(login)
 
 
 def _property(line: str) -> tuple[str, str]:

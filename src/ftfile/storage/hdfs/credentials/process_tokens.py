@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.per_process import PerProcess
 from ftfile.storage.hdfs.credentials.jvm_tokens import kept_file
 from ftfile.storage.hdfs.credentials.process_file import ProcessFile
 from ftfile.storage.hdfs.credentials.token_file import read_tokens, token_file
@@ -35,18 +36,12 @@ class ProcessTokens:
         self._original: str | None = None
         self._named: str | None = None
         # The third file, which is only written if it is needed.
-        self._own_file = ProcessFile()
-        self._lock = threading.Lock()
-        os.register_at_fork(after_in_child=self._after_fork)
-
-    def _after_fork(self) -> None:
-        # Another thread of the parent process can have held the lock during the fork.
-        self._lock = threading.Lock()
-        self._own_file.leave_to_parent()
+        self._own_file = PerProcess(ProcessFile, in_fork=_leave_to_parent)
+        self._lock = PerProcess(threading.Lock)
 
     def receive(self, tokens: Iterable[DelegationToken]) -> None:
         """Add tokens that Spark's driver sent, unless the files of this process contain them."""
-        with self._lock:
+        with self._lock.here:
             for key, token in [*self._received.items()]:
                 if token in self._refused:
                     del self._received[key]
@@ -55,7 +50,7 @@ class ProcessTokens:
 
     def refuse(self, token: DelegationToken) -> None:
         """Prefer other tokens for the same service, also older ones, because HDFS has refused this one."""
-        with self._lock:
+        with self._lock.here:
             self._refused.add(token)
 
     def origin(self, token: DelegationToken) -> str | None:
@@ -81,7 +76,7 @@ class ProcessTokens:
 
         Idempotent. Raises `ConfigError` if a token file cannot be read.
         """
-        with self._lock:
+        with self._lock.here:
             files = self._read_files()
             candidates = [*itertools.chain.from_iterable(files.values()), *self._received.values()]
             refused: dict[tuple[str, str], DelegationToken] = {}
@@ -131,7 +126,7 @@ class ProcessTokens:
                 return path
         if not tokens:
             return None
-        return self._own_file.write(token_file(tokens))
+        return self._own_file.here.write(token_file(tokens))
 
     def _name(self, path: str | None) -> None:
         """Let the environment name a file, or the original one."""
@@ -145,6 +140,12 @@ class ProcessTokens:
         elif path != os.environ.get(FILE_VARIABLE):
             # Not more often than needed: threads of libraries may read the environment at the same time.
             os.environ[FILE_VARIABLE] = path
+
+
+def _leave_to_parent(file: ProcessFile) -> ProcessFile:
+    """Return the file of a forked process, given the copy of its parent's."""
+    file.leave_to_parent()
+    return file
 
 
 def _add_newer(tokens: dict[tuple[str, str], DelegationToken], more_tokens: Iterable[DelegationToken]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
+from ftfile.core.per_process import PerProcess
 from ftfile.core.units import time_text
 from ftfile.storage.hdfs.credentials.process_tokens import FILE_VARIABLE, ProcessTokens
 
@@ -30,7 +31,7 @@ _LOGICAL = ("ha-hdfs", "ha-webhdfs", "ha-swebhdfs")
 
 _log = get_logger(__name__)
 _process = ProcessTokens()
-_warned: set[DelegationToken] = set()
+_warned: PerProcess[set[DelegationToken]] = PerProcess(set)
 
 
 def receive_tokens(tokens: Iterable[DelegationToken]) -> None:
@@ -68,11 +69,11 @@ def origin_of(token: DelegationToken) -> str:
 def warn_before_end(token: DelegationToken) -> None:
     """Log a warning, once for a token, if less than a quarter of its lifetime is left."""
     dates_ms = token.dates_ms()
-    if dates_ms is None or token in _warned:
+    if dates_ms is None or token in _warned.here:
         return
     issued_ms, end_ms = dates_ms
     if SYSTEM.clock.now_ms() > end_ms - (end_ms - issued_ms) // 4:
-        _warned.add(token)
+        _warned.here.add(token)
         _log.warning("no batch can use HDFS after the end of its token. %s", origin_of(token))
 
 
