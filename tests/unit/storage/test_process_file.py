@@ -147,7 +147,8 @@ def test_without_memory_files_those_of_ended_processes_are_removed(
 @pytest.mark.parametrize("received", [OLD, NEW])
 def test_a_child_process_writes_a_file_of_its_own(received: DelegationToken, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark forks its workers, which can run longer than their parent."""
-    monkeypatch.delenv(FILE_VARIABLE, raising=False)
+    monkeypatch.setenv(FILE_VARIABLE, "")  # so that the variable is removed afterwards
+    monkeypatch.delenv(FILE_VARIABLE)
     tokens = ProcessTokens()
     tokens.receive([OLD])
     tokens.merge()
