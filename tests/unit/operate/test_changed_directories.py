@@ -11,6 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import CommitError, ConfigError, OutcomeUnknown, PermissionDenied, SchemaError, StorageError
+from ftfile.core.options.typed import attribute_name
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.tools.cli.running import run
@@ -219,7 +220,7 @@ class TestSettings:
             ftfile.write(out, TIMES, mode="overwrite", **changed)
             yield from TIMES.to_batches()
 
-        with pytest.raises(ConfigError, match=name):
+        with pytest.raises(ConfigError, match=attribute_name(name)):
             ftfile.write(out, pa.RecordBatchReader.from_batches(TIMES.schema, batches()))
         assert ftfile.open(out).to_arrow().num_rows == len(TIMES)
 
