@@ -223,7 +223,10 @@ FORMS += ["{0} IN ({1})", "{0} NOT IN ({1}, {1})", "{1} <= {0}", "{0} = {1} OR {
 def test_each_type_of_column_is_compared_with_each_type_of_literal(
     spark: SparkSession, tmp_path: Path, partitioned: bool, ansi: str
 ) -> None:
-    """Each pair has one of the forms; the random conditions have all of them. Partitions have half of the pairs."""
+    """Each pair has one of the forms; the random conditions have all of them.
+
+    Each of the four tests has a third of the pairs, and all tests together have all of them.
+    """
     dice = random.Random("pairs")
     table = Table(spark, tmp_path / "table", dice, IN_PATHS if partitioned else [])
     forms = FORMS if ansi == "true" else FORMS[::-1]
@@ -233,10 +236,10 @@ def test_each_type_of_column_is_compared_with_each_type_of_literal(
             conditions.append(forms[(place + number) % len(forms)].format(f"`{name}`", literal))
         for number, value in enumerate(VALUES):
             conditions.append({name: [value, None, value] if number % 3 == 1 else value})
-    if partitioned:
-        conditions = conditions[ansi == "true" :: 2]
+    if ROUNDS == 1:
+        conditions = conditions[(2 * partitioned + (ansi == "true")) % 3 :: 3]
     with settings(spark, zone="Europe/Berlin", ansi=ansi):
-        assert table.in_session(spark).check(conditions) > 1000
+        assert table.in_session(spark).check(conditions) > 300
 
 
 def test_sessions_with_other_settings_read_one_directory_at_the_same_time(

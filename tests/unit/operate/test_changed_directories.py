@@ -195,7 +195,7 @@ class TestSettings:
             writer.write(TIMES)
             writer.commit(1)
             version = ftfile.write(out, TIMES, mode="overwrite", **changed)
-            with pytest.raises(ConfigError, match=name.split(maxsplit=1)[0]):
+            with pytest.raises(ConfigError, match=attribute_name(name.split(maxsplit=1)[0])):
                 write_and_commit(writer)
             assert version_of(out) == version
         with ftfile.writer(out, "orders") as writer:
