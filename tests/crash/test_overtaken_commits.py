@@ -18,7 +18,7 @@ from ftfile.log.format.model import Body, JobAuthor
 from ftfile.log.protocol import commit
 from ftfile.log.records import RECORD_AGE_MIN_MS
 from ftfile.testing.checker import check_directory
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.testing.context import ShiftedClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
@@ -118,3 +118,47 @@ def test_a_committer_that_others_overtake_between_two_calls(store: Store, option
         failures += failed
     assert bool(emptied) == (pause_ms == RECORD_AGE_MIN_MS), "records of other ages were deleted"
     assert failures < calls
+
+
+@pytest.mark.parametrize("set_back_s", [600, 1800, 2999])
+def test_a_committer_that_is_overtaken_while_the_clock_of_the_store_is_set_back(set_back_s: int) -> None:
+    """After a vacuum, the store's answers show a short pause, and only the clock of the process shows a long one."""
+    calls = run_set_back(set_back_s, -1)
+    assert calls > 5
+    for at in range(1, calls + 1):
+        run_set_back(set_back_s, at)
+
+
+def run_set_back(set_back_s: int, at: int) -> int:
+    """Overtake a batch before one of its calls, and set the clock of the store back; return the number of its calls."""
+    forget_caches()
+    IDS.start(1, at + 1)
+    own_clock = ShiftedClock(CLOCK)
+    inner = CrashingFileSystem(clock=CLOCK, store="s3")
+    with mounted(inner) as others, mounted(fs := Interrupted(inner)) as url, repeatable(own_clock, IDS):
+        query = MicroBatch(f"{url}/out", {"value": "string"}, {"fileFormat": "text"})
+        for batch in range(WARM):
+            query.run(batch, [[{"value": f"row {batch}"}]])
+        fs.calls, fs.at = 0, at
+
+        def act() -> None:
+            overtake(open_filesystem(f"{others}/out"), f"{others}/out", RECORD_AGE_MIN_MS)
+            CLOCK.advance(-set_back_s)
+            own_clock.shift_s += set_back_s
+
+        fs.act = act
+        try:
+            query.run(WARM, [[{"value": f"row {WARM}"}]])
+        except FtfileError:
+            # Its files are older than the horizon; a vacuum lowers a horizon that is in the future.
+            forget_caches()
+            ftfile.vacuum(f"{url}/out", dry_run=False, context=current())
+            CLOCK.advance(1)
+            query.run(WARM, [[{"value": f"row {WARM}"}]])
+        calls = fs.calls
+        forget_caches()
+        report = check_directory(open_filesystem(f"{url}/out"))
+        expected = Counter(f"row {batch}".encode() for batch in range(WARM + 1))
+        assert report.live_rows == expected, at
+        CLOCK.advance(set_back_s)
+    return calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, KeysRequired, RolledBack, StorageError
 from ftfile.core.per_process import PerProcess
@@ -44,6 +44,13 @@ _FORMAT_ADVICE = Advice(
     Remedy("repair", dry_run=False),
     " quarantines it and writes it again. The file of an encrypted directory must be restored from a copy",
 )
+
+
+class _Instant(NamedTuple):
+    """A time by the clock of the machine, and by its monotonic clock, which can stop while the machine is suspended."""
+
+    time_ms: int
+    monotonic_s: float
 
 
 @dataclass(slots=True)
@@ -137,6 +144,7 @@ class CommitLog(Records):
         self._newest_content: bytes | None = None
         self._own_records = 0  # created by this process at the end of the state, without a record of others between
         self._newest_stored: StoredFile | None = None  # the newest record, if this process created it
+        self._newest_created = _Instant(0, 0.0)  # by the clocks of this process
         self._durable_to = -1
         self._prepared = False
         self.hinted: int | None = None  # the version of the last hint of this process
@@ -268,6 +276,7 @@ class CommitLog(Records):
                 next_state = after(self._state, record)
             if self._state is not None:
                 self.segments_max = max(self.segments_max, len(self._state.segments))
+            began = _Instant(self.clock.now_ms(), self.clock.monotonic_s())
             created = self._create(record)
             if created is None:
                 return None
@@ -284,6 +293,7 @@ class CommitLog(Records):
             self._count_record(record, created.size_bytes)
             self._state, self._newest_content = next_state, created.content
             self._own_records, self._newest_stored = self._own_records + 1, created.stored
+            self._newest_created = began
             return next_state
 
     def _starting_state(self) -> LogState:
@@ -335,12 +345,17 @@ class CommitLog(Records):
         """Return True if no vacuum can have deleted a record after the newest one of the cached state.
 
         Such a record would be younger than the newest one, which this process created. Both times are of the store's
-        clock.
+        clock. If it was set back after a vacuum, only the clocks of this process show how long the process has stopped.
         """
         if stored is None or self._newest_stored is None:
             return False
+        limit_ms = RECORD_AGE_MIN_MS - CLOCK_MARGIN_MS
         age_ms = stored.answered_ms - self._newest_stored.modified_ms
-        return 0 <= age_ms < RECORD_AGE_MIN_MS - CLOCK_MARGIN_MS
+        created = self._newest_created
+        waited_ms = max(
+            self.clock.now_ms() - created.time_ms, (self.clock.monotonic_s() - created.monotonic_s) * 1000
+        )
+        return 0 <= age_ms < limit_ms and waited_ms < limit_ms
 
     def _is_in_log(self, record: Record) -> bool:
         """Return False if a checkpoint shows that the record is dead: vacuum had deleted its version before."""
