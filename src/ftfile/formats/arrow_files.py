@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from ftfile.formats.columnar import CollectingEncoder, ColumnarFormat, FormatCodec, as_sink, check_text, encoding_errors
+from ftfile.formats.columnar import (
+    CollectingEncoder,
+    ColumnarFormat,
+    FormatCodec,
+    PyarrowOutput,
+    check_text,
+    encoding_errors,
+)
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.lent_file import LentFile
 from ftfile.formats.reading.read_errors import reading_errors
@@ -93,10 +100,12 @@ class _ArrowEncoder(CollectingEncoder):
         else:
             codec = pa.Codec(options.compression, options.used_level)
         self._options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-        self._writer = pa.ipc.new_file(as_sink(target), schema, options=self._options)
+        self._output = PyarrowOutput(target)
+        with self._output.encoding("Arrow"):
+            self._writer = pa.ipc.new_file(self._output.file, schema, options=self._options)
 
     def _write_group(self, rows: pa.Table) -> None:
-        with encoding_errors("Arrow"):
+        with self._output.encoding("Arrow"):
             self._writer.write_batch(rows.combine_chunks().to_batches()[0])
 
     def _sample_bytes(self, rows: pa.Table) -> int:
@@ -110,5 +119,5 @@ class _ArrowEncoder(CollectingEncoder):
         return _FOOTER_BYTES + _FOOTER_BATCH_BYTES * groups
 
     def _end(self) -> None:
-        with encoding_errors("Arrow"):
+        with self._output.encoding("Arrow"):
             self._writer.close()

@@ -33,9 +33,9 @@ __all__ = (
     "CollectingEncoder",
     "ColumnarFormat",
     "FormatCodec",
+    "PyarrowOutput",
     "RowJoiner",
     "RowSegments",
-    "as_sink",
     "check_text",
     "encoding_errors",
 )
@@ -381,25 +381,47 @@ class BufferedTarget:
             self._target.write(data)
 
 
-def as_sink(target: ByteWriter) -> Any:  # noqa: ANN401 - pyarrow has no types
-    """Return a target as a file for pyarrow."""
-    return pa.PythonFile(_OutputAdapter(target), mode="w")
+class PyarrowOutput:
+    """A target as an output file of pyarrow, whose errors are raised after the call of pyarrow.
 
+    An exception of `write` would pass through compiled code, and pyarrow would replace it by an OSError, also Ctrl-C.
+    So after an error, the file accepts all bytes and drops them.
+    """
 
-class _OutputAdapter:
     closed = False
 
     def __init__(self, target: ByteWriter) -> None:
         self._target = target
+        self._error: BaseException | None = None
+        self._dropped_bytes = 0
+        self.file = pa.PythonFile(self, mode="w")
+
+    @contextmanager
+    def encoding(self, format_name: str) -> Iterator[None]:
+        """Raise the error of the target after a call of pyarrow; translate errors of Arrow, see `encoding_errors`."""
+        try:
+            with encoding_errors(format_name):
+                yield
+        finally:
+            if self._error is not None:
+                raise self._error
 
     def write(self, data: bytes) -> int:
-        return self._target.write(data)
+        """Write bytes to the target."""
+        if self._error is None:
+            try:
+                return self._target.write(data)
+            except BaseException as error:  # Ctrl-C, too; `encoding` raises it
+                self._error = error
+        self._dropped_bytes += len(data)
+        return len(data)
 
     def tell(self) -> int:
-        return self._target.position
+        """Return the number of bytes."""
+        return self._target.position + self._dropped_bytes
 
     def flush(self) -> None:
-        """The creator of the target makes it durable."""
+        """Do nothing: the creator of the target makes it durable."""
 
     def close(self) -> None:
-        """The creator of the target closes it."""
+        """Do nothing: the creator of the target closes it."""

@@ -7,6 +7,7 @@ begins with its length, and with a flag that it is not compressed.
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +22,6 @@ from ftfile.formats.columnar import (
     CollectingEncoder,
     ColumnarFormat,
     FormatCodec,
-    as_sink,
     check_text,
     encoding_errors,
 )
@@ -297,8 +297,10 @@ class _OrcEncoder(CollectingEncoder):
         stored_types = [map_leaf_types(kind, _stored_type) for kind in schema.types]
         self._stored = pa.schema(zip(schema.names, stored_types, strict=True))
         self._has_long_texts = False
-        self._sink = _Tail(target)
-        self._writer = self._open(as_sink(self._sink))
+        # The writer ends the process if an output file raises, also when it is freed long after a failure. So it writes
+        # to memory, by compiled code that raises no error of the store and no KeyboardInterrupt.
+        self._written = io.BytesIO()
+        self._writer = self._open(pa.PythonFile(self._written, mode="w"))
 
     def _open(self, sink: Any) -> orc.ORCWriter:  # noqa: ANN401 - pyarrow has no types
         return orc.ORCWriter(
@@ -313,6 +315,7 @@ class _OrcEncoder(CollectingEncoder):
         self._has_long_texts = self._has_long_texts or _has_long_texts(rows)
         with encoding_errors("ORC"):
             self._writer.write(self._laid_out(rows))
+        self._target.write(self._take_written())
 
     def _sample_bytes(self, rows: pa.Table) -> int:
         sink = pa.BufferOutputStream()
@@ -330,13 +333,20 @@ class _OrcEncoder(CollectingEncoder):
         with encoding_errors("ORC"):
             if not self._groups:
                 self._writer.write(self._laid_out(pa.Table.from_batches([], self._schema)))
-            self._sink.is_holding = True
+                self._target.write(self._take_written())
             self._writer.close()
         spark_types = {}
         for number, (_, arrow) in enumerate(columns_within(self._schema), start=1):
             if arrow in _SPARK_TYPES:
                 spark_types[number] = _SPARK_TYPES[arrow]
-        self._target.write(amended(bytes(self._sink.held), spark_types, has_long_texts=self._has_long_texts))
+        self._target.write(amended(self._take_written(), spark_types, has_long_texts=self._has_long_texts))
+
+    def _take_written(self) -> bytes:
+        """Return the bytes that the writer has written since the last call."""
+        data = self._written.getvalue()
+        self._written.seek(0)
+        self._written.truncate()
+        return data
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
         """Return rows with the types that are stored."""
@@ -349,25 +359,6 @@ class _OrcEncoder(CollectingEncoder):
             chunks_out = [rebuild(chunk, kind, to_stored) for chunk in column.chunks]
             columns.append(pa.chunked_array(chunks_out, kind))
         return pa.Table.from_arrays(columns, schema=self._stored)
-
-
-class _Tail:
-    """The output of the writer: passes bytes to the target, and holds the end of the file back."""
-
-    def __init__(self, target: ByteWriter) -> None:
-        self._target = target
-        self.is_holding = False
-        self.held = bytearray()
-
-    @property
-    def position(self) -> int:
-        return self._target.position + len(self.held)
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        if not self.is_holding:
-            return self._target.write(data)
-        self.held += data
-        return len(data)
 
 
 def _problems_of_times(schema: pa.Schema) -> Iterator[str]:

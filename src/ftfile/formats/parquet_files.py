@@ -25,7 +25,7 @@ from ftfile.formats.columnar import (
     CollectingEncoder,
     ColumnarFormat,
     FormatCodec,
-    as_sink,
+    PyarrowOutput,
     encoding_errors,
 )
 from ftfile.formats.reading.batches import batch_as
@@ -318,6 +318,7 @@ class _ParquetEncoder(CollectingEncoder):
     ) -> None:
         super().__init__(schema, target)
         self._buffered = BufferedTarget(target)
+        self._output = PyarrowOutput(self._buffered)
         self._codec = codec
         self._encryption = encryption or {}
         self._metadata = metadata
@@ -333,7 +334,7 @@ class _ParquetEncoder(CollectingEncoder):
         return extremes
 
     def _end(self) -> None:
-        with encoding_errors("Parquet"):
+        with self._output.encoding("Parquet"):
             writer = self._open(pa.Table.from_batches([], self._schema))
             if self._metadata is not None:
                 writer.add_key_value_metadata(self._metadata)
@@ -355,7 +356,7 @@ class _ParquetEncoder(CollectingEncoder):
         for column, values in zip(rows.schema, rows.columns, strict=True):
             if not column.nullable and values.null_count:
                 raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
-        with encoding_errors("Parquet"):
+        with self._output.encoding("Parquet"):
             self._open(rows).write_table(rows, row_group_size=len(rows))
         self._buffered.flush()  # the position of the target shows the compression ratio of the group
 
@@ -363,7 +364,7 @@ class _ParquetEncoder(CollectingEncoder):
         """Return the writer; the first rows decide which columns get dictionaries."""
         if self._writer is None:
             settings = self._settings(rows) | self._encryption | {"metadata_collector": self._footers}
-            self._writer = pq.ParquetWriter(as_sink(self._buffered), self._schema, **settings)
+            self._writer = pq.ParquetWriter(self._output.file, self._schema, **settings)
         return self._writer
 
     def _settings(self, rows: pa.Table) -> dict[str, Any]:

@@ -352,9 +352,7 @@ class CommitLog(Records):
         limit_ms = RECORD_AGE_MIN_MS - CLOCK_MARGIN_MS
         age_ms = stored.answered_ms - self._newest_stored.modified_ms
         created = self._newest_created
-        waited_ms = max(
-            self.clock.now_ms() - created.time_ms, (self.clock.monotonic_s() - created.monotonic_s) * 1000
-        )
+        waited_ms = max(self.clock.now_ms() - created.time_ms, (self.clock.monotonic_s() - created.monotonic_s) * 1000)
         return 0 <= age_ms < limit_ms and waited_ms < limit_ms
 
     def _is_in_log(self, record: Record) -> bool:
