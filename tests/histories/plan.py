@@ -65,9 +65,10 @@ KINDS: dict[str, int] = {
     "program_restart": 3,
     "program_zombie": 5,
     "program_interrupted": 15,
+    "program_forks": 3,
 }
 # Steps of `ftfile.writer`.
-OF_PROGRAMS = ("program_batch", "program_restart", "program_zombie", "program_interrupted")
+OF_PROGRAMS = ("program_batch", "program_restart", "program_zombie", "program_interrupted", "program_forks")
 # Steps after which a person must act or rows are lost.
 HARM = (
     "write_blocked",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +16,8 @@ from ftfile.operate.writers import application_writer, row_threads
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
-from tests.histories.writing import draw_rows, values_of
+from tests.histories.troubles import HeldThread
+from tests.histories.writing import draw_rows, run_batch, values_of
 from tests.kit.interrupts import Interrupt
 
 if TYPE_CHECKING:
@@ -25,6 +30,8 @@ __all__ = ("PROGRAMS", "PlayedProgram")
 APP_ID = "program"
 _REACTIONS = 3
 # A batch of some rows runs fewer lines; the last ones are seldom interrupted.
+# Calls of the store by a batch, and the time after which a child process hangs.
+_CALLS, _CHILD_S = 40, 20
 _LINES, _LINES_OF_WRITER, _LINES_OF_END = 6_000, 300, 9
 _WRITERS = str(Path(application_writer.__file__).parent)
 
@@ -142,6 +149,53 @@ def _interrupt(step: Step) -> Interrupt:
     return Interrupt(1 + step.pick(2, _LINES_OF_END), error, below=(row_threads.__file__,), function="finish")
 
 
+def _program_forks(world: World, step: Step) -> None:
+    """Fork while another thread commits a batch: the child writes as a program of its own, and does not hang.
+
+    The child has a copy of the store, so the directory does not change.
+    """
+    thread = HeldThread(partial(run_batch, world, step), 1 + step.pick(4, _CALLS))
+    world.fs.held = thread
+    thread.start()
+    thread.wait_stopped()
+    child = os.fork()
+    if child == 0:
+        os._exit(_exit_code_of_child(world, step))
+    try:
+        _require_ended(child)
+    finally:
+        world.fs.held = None
+        thread.release()
+
+
+def _exit_code_of_child(world: World, step: Step) -> int:
+    """Write a batch in a child process. A store that fails there, or a foreign file, is no fault."""
+    world.fs.held, world.fs.trouble = None, None
+    try:
+        rows = [row for rows in draw_rows(world, random.Random(step.draws[1]), "f") for row in rows]
+        options = {**world.history.format_options, **world.settings}
+        Program(world.url, world.history.columns, options, "child").run(0, [rows])
+    except FtfileError:
+        return 0
+    except BaseException:
+        return 1
+    return 0
+
+
+def _require_ended(child: int) -> None:
+    deadline_s = time.monotonic() + _CHILD_S
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            require(status == 0, "fork", f"a child process fails with the status {status}")
+            return
+        if time.monotonic() > deadline_s:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise InvariantViolation("fork", f"a child process hangs for {_CHILD_S} s")
+        time.sleep(0.001)
+
+
 def _react(world: World, writer: DirectoryWriter, position: int, choice: int) -> object:
     """Commit again or abort. A write that failed allows only an abort."""
     if choice == 0:
@@ -196,4 +250,5 @@ PROGRAMS = {
     "program_restart": _program_restart,
     "program_zombie": _program_zombie,
     "program_interrupted": _program_interrupted,
+    "program_forks": _program_forks,
 }

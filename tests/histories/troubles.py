@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -49,6 +50,45 @@ STORE_TROUBLES = (
 )
 
 
+class HeldThread(threading.Thread):
+    """A thread that stops before one of its calls of the store, counted from 1, until it is released."""
+
+    def __init__(self, act: Callable[[], object], call: int) -> None:
+        super().__init__(daemon=True)
+        self.error: BaseException | None = None
+        self._act, self._calls_left = act, call
+        self._is_stopped, self._is_released = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        """Act, and keep the error."""
+        try:
+            self._act()
+        except BaseException as error:  # raised by `release`
+            self.error = error
+        finally:
+            self._is_stopped.set()
+
+    def count_call(self) -> None:
+        """Stop this thread before the call; other threads return at once."""
+        if threading.current_thread() is not self:
+            return
+        self._calls_left -= 1
+        if self._calls_left == 0:
+            self._is_stopped.set()
+            self._is_released.wait()
+
+    def wait_stopped(self) -> None:
+        """Wait until the thread has stopped, or ended."""
+        self._is_stopped.wait()
+
+    def release(self) -> None:
+        """Let the thread continue to its end, and raise its error."""
+        self._is_released.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+
 class TroubledFileSystem(WrapperFileSystem, PickledByReference):
     """Fails by `trouble` while it is set."""
 
@@ -57,6 +97,7 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
         self.trouble: Trouble | None = None
         self.failed = False  # a call failed since this was set
         self.after_record: Callable[[], None] | None = None  # runs once, after the next record is created
+        self.held: HeldThread | None = None
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, or fail before or after it."""
@@ -67,6 +108,8 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
         self._failing("rename", (source, target), lambda: self.inner.rename(source, target))
 
     def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
+        if self.held is not None:
+            self.held.count_call()
         trouble = self.trouble
         if not trouble or operation != trouble.operation or not any(path.startswith(trouble.begins) for path in paths):
             return call()
