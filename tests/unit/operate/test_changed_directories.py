@@ -203,6 +203,18 @@ class TestSettings:
             write_and_commit(writer)
         assert ftfile.open(out).to_arrow().num_rows == 2 * len(TIMES)
 
+    @pytest.mark.parametrize("changed", [{"file_format": "csv"}, {"partition_by": "k"}])
+    def test_an_accepted_difference_is_the_callers(self, out: str, changed: dict[str, Any]) -> None:
+        """A writer that accepts differences did not choose the format and the partitions that it took."""
+        ftfile.write(out, TIMES, file_format="json")
+        with ftfile.writer(out, "orders", on_format_change="accept") as writer:
+            ftfile.write(out, TIMES, mode="overwrite", **changed)
+            with pytest.raises(ConfigError, match="another program has changed"):
+                write_and_commit(writer)
+        with ftfile.writer(out, "orders", file_format="json", partition_by=[], on_format_change="accept") as writer:
+            if "partition_by" not in changed:
+                write_and_commit(writer)
+
     def test_what_the_caller_chose_and_readers_find_out_is_no_difference(self, out: str) -> None:
         ftfile.write(out, TIMES, file_format="json")
         with ftfile.writer(out, "orders", compression="gzip") as writer:

@@ -64,7 +64,7 @@ OPAQUE: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "BIGNUM of DuckDB": (lambda: duckdb.sql("select '1'::bignum u"), ["`u`", "bignum", "VARCHAR"]),
     "nested BIGNUM": (lambda: duckdb.sql("select {'a': ['1'::bignum]} u"), ["`u.a.", "bignum", "VARCHAR"]),
     "HUGEINT of DuckDB": (lambda: lossless("select 1::hugeint u"), ["`u`", "hugeint", "VARCHAR"]),
-    "TIMETZ of DuckDB": (lambda: lossless("select '10:00:00+01'::timetz u"), ["`u`", "time_tz", "VARCHAR"]),
+    "TIMETZ of DuckDB": (lambda: lossless("select '10:00:00+01'::timetz u"), ["`u`", "TIME WITH TIME ZONE", "VARCHAR"]),
     "a type that pyarrow does not know": (
         lambda: pa.table(
             [pa.array([b"a"])],

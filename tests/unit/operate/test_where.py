@@ -157,6 +157,7 @@ def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pyt
     out = str(tmp_path / "out")
     for batch in range(6):
         options = {"fileFormat": "json", "partitionBy": "key", "dateFormat": f"yyyy-MM-dd'{batch}'"}
+        options["onFormatChange"] = "accept"
         MicroBatch(out, {"id": "long", "key": "string"}, options).run(
             batch, [[{"id": batch, "key": "a"}], [{"id": batch, "key": "a"}]]
         )

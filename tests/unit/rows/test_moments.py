@@ -261,7 +261,7 @@ def test_directories_of_a_writer_go_by_its_own_clocks(tmp_path: Path, newest: st
         for hour in (5, 13)
     ]
     MicroBatch(out, columns, options | {"timeZone": "America/Los_Angeles"}).run(0, [rows])
-    MicroBatch(out, columns, options | {"timeZone": newest}).run(1, [[]])
+    MicroBatch(out, columns, options | {"timeZone": newest, "onFormatChange": "accept"}).run(1, [[]])
     where = f"{'at' if is_column else 'directoryTime'} < now() - interval 6 hours"
     with repeatable(ManualClock(ms("2024-06-15T20:30:00+00:00"))) as context:
         ftfile.drop(out, where, directory_pattern=None if is_column else pattern, context=context)

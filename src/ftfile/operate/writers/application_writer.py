@@ -201,7 +201,6 @@ class DirectoryWriter:
             if self._pending is None:
                 self._require_no_failure()
                 self._pending = self._complete(position)
-                self._failure = None
             elif self._reopening:
                 raise CallOrder("the last abort failed: call abort() again")
             elif not is_same_position(self._pending.position, position):
@@ -210,6 +209,7 @@ class DirectoryWriter:
                     f"{self._pending.position!r:.200}, and may be in the log. Call commit() with that position, or "
                     "abort()"
                 )
+            self._failure = None  # an earlier call can have been interrupted before this line
             if self._pending is None:
                 return self.version
             batch = self._pending.batch
@@ -267,7 +267,7 @@ class DirectoryWriter:
                     self.app_id,
                     self._pending.position,
                 )
-            elif self._batch:
+            elif any(threads.has_rows for threads in self._batch):
                 _log.warning(
                     "%s: the writer of %r was closed with rows after its last commit, which are dropped. Its position "
                     "is still %r",

@@ -23,8 +23,15 @@ _OBJECTS = (
     "the values are memory addresses of Python objects, as which Polars exports a column of type Object. Convert the "
     "column in Polars before, such as with `pl.col(name).map_elements(str, return_dtype=pl.String)`"
 )
+# Types of DuckDB whose values become other values in Arrow, which does not show it.
+_OF_DUCKDB = {
+    "bit": "as bytes that only DuckDB can read. Cast the column in the query, such as to VARCHAR",
+    "uhugeint": "as decimals with 38 digits, and larger values as other numbers. Cast the column in the query to "
+    "DECIMAL(38, 0), which refuses them, or to VARCHAR",
+    "time with time zone": "without their offset. Cast the column in the query, such as to VARCHAR",
+}
 _ADDRESS_BYTES = 8
-_ADDRESSES = 4096, 1 << 48  # of objects of a process
+_ADDRESSES = 1 << 32, 1 << 48  # of objects of a process
 _ALIGNED = 7  # low bits that are 0 in addresses
 
 
@@ -37,17 +44,20 @@ def refuse_library_columns(data: Any) -> None:  # noqa: ANN401 - of any library
                 raise SchemaError(f"column `{name}`: {_OBJECTS}")
     if library in {"duckdb", "_duckdb"}:
         for name, kind in zip(data.columns, data.types, strict=True):
-            if _has_bits(kind):
-                raise SchemaError(
-                    f"column `{name}`: DuckDB exports its type {kind} as bytes that only DuckDB can read. Cast the "
-                    "BIT values in the query, such as to VARCHAR"
-                )
+            for inner in _types_within(kind):
+                if inner in _OF_DUCKDB:
+                    raise SchemaError(
+                        f"column `{name}`: DuckDB exports values of its type {inner.upper()} {_OF_DUCKDB[inner]}"
+                    )
 
 
-def _has_bits(kind: Any) -> bool:  # noqa: ANN401 - a type of DuckDB
+def _types_within(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type of DuckDB
+    """Yield the name of a type and of all types within it, in lower case."""
+    yield str(kind.id).lower()
     if kind.id in {"list", "array", "struct", "map", "union"}:
-        return any(_has_bits(inner) for _, inner in kind.children if hasattr(inner, "id"))
-    return bool(kind.id == "bit")
+        for _, inner in kind.children:
+            if hasattr(inner, "id"):
+                yield from _types_within(inner)
 
 
 def refuse_opaque(schema: pa.Schema) -> None:

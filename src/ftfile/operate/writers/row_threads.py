@@ -60,6 +60,11 @@ class RowThreads:
         self._is_complete = False
         self._error: BaseException | None = None
 
+    @property
+    def has_rows(self) -> bool:
+        """Return True if the batch has rows."""
+        return self._rows > 0
+
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[TaskCommit]:
         """Write all rows, and return the messages of all threads. If there is an error, discard the files."""
         try:

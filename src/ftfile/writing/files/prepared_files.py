@@ -95,6 +95,8 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
     if head.encoding is None:
         return
     encoding = head.definitions[head.encoding]
+    if config.recorded is not None and head.encoding != config.encoding_key:
+        config.recorded.check(config.encoding, encoding)
     recorded_format = encoding["format"]["name"]
     if recorded_format != config.format.name and config.on_format_change == "fail":
         raise ConfigError(
@@ -112,11 +114,8 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
         )
     if partition_by:
         _check_zone(config, recorded_zone(head))
-    if recorded_format == config.format.name and head.encoding != config.encoding_key:
-        if config.recorded is not None:
-            config.recorded.check(config.encoding, encoding)
-        if config.on_format_change == "fail":
-            _check_settings(config, encoding)
+    if recorded_format == config.format.name and config.on_format_change == "fail":
+        _check_settings(config, encoding)
 
 
 def _check_settings(config: SinkConfig, recorded: Mapping[str, Any]) -> None:

@@ -38,6 +38,9 @@ class RecordedOptions:
     def check(self, own: Mapping[str, Any], newest: Mapping[str, Any]) -> None:
         """Raise a ConfigError if an option of the newest rows differs from the encoding of the writer's own rows."""
         mine, recorded = self.of(own), self.of(newest)
+        if "file_format" in self.chosen and own["format"]["name"] != newest["format"]["name"]:
+            # The settings of the caller's format were not taken from the directory.
+            mine = {name: value for name, value in mine.items() if name in recorded}
         differences = []
         for name in sorted(mine.keys() | recorded.keys()):
             if mine.get(name) != recorded.get(name):
