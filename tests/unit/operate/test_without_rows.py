@@ -13,8 +13,10 @@ import ftfile
 from ftfile.core.errors import FtfileError, StorageError
 from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.tools.cli.app import PANELS, STORE_COMMANDS
-from tests.unit.spark.fake_session import Session
 from tests.unit.tools.cli.running import invoke
+
+pytest.importorskip("pyspark")
+from tests.unit.spark.fake_session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

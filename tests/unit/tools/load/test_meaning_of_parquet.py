@@ -7,7 +7,6 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +19,8 @@ from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pl = pytest.importorskip("polars")
 
 UTC = dt.timezone.utc
 INSTANT, CLOCK = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -266,7 +267,7 @@ class TestTypes:
             assert "corrupt" not in error
 
     @pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128])
-    def test_integers_of_128_bits(self, kind: type[pl.DataType], out: str, tmp_path: Path) -> None:
+    def test_integers_of_128_bits(self, kind: type[Any], out: str, tmp_path: Path) -> None:
         """The file is not damaged, and the error contains the column and the remedy."""
         (tmp_path / "in").mkdir()
         path = tmp_path / "in" / "a.parquet"
