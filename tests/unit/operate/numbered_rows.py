@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import ftfile
+from ftfile.core.errors import OutcomeUnknown, PermissionDenied
+from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import current
 
 if TYPE_CHECKING:
+    import pytest
+
     from ftfile.operate.writers.application_writer import DirectoryWriter
 
-__all__ = ("numbers_of", "opened", "rows", "staged", "visible")
+__all__ = ("lose_the_response", "numbers_of", "opened", "rows", "staged", "visible")
 
 
 def rows(*numbers: int) -> pa.Table:
@@ -41,3 +45,19 @@ def visible(out: str) -> list[int]:
 
 def staged(out: str) -> list[Path]:
     return [path for path in Path(out, "_ftfile/staged").rglob("*") if path.is_file()]
+
+
+def lose_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next record be created, and all later calls fail."""
+    create = LocalFileSystem.create_exclusive
+
+    def fail(*_: Any) -> Any:
+        raise PermissionDenied("read", "", "it fails")
+
+    def lost(fs: LocalFileSystem, path: str, content: bytes) -> Any:
+        create(fs, path, content)
+        for name in ("read", "open", "list", "stat"):
+            monkeypatch.setattr(LocalFileSystem, name, fail)
+        raise OutcomeUnknown("create", path, "no response")
+
+    monkeypatch.setattr(LocalFileSystem, "create_exclusive", lost)

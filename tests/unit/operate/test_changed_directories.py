@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.core.errors import CommitError, ConfigError, OutcomeUnknown, PermissionDenied, SchemaError, StorageError
+from ftfile.core.errors import CommitError, ConfigError, SchemaError, StorageError
 from ftfile.core.options.typed import attribute_name
-from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.unit.operate.numbered_rows import lose_the_response
 from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
@@ -148,22 +148,6 @@ class TestRepetitions:
         with pytest.raises(CommitError, match="is in the log"):
             ftfile.write(out, ROWS.slice(1), app_id="load", version=7)
         assert version_of(out) == version
-
-
-def lose_the_response(patch: pytest.MonkeyPatch) -> None:
-    """Let the next record be created, and all later calls fail."""
-    create = LocalFileSystem.create_exclusive
-
-    def fail(*_: Any) -> Any:
-        raise PermissionDenied("read", "", "it fails")
-
-    def lost(fs: LocalFileSystem, path: str, content: bytes) -> Any:
-        create(fs, path, content)
-        for name in ("read", "open", "list", "stat"):
-            patch.setattr(LocalFileSystem, name, fail)
-        raise OutcomeUnknown("create", path, "no response")
-
-    patch.setattr(LocalFileSystem, "create_exclusive", lost)
 
 
 TIMES = pa.table({"k": ["a;b", "c"], "t": pa.array([0, None], pa.timestamp("us", "UTC"))})

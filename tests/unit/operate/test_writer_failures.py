@@ -40,7 +40,7 @@ from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import write_task
 from tests.kit.interrupts import Interrupt
-from tests.unit.operate.numbered_rows import numbers_of, opened, rows, visible
+from tests.unit.operate.numbered_rows import lose_the_response, numbers_of, opened, rows, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -389,22 +389,6 @@ def fail_second(plan: Any, identity: Any, batches: Iterator[pa.RecordBatch], con
     if identity.partition == 1:
         raise PermissionDenied("create", "", "the disk is full")
     return write_task(plan, identity, itertools.islice(batches, 1), context)
-
-
-def lose_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the next record be created, and all later calls fail."""
-    create = LocalFileSystem.create_exclusive
-
-    def fail(*_: Any) -> Any:
-        raise PermissionDenied("read", "", "it fails")
-
-    def lost(fs: LocalFileSystem, path: str, content: bytes) -> Any:
-        create(fs, path, content)
-        for name in ("read", "open", "list", "stat"):
-            monkeypatch.setattr(LocalFileSystem, name, fail)
-        raise OutcomeUnknown("create", path, "no response")
-
-    monkeypatch.setattr(LocalFileSystem, "create_exclusive", lost)
 
 
 def test_positions_with_keys_in_another_order_are_the_same(out: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.core.errors import CommitError, ConfigError, OutcomeUnknown, PermissionDenied, StorageError, UserCodeError
+from ftfile.core.errors import CommitError, ConfigError, PermissionDenied, StorageError, UserCodeError
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import UNREPORTED_BATCHES
 from ftfile.operate.writers import application_writer
@@ -18,7 +18,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from tests.histories import hook
 from tests.kit.interrupts import Interrupt
-from tests.unit.operate.numbered_rows import opened, rows
+from tests.unit.operate.numbered_rows import lose_the_response, opened, rows
 from tests.unit.writing.files import user_code
 
 if TYPE_CHECKING:
@@ -101,19 +101,8 @@ def test_a_process_whose_files_are_not_visible_yet(out: str, heard: list[Any], m
 def test_after_an_abort_of_a_commit_that_is_in_the_log(
     out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = LocalFileSystem.create_exclusive
     writer = opened(out, on_publish=HOOK)
-
-    def fail(*_: Any) -> Any:
-        raise PermissionDenied("read", "", "it fails")
-
-    def lost(fs: LocalFileSystem, path: str, content: bytes) -> Any:
-        create(fs, path, content)
-        for name in ("read", "open", "list", "stat"):
-            monkeypatch.setattr(LocalFileSystem, name, fail)
-        raise OutcomeUnknown("create", path, "no response")
-
-    monkeypatch.setattr(LocalFileSystem, "create_exclusive", lost)
+    lose_the_response(monkeypatch)
     with pytest.raises((CommitError, StorageError)):
         commit(writer, 1)
     monkeypatch.undo()
