@@ -30,7 +30,6 @@ _FIRST_ROW = 2  # after the line of names, as pyarrow counts
 _OPEN_QUOTE = "the quote of its last value is not closed, so the file is not complete"
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 _CONVERSION = r"CSV conversion error to timestamp\[.*?\]: "
-_ZONE = re.compile(_CONVERSION + r"expected a zone offset in ('.*')\. If .*", re.DOTALL)
 _ZONE = re.compile(_CONVERSION + r"expected no zone offset in ('.*')", re.DOTALL)
 _NANOSECONDS = re.compile(_CONVERSION + r"invalid value ('[^']*:\d\d\.\d{7,}[^']*')")
 
