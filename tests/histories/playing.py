@@ -22,7 +22,7 @@ from tests.histories.hook import HEARD
 from tests.histories.maintaining import MAINTAINING, flush_all
 from tests.histories.oracle import lines_of
 from tests.histories.plan import Step
-from tests.histories.programs import PROGRAMS
+from tests.histories.programs import PROGRAMS, end_processes
 from tests.histories.reading import READING
 from tests.histories.small_limits import small_limits
 from tests.histories.world import World
@@ -140,6 +140,8 @@ def _end(world: World) -> None:
     """Remove every cause of failures, run each query and a flush again, and check all invariants."""
     world.fs.trouble = None
     world.oracle.is_troubled = False
+    if world.program is not None:
+        end_processes(world.program)
     for _ in range(3):
         for number in range(len(world.queries)):
             with world.process(number):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import CallOrder, Fenced, FtfileError
 from ftfile.operate.writers import application_writer, row_threads
+from ftfile.storage import calls
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
     from tests.histories.plan import Step
     from tests.histories.world import World
 
-__all__ = ("PROGRAMS", "PlayedProgram")
+__all__ = ("PROGRAMS", "PlayedProgram", "end_processes")
 
 APP_ID = "program"
 _REACTIONS = 3
 # A batch of some rows runs fewer lines; the last ones are seldom interrupted.
 # Calls of the store by a batch, and the time after which a child process hangs.
 _CALLS, _CHILD_S = 40, 20
+# The time in which threads of ended processes end.
+_END_S = 20
 _LINES, _LINES_OF_WRITER, _LINES_OF_END = 6_000, 300, 9
 _WRITERS = str(Path(application_writer.__file__).parent)
 
@@ -213,6 +216,18 @@ def _kill(played: PlayedProgram) -> None:
     if played.program.writer is not None:
         played.replaced.append(played.program.writer)
     played.program.restart()
+
+
+def end_processes(played: PlayedProgram) -> None:
+    """End the newest process and all replaced ones, which drop their rows. Wait until none of their threads runs."""
+    _kill(played)
+    for writer in played.replaced:
+        writer.close()
+    played.replaced.clear()
+    deadline_s = time.monotonic() + _END_S
+    while running := len(calls._running.here):  # noqa: SLF001 - nothing of the product asks for it
+        require(time.monotonic() < deadline_s, "threads", f"{running} calls of ended processes still run")
+        time.sleep(0.001)
 
 
 def _program_restart(world: World, step: Step) -> None:
