@@ -225,6 +225,17 @@ class OutputStreamContract(WritingContract):
             assert not other.exists(path)
             assert other.list("") == []
 
+    def test_os41_a_file_that_is_deleted_while_it_is_written_stays_deleted(self, filesystem: FileSystem) -> None:
+        """The stream drops its data, or raises a `StorageError`."""
+        if filesystem.capabilities.visible_at != "at_create":
+            return
+        with contextlib.suppress(StorageError), filesystem.create("file") as stream:
+            stream.write(b"data")
+            self.second_client(filesystem).delete("file")
+            for _ in range(2):
+                stream.write(b"more")
+        assert self.seen_lengths(filesystem, "file") == set()
+
     def test_os42_a_file_is_absent_or_what_was_written_so_far(self, filesystem: FileSystem) -> None:
         content = bytes(range(256)) * (self.more_than_one_part(filesystem) // 256)
         other = self.second_client(filesystem)

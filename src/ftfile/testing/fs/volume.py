@@ -72,8 +72,10 @@ class Volume:
         return self.live.inodes[self.live.tree.file_at(operation, path)].content
 
     def append(self, path: str, number: int, data: bytes) -> None:
-        """Append data to a file."""
+        """Append data to a file. The data of a deleted file is dropped if there is no journal."""
         with self.lock:
+            if not self._journals and number not in self.live.inodes:
+                return
             content = self.live.inodes[number].content + data
             self.do(Operation("write", path, target="", number=number, inode=Inode(content, self.clock.now_ms())))
 
