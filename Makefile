@@ -84,32 +84,57 @@ tables: environment ## make the tables of docs/options.md, docs/internals/format
 
 site := $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
 
-# ------------------------------------------------------------------------------------------------- what `make test` makes
-.PHONY: test crash histories without trials server-tests object-store-tests spark smoke-spark unit-pythons
+# ---------------------------------------------------------------------------------------------------------------- tests
+.PHONY: test test-all crash histories without trials server-tests object-store-tests spark smoke-spark unit-pythons
+.PHONY: crash-core crash-rest histories-core spark-core spark-rest hdfs-core servers-rest s3-core object-store-rest
 
-test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus browser table-jars parquet-jar environment ## everything that must pass
-	@exec $(python) .ci/stages.py
+# Tests with servers and JVMs, which wait a lot, run at the same time as tests that use a processor all the time.
+test: clean-reports java hdfs-jars parquet-jar s3-server environment ## before each push: a cross-section of all tests (under 10 minutes)
+	@exec $(python) .ci/stages.py "spark-core hdfs-core s3-core" "lint unit crash-core histories-core"
 
-crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
-	$(python) $(suite) crash
+test-all: test kafka-jars store-jars gcs-server azure-server prometheus browser table-jars ## before each merge: `make test`, then all other tests (45 minutes)
+	@exec $(python) .ci/stages.py "servers-rest smoke-spark spark-rest object-store-rest" "crash-rest histories without unit-pythons trials"
+
+crash: crash-core crash-rest ## every crash and every fault, enumerated; and the slow unit tests
+
+spark: spark-core spark-rest ## the tests in the newest Spark
+
+server-tests: hdfs-core servers-rest ## the tests on a real HDFS, a cluster, YARN and Kafka
+
+object-store-tests: s3-core object-store-rest ## the tests on servers of S3, and on emulators of Azure and Google
+
+crash-core histories-core: environment
+	$(python) $(suite) $@
+
+spark-core: java hdfs-jars parquet-jar environment
+	$(python) $(suite) $@
+
+hdfs-core: java hdfs-jars environment
+	$(python) $(suite) $@
+
+s3-core: s3-server environment
+	$(python) $(suite) $@
+
+crash-rest: prometheus browser environment
+	$(python) $(suite) $@
+
+spark-rest: java hdfs-jars parquet-jar store-jars s3-server azure-server environment
+	$(python) $(suite) $@
+
+servers-rest: java hdfs-jars kafka-jars s3-server environment kerberos class-archives
+	$(python) $(suite) $@
+
+object-store-rest: s3-server gcs-server azure-server environment
+	$(python) $(suite) $@
 
 histories: environment ## random histories of a directory, 40 of 200 steps, and of logs and plans
 	$(python) $(suite) histories
 
-without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
+without: environment ## the tests of the log and of the sink, with hints or compacted logs deleted before every step
 	$(python) $(suite) without
 
-trials: environment ## every known mistake in the protocol can be made, and what tries them works
+trials: environment ## check that every mutant can be made, and that the tests it names exist
 	$(python) $(suite) trials
-
-server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## HDFS, a cluster and YARN, at once, since servers are often waited for
-	$(python) $(suite) servers
-
-object-store-tests: s3-server gcs-server azure-server environment ## the tests on servers of S3, and on emulators of Azure and Google
-	$(python) $(suite) object-stores
-
-spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment ## the tests in the newest Spark
-	$(python) $(suite) spark
 
 smoke-spark: java table-jars ## the main path in Spark 4.0 and 4.2, both at once; in 4.0 what may befall a query that follows or reads files
 	@$(MAKE) --jobs=3 --output-sync=target AT_ONCE=yes $(OLDER_SPARKS:%=smoke-%)

@@ -1,12 +1,13 @@
-"""Makes the targets of `make test`: several lanes at once, in each lane one target after the other.
+"""Make targets of the Makefile: several lanes at the same time, and in each lane one target after the other.
 
-Usage: stages.py [LANE...], each of them targets with blanks between; without any, LANES. A lane that has made its
-targets goes on with the last one of the lane that has most left, until none is left. A target that fails stops no
-other. In the end, tests that failed run once more with nothing beside them: a target whose failed tests all pass then
-has passed, and the last lines name it. What a target prints comes in one piece when it has ended, and stays in
-.reports; the last lines sum up all reports. Interrupted, it ends the processes of all targets.
+Usage: stages.py LANE..., where a lane is a list of targets with blanks between them. A lane without further targets
+takes the last target of the lane with the most remaining targets. A target that fails does not stop the others. At the
+end, the failed tests run once more, one target at a time: if they pass, the target has passed, and the last lines name
+these tests. The output of a target is printed as a whole when the target has ended, and is kept in .reports. The last
+lines are a table of all reports, with the processor time of each target and of all its descendants. An interrupt ends
+the processes of all targets.
 
-Where TMPDIR names no place, and there is room, targets with servers have their temporary files in memory.
+If TMPDIR is not set and there is enough memory, the temporary files of targets with servers are in memory.
 """
 
 from __future__ import annotations
@@ -27,29 +28,27 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / ".reports"
-# What waits for servers and JVMs beside what needs a processor all the time.
-LANES = (
-    "server-tests smoke-spark spark object-store-tests",
-    "lint unit crash histories without unit-pythons trials",
-)
-# Their servers, and Spark's workers, sync thousands of files, each of which takes a disk milliseconds.
-SYNCING = {"server-tests", "spark", "object-store-tests"}
-# One for each checkout: what a run that was killed has left goes with the next one.
+DESCENDANTS = ROOT / ".ci/descendants.py"
+# Targets whose servers and Spark workers sync thousands of files. On a disk, each sync takes milliseconds.
+SYNCING = ("server", "hdfs", "spark", "object-store", "s3")
+# One directory for each checkout. The next run deletes what a killed run has left.
 MEMORY = Path("/dev/shm") / f"ftfile-{zlib.crc32(os.fsencode(ROOT)):08x}"
 ROOM_BYTES = 6 << 30
+# In the folder of each target: seconds from start to end, and seconds of the processor.
+TIMES = "times"
 POLL_S = 0.05
-# What ends the processes of a target, and how long each has an effect: tests stop their servers on an interrupt.
+# The signals that end the processes of a target, and the seconds after each: tests stop their servers on an interrupt.
 ENDING = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
-# Signals that have come.
+# The received signals.
 ASKED: list[int] = []
 
 
 class Stage:
-    """A target that is being made, in a process group of its own.
+    """A running target, in a separate process group.
 
     Args:
         target: of make.
-        again: runs only the tests that failed before.
+        again: run only the tests that failed before.
 
     Attributes:
         exit_code: of make; None until it has ended.
@@ -64,11 +63,12 @@ class Stage:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "make.log"
         variables = dict(os.environ)
-        if target in SYNCING and "TMPDIR" not in variables and has_room():
+        if target.startswith(SYNCING) and "TMPDIR" not in variables and has_room():
             variables["TMPDIR"] = str(MEMORY / target)
-            # It is there if a process that its first run has left still writes.
+            # It exists if a process of the first run still writes.
             (MEMORY / target).mkdir(parents=True, exist_ok=True)
-        command = [os.environ.get("MAKE", "make"), "--no-print-directory", "--keep-going", target, f"REPORTS={folder}"]
+        command = [sys.executable, str(DESCENDANTS), os.environ.get("MAKE", "make"), "--no-print-directory"]
+        command += ["--keep-going", target, f"REPORTS={folder}"]
         print(f"-- {self._title} begins", flush=True)
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -82,7 +82,7 @@ class Stage:
             )
 
     def has_ended(self) -> bool:
-        """Return True once it has, after printing its output and what it took."""
+        """Return True if it has ended, after printing its output, and keeping its times for the table."""
         number, status, used = os.wait4(self._process.pid, os.WNOHANG)
         if not number:
             return False
@@ -90,13 +90,14 @@ class Stage:
         shutil.rmtree(MEMORY / self.target, ignore_errors=True)
         took_s, processor_s = time.monotonic() - self._began_s, used.ru_utime + used.ru_stime
         outcome = "failed" if self.exit_code else "passed"
+        (self._log.parent / TIMES).write_text(f"{took_s:.1f} {processor_s:.1f}")
         print(f"== {self._title} {outcome} after {took_s:.0f} s, {processor_s:.0f} s of processor", flush=True)
         sys.stdout.buffer.write(self._log.read_bytes())
         sys.stdout.flush()
         return True
 
     def send(self, number: int) -> bool:
-        """Send its processes a signal, 0 for none; return False if there are none left."""
+        """Send a signal to its processes, or 0 to send none; return False if no process remains."""
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._process.pid, os.WNOHANG)
         try:
@@ -107,17 +108,17 @@ class Stage:
 
 
 def has_room() -> bool:
-    """Return True if temporary files, among which are programs, have room in memory."""
+    """Return True if memory has room for temporary files, and allows programs among them."""
     try:
         found = os.statvfs(MEMORY.parent)
     except OSError:
         return False
-    runs_programs = not found.f_flag & getattr(os, "ST_NOEXEC", 0)  # as it is in containers
+    runs_programs = not found.f_flag & getattr(os, "ST_NOEXEC", 0)  # in most containers it is set
     return runs_programs and os.access(MEMORY.parent, os.W_OK) and found.f_bavail * found.f_frsize >= ROOM_BYTES
 
 
 def make(lanes: Sequence[list[str]]) -> list[str]:
-    """Make all targets, or as many as are done before a signal comes; return those that failed or were interrupted."""
+    """Make all targets until a signal is received. Return the failed and the interrupted targets."""
     running: dict[int, Stage] = {}
     failed: list[str] = []
     while not ASKED and (running or any(lanes)):
@@ -133,7 +134,7 @@ def make(lanes: Sequence[list[str]]) -> list[str]:
 
 
 def make_again(targets: Sequence[str]) -> list[str]:
-    """Run what failed of targets once more, one target after the other, and return those that failed again."""
+    """Run the failed tests of targets once more, one target at a time. Return the targets that failed again."""
     failed: list[str] = []
     for number, target in enumerate(targets):
         if ASKED:
@@ -149,7 +150,7 @@ def make_again(targets: Sequence[str]) -> list[str]:
 
 
 def end(stages: Collection[Stage]) -> None:
-    """End all their processes; a second signal does it at once."""
+    """End all processes of the stages; at once after a second signal."""
     for number, wait_s in ENDING:
         deadline_s = time.monotonic() + wait_s
         left = [stage for stage in stages if stage.send(number)]
@@ -159,7 +160,7 @@ def end(stages: Collection[Stage]) -> None:
 
 
 def main(lanes: Sequence[str]) -> int:
-    """Make all targets and sum up; return 0 if everything passed."""
+    """Make all targets, and print the table of the reports; return 0 if everything passed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, lambda number, _: ASKED.append(number))
@@ -174,4 +175,4 @@ def main(lanes: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or LANES))
+    sys.exit(main(sys.argv[1:]))

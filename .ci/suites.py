@@ -31,15 +31,15 @@ def unit(names: str, option: str = "") -> str:
     return " ".join(f"{option}tests/unit/{name}" for name in names.split())
 
 
-def spark(names: str) -> str:
-    """Return the paths of modules of tests in Spark."""
-    return " ".join(f"tests/spark/test_{name}.py" for name in names.split())
+def modules(folder: str, names: str, option: str = "") -> str:
+    """Return the paths of modules of tests, each with this option of pytest before it."""
+    return " ".join(f"{option}tests/{folder}/test_{name}.py" for name in names.split())
 
 
 def slow_modules() -> str:
     """Return the modules of unit and hostile tests with slow ones: a process would collect all others, too."""
-    modules = [path for folder in ("unit", "hostile") for path in (ROOT / "tests" / folder).rglob("test_*.py")]
-    return " ".join(sorted(str(path.relative_to(ROOT)) for path in modules if MAKES_SLOW.search(path.read_text())))
+    paths = [path for folder in ("unit", "hostile") for path in (ROOT / "tests" / folder).rglob("test_*.py")]
+    return " ".join(sorted(str(path.relative_to(ROOT)) for path in paths if MAKES_SLOW.search(path.read_text())))
 
 
 def in_memory(folder: str = "/dev/shm") -> str:
@@ -81,11 +81,17 @@ ALIKE = """
 PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 
 # The readers of Delta and Iceberg are for older Sparks.
-SMOKE = spark("smoke export_statistics")
+SMOKE = modules("spark", "smoke export_statistics")
 # `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
 # another order, `make long` in each.
-EVERY_SPARK = spark("smoke launcher follow_scenarios files_scenarios files_source hostile")
-LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs demo_yarn on_s3 on_azure")
+EVERY_SPARK = modules("spark", "smoke launcher follow_scenarios files_scenarios files_source hostile")
+LONG_SPARK = modules("spark", "pairs benchmarks_smoke chain demo_short demo_logs demo_yarn on_s3 on_azure")
+
+# The cross-section of `make test`.
+CRASH_CORE = "crash_enumeration fault_sweep interleaving planning any_schedule overtaken_commits vacuum_races"
+SPARK_CORE = "stream batch follow files_source rolling replacing kv_stores formats_interop values_as_spark encryption"
+HDFS_CORE = "contract sink drivers deaths"
+S3_CORE = "contract sink driver faults"
 
 DRAWN_HOSTILE = "tests/hostile/test_mutations.py tests/hostile/test_extreme_numbers.py"
 
@@ -96,18 +102,34 @@ CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 SUITES: dict[str, tuple[str, ...]] = {
     "unit": QUICK_TESTS,
     "contexts": tuple(f"{CONTEXTS} {part}" for part in QUICK_TESTS),
-    "crash": (f"{MEMORY} {CASES} -n 2 -m slow tests/crash {slow_modules()}",),
+    "crash-core": (f"{MEMORY} -n 2 -m slow {modules('crash', CRASH_CORE)}",),
+    "crash-rest": (
+        f"{MEMORY} {CASES} -n 2 -m slow tests/crash {modules('crash', CRASH_CORE, '--ignore=')} {slow_modules()}",
+    ),
+    "histories-core": (
+        f"{MEMORY} FTFILE_HISTORIES=10 FTFILE_PLAN_HISTORIES=25 FTFILE_FOREIGN_HISTORIES=25 -n 2 tests/histories",
+    ),
     "histories": (
         f"{MEMORY} FTFILE_HISTORIES=40 FTFILE_PLAN_HISTORIES=100 FTFILE_FOREIGN_HISTORIES=100 -n 2 tests/histories",
     ),
     "without": (f"{MEMORY} {FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
     "trials": (f"{MEMORY} -n 2 tests/mutants",),
     "architecture": ("tests/architecture",),
-    "servers": ("-n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs tests/kafka",),
+    "hdfs-core": (f"-n 2 --dist loadscope {modules('hdfs', HDFS_CORE)}",),
+    "servers-rest": (
+        "-n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs tests/kafka "
+        + modules("hdfs", HDFS_CORE, "--ignore="),
+    ),
     "hdfs": ("-n 4 --dist loadscope tests/hdfs",),
     "cluster": ("tests/cluster tests/kafka",),
-    "object-stores": ("-n 2 --dist loadscope tests/object_stores",),
-    "spark": (f"-n 2 --dist loadfile tests/spark --ignore={spark('smoke')} --ignore={spark('export_statistics')}",),
+    "s3-core": (f"-n 2 --dist loadscope {modules('object_stores', S3_CORE)}",),
+    "object-store-rest": (
+        f"-n 2 --dist loadscope tests/object_stores {modules('object_stores', S3_CORE, '--ignore=')}",
+    ),
+    "spark-core": (f"-n 2 --dist loadfile {modules('spark', SPARK_CORE)}",),
+    "spark-rest": (
+        f"-n 2 --dist loadfile tests/spark {modules('spark', f'smoke export_statistics {SPARK_CORE}', '--ignore=')}",
+    ),
     "kills": ("FTFILE_KILLS=24 -o faulthandler_timeout=9000 tests/spark/test_kills.py",),
     # Of `make long`.
     "batches": ("FTFILE_BATCHES=100000 tests/unit/log/test_flat.py",),

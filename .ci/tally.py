@@ -1,4 +1,8 @@
-"""Adds up the JUnit reports of all targets: a line for each, and a last one in the form of pytest's own."""
+"""Print a table of the targets that stages.py made, and a last line in the form of pytest's own.
+
+Usage: tally.py FOLDER FAILED..., where FOLDER has one folder for each target, with its JUnit reports and its times, and
+FAILED are the targets that failed.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,11 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from xml.etree.ElementTree import Element
+
+TIMES = "times"  # of stages.py
+OUTCOMES = ("failed", "passed", "skipped", "errors")
 
 
 def suite(report: Path) -> Element:
@@ -18,57 +25,69 @@ def suite(report: Path) -> Element:
     return ElementTree.parse(report).getroot()[0]
 
 
-def counts(report: Path) -> Counter[str]:
-    """Return how many tests had which outcome, without the outcomes that none had."""
-    told = suite(report).attrib
-    failed, errors, skipped = (int(told[name]) for name in ("failures", "errors", "skipped"))
-    passed = int(told["tests"]) - failed - errors - skipped
-    return +Counter(failed=failed, passed=passed, skipped=skipped, errors=errors)
+def counts(reports: Sequence[Path]) -> Counter[str]:
+    """Return the number of tests with each outcome."""
+    total: Counter[str] = Counter()
+    for report in reports:
+        attributes = suite(report).attrib
+        failed, errors, skipped = (int(attributes[name]) for name in ("failures", "errors", "skipped"))
+        passed = int(attributes["tests"]) - failed - errors - skipped
+        total += Counter(failed=failed, passed=passed, skipped=skipped, errors=errors)
+    return total
 
 
 def phrase(outcomes: Counter[str]) -> str:
-    """Say the counts as pytest does."""
-    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "no tests ran"
+    """Return the counts in the words of pytest."""
+    return ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES if outcomes[name]) or "no tests ran"
 
 
-def seconds(report: Path) -> float:
-    """Return how long the tests took."""
-    return float(suite(report).attrib["time"])
+def seconds(reports: Sequence[Path]) -> float:
+    """Return the sum of the times of all tests."""
+    return sum(float(suite(report).attrib["time"]) for report in reports)
 
 
-def failures(report: Path) -> Iterator[str]:
-    """Yield the tests that failed, as `module::test`."""
-    for test in suite(report).iter("testcase"):
-        if test.find("failure") is not None or test.find("error") is not None:
-            yield f"{test.attrib['classname']}::{test.attrib['name']}"
+def failures(reports: Sequence[Path]) -> Iterator[str]:
+    """Yield the failed tests as `module::test`."""
+    for report in reports:
+        for test in suite(report).iter("testcase"):
+            if test.find("failure") is not None or test.find("error") is not None:
+                yield f"{test.attrib['classname']}::{test.attrib['name']}"
+
+
+def times_s(target: Path) -> tuple[float, float]:
+    """Return the seconds from start to end of a target, and its seconds of the processor, with repeated tests."""
+    took_s = processor_s = 0.0
+    for path in (target / TIMES, target / "again" / TIMES):
+        if path.exists():
+            took, processor = map(float, path.read_text().split())
+            took_s, processor_s = took_s + took, processor_s + processor
+    return took_s, processor_s
 
 
 def main(folder: Path, broken: Collection[str]) -> bool:
-    """Print the lines in the order in which the reports were written; return True if everything passed.
+    """Print a line for each target, in alphabetical order; return True if everything passed.
 
-    Args:
-        folder: of the reports, in it one for each target.
-        broken: targets of make that failed, also when they were made again; one counts as a failure where no report
-            shows any.
+    A target in `broken` without a failed test in its reports, such as lint or a killed process, counts as one failure.
     """
-    reports = sorted(folder.glob("*/*.xml"), key=lambda path: path.stat().st_mtime_ns)
     total: Counter[str] = Counter()
-    told = set()
-    for report in reports:
-        found = counts(report)
-        print(f"{report.stem:16} {phrase(found)} in {seconds(report):.1f}s")
-        if {"failed", "errors"} & found.keys():
-            if report.parent.name in broken:
-                told.add(report.parent.name)
-            else:
-                print(*(f"  passed when it ran again: {test}" for test in failures(report)), sep="\n")
-                found = +Counter(passed=found["passed"] + found["failed"] + found["errors"], skipped=found["skipped"])
-        total += found
+    all_s = 0.0
+    print(f"{'target':20} {'minutes':>7} {'processor':>9}  tests")
+    for target in sorted(path for path in folder.iterdir() if (path / TIMES).exists() or [*path.glob("*.xml")]):
+        reports = sorted(target.glob("*.xml"))
+        outcomes, (took_s, processor_s) = counts(reports), times_s(target)
+        print(f"{target.name:20} {took_s / 60:7.1f} {processor_s / 60:9.1f}  {phrase(outcomes)}")
+        has_failures = outcomes["failed"] + outcomes["errors"] > 0
+        if has_failures and target.name not in broken:
+            print(*(f"  passed when it ran again: {test}" for test in failures(reports)), sep="\n")
+            passed = outcomes["passed"] + outcomes["failed"] + outcomes["errors"]
+            outcomes = Counter(passed=passed, skipped=outcomes["skipped"])
+        elif not has_failures and target.name in broken:
+            outcomes["failed"] = 1
+        total += outcomes
+        all_s += seconds(reports)
     if broken:
         print(f"failed: {', '.join(broken)}")
-    # lint has no report, and a process that was killed has none either.
-    total = +(Counter(failed=len(set(broken) - told)) + total)
-    print(f" {phrase(total)} in {sum(map(seconds, reports)):.2f}s ".center(80, "="))
+    print(f" {phrase(total)} in {all_s:.2f}s ".center(80, "="))
     return not broken
 
 

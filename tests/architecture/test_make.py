@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import runpy
 import shutil
 import signal
@@ -74,6 +75,13 @@ def test_all_that_passed_is_one_line(tmp_path: Path) -> None:
     done = run(tmp_path, "lint unit", "crash")
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == " 7 passed in 3.00s ".center(80, "=")
+    table = [line.split() for line in done.stdout.splitlines()[-5:-1]]
+    assert table[0] == ["target", "minutes", "processor", "tests"]
+    assert [[line[0], *line[3:]] for line in table[1:]] == [
+        ["crash", "4", "passed"],
+        ["lint", "no", "tests", "ran"],
+        ["unit", "3", "passed"],
+    ]
 
 
 def test_targets_after_a_failed_one_are_made_and_the_end_names_it(tmp_path: Path) -> None:
@@ -93,6 +101,22 @@ def test_what_passes_when_it_runs_again_has_passed_and_is_named(tmp_path: Path) 
     assert made_by(tmp_path) == ["once", "unit", "once"]
     assert "  passed when it ran again: tests.test_red::test_first" in done.stdout.splitlines()
     assert done.stdout.splitlines()[-1] == " 8 passed in 3.00s ".center(80, "=")
+
+
+def processor_s() -> float:
+    """Return the processor time of all processes that have ended and were children, or handed over."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hand over orphans")
+def test_the_time_of_orphans_counts(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.7: pass"
+    orphan = ["sh", "-c", f"{sys.executable} -c '{busy}' & exit 3"]
+    before_s = processor_s()
+    done = subprocess.run([sys.executable, str(ROOT / ".ci/descendants.py"), *orphan], cwd=tmp_path, check=False)
+    assert done.returncode == 3
+    assert processor_s() - before_s > 0.7
 
 
 # The first and the second test of each pytest run in one target.

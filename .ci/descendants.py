@@ -1,0 +1,69 @@
+"""Run a command, and wait for all its descendants, so that the kernel adds their processor time to this process.
+
+Usage: descendants.py COMMAND...
+
+If the parent of a JVM was killed, or does not wait for it, the JVM would become a child of process 1, and its time
+would be lost. On Linux, it becomes a child of this process. Children that still run `GRACE_S` seconds after the end of
+the command are named and left alone. The exit code is that of the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_S = 20.0
+POLL_S = 0.1
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def survive_signals() -> None:
+    """Let signals for the group of processes end the command, but not this process. The command does not inherit it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+def children() -> list[str]:
+    """Return the command lines of the children that still run."""
+    found = []
+    with contextlib.suppress(OSError):
+        for number in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            found.append(Path("/proc", number, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def main(command: list[str]) -> int:
+    """Run the command, and return its exit code."""
+    adopt_orphans()
+    survive_signals()
+    process = subprocess.Popen(command)
+    while True:
+        number, status = os.wait()
+        if number == process.pid:
+            break
+    process.returncode = os.waitstatus_to_exitcode(status)
+    deadline_s = time.monotonic() + GRACE_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline_s:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(POLL_S)
+    for line in children():
+        print(f"still running: {line[:200]}", flush=True)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
