@@ -27,7 +27,7 @@ def columns_without_labels(schema: pa.Schema) -> list[int]:
     kinds = [schema.field(name).type for name in labels]
     if labels and (len(index) > 1 or not pa.types.is_integer(kinds[0])):
         raise SchemaError(
-            f"data: the index of the DataFrame has values ({', '.join(map(str, kinds))}) without a name, so they "
+            f"the index of the DataFrame has values ({', '.join(map(str, kinds))}) without a name, so they "
             "cannot be a column. Name them with `df.rename_axis(names)`, or drop them with `df.reset_index(drop=True)`"
         )
     return [place for place, name in enumerate(schema.names) if name not in labels]
@@ -45,7 +45,7 @@ def _check_names(described: dict[str, Any]) -> None:
             name = level.get("name")
         if name is not None:
             raise SchemaError(
-                f"data: the index of the DataFrame has the name {name!r:.80}, and no column has its values: the index "
+                f"the index of the DataFrame has the name {name!r:.80}, and no column has its values: the index "
                 "is a range, or a column has the same name. Use `df.reset_index()`, or give the index another name"
             )
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings, unnamed_indexes
+from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
 from ftfile.tools.load.input_files import ARROW_FILE, FileRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow.parquet as pq
 
@@ -74,23 +74,13 @@ def arrow_rows(file: FileToLoad) -> Iterator[FileRows]:
         if start != ARROW_FILE:
             with file.schema_errors(), file.errors():
                 reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
-            yield _rows_of(reader.schema, _checked(file, reader), lambda: stream.position)
+            yield FileRows(reader.schema, _checked(file, reader), lambda: stream.position)
             return
         with file.seekable(stream) as path:
             with file.schema_errors(), file.errors():
                 opened = pa.ipc.open_file(pa.OSFile(path))
             share = _ReadShare(file.size_bytes, opened.num_record_batches)
-            yield _rows_of(opened.schema, _checked(file, _file_batches(opened, share)), share.position)
-
-
-def _rows_of(schema: pa.Schema, batches: Iterator[pa.RecordBatch], position: Callable[[], int]) -> FileRows:
-    """Return rows without the indexes of pandas that have no name."""
-    unnamed = unnamed_indexes(schema.metadata)
-    kept = [number for number, name in enumerate(schema.names) if name not in unnamed]
-    if len(kept) == len(schema):
-        return FileRows(schema, batches, position)
-    selected = pa.schema([schema.field(number) for number in kept], schema.metadata)
-    return FileRows(selected, (batch.select(kept) for batch in batches), position)
+            yield FileRows(opened.schema, _checked(file, _file_batches(opened, share)), share.position)
 
 
 def _file_batches(opened: pa.RecordBatchFileReader, share: _ReadShare) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from ftfile.formats.avro_files import arrow_type
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.operate.writers.arrow_rows import stored_type
+from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.read.foreign.contents import codec_as_written
 from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
 from ftfile.rows.buffers import leaf_types
@@ -147,7 +148,8 @@ def _of_parquet(file: BinaryIO) -> str:
     text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
     if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
         return str(text.decode())
-    return spark_schema_json(_as_spark(parquet_meanings(parquet).schema))
+    schema = parquet_meanings(parquet).schema
+    return spark_schema_json(_as_spark([schema.field(place) for place in columns_without_labels(schema)]))
 
 
 def _of_orc(file: BinaryIO) -> str:
@@ -179,9 +181,9 @@ _READERS: dict[str, Any] = {
 }
 
 
-def _as_spark(schema: pa.Schema) -> pa.Schema:
+def _as_spark(fields: Iterable[pa.Field]) -> pa.Schema:
     """Return columns in the types of Spark in which `ftfile write` stores them."""
-    return pa.schema([(field.name, stored_type(field.type, field.name)) for field in schema])
+    return pa.schema([(field.name, stored_type(field.type, field.name)) for field in fields])
 
 
 def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 from pyarrow import feather
 
 import ftfile
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
 from tests.unit.tools.cli.running import run
 
@@ -299,11 +300,52 @@ class TestPandas:
         assert ftfile.open(out).to_arrow().to_pydict() == {"v": [1, 2, 7]}
 
     def test_an_index_with_a_name_is_a_column(self, out: str, tmp_path: Path) -> None:
-        index = pd.MultiIndex.from_tuples([(5, "a"), (3, "b")], names=["key", None])
+        index = pd.MultiIndex.from_tuples([(5, "a"), (3, "b")], names=["key", "kind"])
         frame = pd.DataFrame({"v": [1, 2]}, index=index)
         frame.to_parquet(tmp_path / "a.parquet")
         run("write", out, tmp_path / "a.parquet")
-        assert ftfile.open(out).to_arrow().to_pydict() == {"v": [1, 2], "key": [5, 3]}
+        assert ftfile.open(out).to_arrow().to_pydict() == {"v": [1, 2], "key": [5, 3], "kind": ["a", "b"]}
+
+    @pytest.mark.parametrize("ending", ["parquet", "feather", "arrows"])
+    @pytest.mark.parametrize(
+        ("index", "problem"),
+        [
+            (pd.Index(["a", "b"]), "has values (string) without a name"),
+            (pd.Index([1.5, 2.5]), "has values (double) without a name"),
+            (pd.date_range("2024-01-01", periods=2), "without a name"),
+            (pd.MultiIndex.from_tuples([(5, "a"), (3, "b")]), "without a name"),
+            (pd.MultiIndex.from_tuples([(5, "a"), (3, "b")], names=["key", None]), "without a name"),
+            (pd.RangeIndex(100, 102, name="id"), "has the name 'id', and no column has its values"),
+            (pd.Index(["a", "b"], name="v"), "has the name 'v', and no column has its values"),
+        ],
+        ids=["text", "float", "date", "two levels", "one of two levels", "named range", "name of a column"],
+    )
+    def test_an_index_that_would_be_lost_is_refused(
+        self, index: pd.Index[Any], problem: str, ending: str, out: str, tmp_path: Path
+    ) -> None:
+        """By the command with the error of `ftfile.write`, and by `ftfile migrate`, whose table would lack it."""
+        frame = pd.DataFrame({"v": [1, 2]}, index=index)
+        with pytest.raises(SchemaError) as refused:
+            ftfile.write(out, frame)
+        (tmp_path / "in").mkdir()
+        path, table = tmp_path / "in" / f"a.{ending}", pa.Table.from_pandas(frame)
+        if ending == "parquet":
+            frame.to_parquet(path)
+        elif ending == "feather":
+            feather.write_feather(table, path)
+        else:
+            with pa.ipc.new_stream(path, table.schema) as stream:
+                stream.write_table(table)
+        error = run("write", out, path, code=2).stderr
+        assert f"'{path}': {refused.value}. Nothing was written" in error
+        assert problem in error
+        if ending == "parquet":
+            with pytest.raises(ConfigError, match=re.escape(problem)):
+                ftfile.migrate(path.parent, file_format="parquet")
+
+    def test_a_migrated_file_without_labels_of_rows(self, tmp_path: Path) -> None:
+        pd.DataFrame({"v": [1, 2]}, index=[5, 3]).to_parquet(tmp_path / "a.parquet")
+        assert migrated(tmp_path / "a.parquet").to_pydict() == {"v": [1, 2]}
 
     @pytest.mark.parametrize("text", ["", "[]", "{", '{"index_columns": 1}', '{"columns": [1]}', "[" * 100_000])
     def test_other_metadata_of_this_name_is_ignored(self, text: str, out: str, tmp_path: Path) -> None:

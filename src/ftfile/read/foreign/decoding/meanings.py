@@ -6,7 +6,6 @@ The file source, `ftfile write` and `ftfile migrate` open the Parquet files of o
 from __future__ import annotations
 
 import io
-import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 _UTC = pa.timestamp("us", tz="UTC")
 _GREGORIAN = StoredTimes()
-_PANDAS = b"pandas"
 _ARROW_SCHEMA = b"ARROW:schema"
 _MAGIC = b"PAR1"
 _LENGTH_BYTES = 4  # of the footer's length, before the last `_MAGIC`
@@ -66,6 +64,7 @@ class Meanings:
 
     Attributes:
         schema: INT96 is a TIMESTAMP, and ENUM is a STRING, also in nested columns. Other columns have Arrow's types.
+            The metadata describe the index of a DataFrame, which can be columns of the file.
         times: how each column stores dates and times.
     """
 
@@ -160,7 +159,7 @@ def parquet_meanings(parquet: pq.ParquetFile) -> Meanings:
     file_times = parquet_times(metadata)
     columns = iter(parquet.schema)  # the file has one column for each leaf of Arrow's types, in the same order
     fields, times, changed = [], {}, {}
-    for field in parquet.schema_arrow.remove_metadata():
+    for field in parquet.schema_arrow:
         plain = plain_type(field.type)
         leaves = []
         for kind in _leaf_types(plain):
@@ -171,8 +170,7 @@ def parquet_meanings(parquet: pq.ParquetFile) -> Meanings:
             continue
         changed[field.name] = leaves
         fields.append(field.with_type(_meant(plain, leaves)))
-    unnamed = unnamed_indexes(metadata)
-    return Meanings(pa.schema([field for field in fields if field.name not in unnamed]), times, changed)
+    return Meanings(pa.schema(fields, parquet.schema_arrow.metadata), times, changed)
 
 
 def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
@@ -200,17 +198,3 @@ def _leaf(column: Any, kind: pa.DataType, file_times: ParquetTimes) -> _FileColu
 def _meant(kind: pa.DataType, leaves: Iterable[_FileColumn]) -> pa.DataType:
     remaining = iter(leaves)
     return map_leaf_types(kind, lambda leaf: next(remaining).type_of(leaf))
-
-
-def unnamed_indexes(metadata: Mapping[bytes, bytes] | None) -> frozenset[str]:
-    """Return the columns in which pandas stored the row numbers, or other labels of rows, without a name."""
-    try:
-        described = json.loads((metadata or {}).get(_PANDAS, b"{}"))
-        indexes = {name for name in described.get("index_columns", ()) if isinstance(name, str)}
-        unnamed = set()
-        for column in described.get("columns", ()):
-            if column["name"] is None and column["field_name"] in indexes:
-                unnamed.add(column["field_name"])
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        return frozenset()  # other programs also write this key
-    return frozenset(unnamed)
