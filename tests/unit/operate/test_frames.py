@@ -45,6 +45,7 @@ def lossless(query: str) -> Any:
     return connection.sql(query)
 
 
+WIDE = ["column `u`", "integers of 128 bits", "pl.Decimal(38, 0)"]
 # Each with texts of the error.
 OPAQUE: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "Objects of Polars": (lambda: OBJECTS, ["`u`", "memory addresses", "map_elements"]),
@@ -81,10 +82,36 @@ OPAQUE: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "objects in pandas": (lambda: pd.DataFrame({"u": [object()]}), ["column u", "texts"]),
     "complex numbers": (lambda: pd.DataFrame({"u": [1j]}), ["column u", "texts"]),
     "sparse columns": (lambda: pd.DataFrame({"u": pd.arrays.SparseArray([1, 0])}), ["column u", "texts"]),
-    "a number of 128 bits": (lambda: pl.DataFrame({"u": pl.Series([1], dtype=pl.Int128)}), ["texts"]),
+    "a number of 128 bits": (lambda: pl.DataFrame({"n": [1], "u": pl.Series([1], dtype=pl.Int128)}), WIDE),
+    "numbers of 128 bits in a list": (lambda: pl.DataFrame({"u": pl.Series([[1]], dtype=pl.List(pl.Int128))}), WIDE),
+    "numbers of 128 bits in an array": (
+        lambda: pl.DataFrame({"u": pl.Series([[1]], dtype=pl.Array(pl.Int128, 1))}),
+        WIDE,
+    ),
+    "numbers of 128 bits in a struct": (
+        lambda: pl.DataFrame({"u": pl.Series([{"a": [1]}], dtype=pl.Struct({"a": pl.List(pl.Int128)}))}),
+        WIDE,
+    ),
+    "a Series of numbers of 128 bits": (lambda: pl.Series("u", [1], dtype=pl.Int128), WIDE),
+    "VARIANT of DuckDB": (lambda: duckdb.sql("select 1 n, 1::variant u"), ["column `u`", "VARIANT", "JSON"]),
+    "nested VARIANT": (lambda: duckdb.sql("select map {1: [{'a': 1::variant}]} u"), ["column `u`", "VARIANT", "JSON"]),
+    "TYPE of DuckDB": (lambda: duckdb.sql("select get_type(1) u"), ["column `u`", "TYPE", "VARCHAR"]),
     "a LazyFrame": (lambda: pl.DataFrame({"n": [1]}).lazy(), ["LazyFrame", "collect()"]),
-    "a Series": (lambda: pl.Series("n", [1]), ["Series"]),
+    "a Series": (lambda: pl.Series("n", [1]), ["data=Series: it is one column", "to_frame()"]),
+    "a Series of Objects": (lambda: pl.Series("u", [1, "a"], dtype=pl.Object), ["column `u`", "map_elements"]),
+    "a column of Arrow": (lambda: pa.chunked_array([[1]]), ["data=ChunkedArray: it is one column"]),
 }
+
+
+@pytest.mark.skipif(not hasattr(pl, "UInt128"), reason="an older version of Polars")
+def test_unsigned_numbers_of_128_bits(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="column `u`: it has integers of 128 bits"):
+        ftfile.write(tmp_path / "out", pl.DataFrame({"u": pl.Series([1], dtype=pl.UInt128)}), file_format="json")
+
+
+def test_a_series_of_structs_is_a_table(tmp_path: Path) -> None:
+    ftfile.write(tmp_path / "out", pl.Series("s", [{"n": 1}]), file_format="json", context=current())
+    assert ftfile.open(tmp_path / "out", context=current()).to_arrow().to_pylist() == [{"n": 1}]
 
 
 @pytest.mark.parametrize("name", OPAQUE)

@@ -30,6 +30,7 @@ _TAKEN = (
     "with __arrow_c_stream__, such as a DataFrame of Polars or pandas 3, or a relation of DuckDB. Call `collect()` of "
     "a LazyFrame"
 )
+_ONE_COLUMN = "non-struct type"  # Arrow's error for a column that is not a table
 _DECIMAL_DIGITS_MAX = 38  # of a decimal of Spark
 
 
@@ -87,16 +88,7 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
     if isinstance(data, pa.RecordBatchReader):
         return data.schema, data
     if hasattr(data, "__arrow_c_stream__"):
-        refuse_library_columns(data)
-        try:
-            reader = pa.RecordBatchReader.from_stream(data)
-        # Such as a single column, a type that only its library has, or Python objects in a column.
-        except (ValueError, TypeError, NotImplementedError) as error:
-            reason = ". ".join(map(str, error.args))
-            raise ArgumentError(
-                f"data={type(data).__name__}: Arrow cannot read it as a table: {reason}. Convert such columns before, "
-                "for example to texts"
-            ) from error
+        reader = _reader_of(data)
         return reader.schema, reader
     if hasattr(data, "scanner"):  # a dataset or a fragment
         reader = data.scanner().to_reader()
@@ -109,6 +101,23 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
         if isinstance(first, pa.RecordBatch):
             return first.schema, _checked(itertools.chain([first], rest))
     raise ArgumentError(f"data={type(data).__name__}: {_TAKEN}")
+
+
+def _reader_of(data: Any) -> pa.RecordBatchReader:  # noqa: ANN401 - as above
+    refuse_library_columns(data)
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    # Such as a single column, a type that only its library has, or Python objects in a column.
+    except (ValueError, TypeError, NotImplementedError) as error:
+        name, reason = type(data).__name__, ". ".join(map(str, error.args))
+        if _ONE_COLUMN in reason:
+            raise ArgumentError(
+                f"data={name}: it is one column, and not a table of named columns. Give a table, such as "
+                "`series.to_frame()`"
+            ) from error
+        raise ArgumentError(
+            f"data={name}: Arrow cannot read it as a table: {reason}. Convert such columns before, for example to texts"
+        ) from error
 
 
 def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:

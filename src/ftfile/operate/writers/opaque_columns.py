@@ -23,12 +23,21 @@ _OBJECTS = (
     "the values are memory addresses of Python objects, as which Polars exports a column of type Object. Convert the "
     "column in Polars before, such as with `pl.col(name).map_elements(str, return_dtype=pl.String)`"
 )
-# Types of DuckDB whose values become other values in Arrow, which does not show it.
+_WIDE = (
+    "it has integers of 128 bits, which Polars exports in its own form, and Spark does not have. Cast the column in "
+    "Polars before, such as to `pl.Decimal(38, 0)` or `pl.String`"
+)
+_OF_POLARS = {"Object": _OBJECTS, "Int128": _WIDE, "UInt128": _WIDE}
+# Types of DuckDB that Arrow does not have, or whose values become other values in Arrow, which does not show it.
 _OF_DUCKDB = {
-    "bit": "as bytes that only DuckDB can read. Cast the column in the query, such as to VARCHAR",
-    "uhugeint": "as decimals with 38 digits, and larger values as other numbers. Cast the column in the query to "
-    "DECIMAL(38, 0), which refuses them, or to VARCHAR",
-    "time with time zone": "without their offset. Cast the column in the query, such as to VARCHAR",
+    "bit": "exports values of its type BIT as bytes that only DuckDB can read. Cast the column in the query, such as "
+    "to VARCHAR",
+    "uhugeint": "exports values of its type UHUGEINT as decimals with 38 digits, and larger values as other numbers. "
+    "Cast the column in the query to DECIMAL(38, 0), which refuses them, or to VARCHAR",
+    "time with time zone": "exports values of its type TIME WITH TIME ZONE without their offset. Cast the column in "
+    "the query, such as to VARCHAR",
+    "variant": "does not export values of its type VARIANT. Cast the column in the query, such as to JSON or VARCHAR",
+    "type": "does not export values of its type TYPE. Cast the column in the query, such as to VARCHAR",
 }
 _ADDRESS_BYTES = 8
 _ADDRESSES = 1 << 32, 1 << 48  # of objects of a process
@@ -36,28 +45,39 @@ _ALIGNED = 7  # low bits that are 0 in addresses
 
 
 def refuse_library_columns(data: Any) -> None:  # noqa: ANN401 - of any library
-    """Raise a SchemaError for columns of a DataFrame that its library exports as bytes without a meaning."""
+    """Raise a SchemaError for columns that their library does not export, or exports as bytes without a meaning."""
     library = type(data).__module__.partition(".")[0]
     if library == "polars":
-        for name, kind in getattr(data, "schema", {}).items():
-            if str(kind) == "Object":
-                raise SchemaError(f"column `{name}`: {_OBJECTS}")
+        # A Series is a column, but a Series of structs is a table.
+        columns = {data.name: data.dtype} if hasattr(data, "dtype") else getattr(data, "schema", {})
+        for name, kind in columns.items():
+            for inner in _types_of_polars(kind):
+                if inner in _OF_POLARS:
+                    raise SchemaError(f"column `{name}`: {_OF_POLARS[inner]}")
     if library in {"duckdb", "_duckdb"}:
         for name, kind in zip(data.columns, data.types, strict=True):
-            for inner in _types_within(kind):
+            for inner in _types_of_duckdb(kind):
                 if inner in _OF_DUCKDB:
-                    raise SchemaError(
-                        f"column `{name}`: DuckDB exports values of its type {inner.upper()} {_OF_DUCKDB[inner]}"
-                    )
+                    raise SchemaError(f"column `{name}`: DuckDB {_OF_DUCKDB[inner]}")
 
 
-def _types_within(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type of DuckDB
+def _types_of_polars(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type of Polars
+    """Yield the name of a type and of all types within it."""
+    yield str(kind)
+    for field in getattr(kind, "fields", ()):
+        yield from _types_of_polars(field.dtype)
+    for name in ("inner", "key", "value"):  # of lists, arrays and maps
+        if getattr(kind, name, None) is not None:
+            yield from _types_of_polars(getattr(kind, name))
+
+
+def _types_of_duckdb(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type of DuckDB
     """Yield the name of a type and of all types within it, in lower case."""
     yield str(kind.id).lower()
     if kind.id in {"list", "array", "struct", "map", "union"}:
         for _, inner in kind.children:
             if hasattr(inner, "id"):
-                yield from _types_within(inner)
+                yield from _types_of_duckdb(inner)
 
 
 def refuse_opaque(schema: pa.Schema) -> None:
