@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,6 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import SchemaError
+from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +36,79 @@ def out(tmp_path: Path) -> str:
 def test_types_of_duckdb_that_become_other_values(out: str, query: str, name: str) -> None:
     with pytest.raises(SchemaError, match=f"column `a`: DuckDB exports values of its type {name}"):
         ftfile.write(out, duckdb.sql(query))
+
+
+def refused_by_all(out: str, table: pa.Table, data: Any = None) -> str:
+    """Return the error of rows, which `ftfile.write`, a writer and the command must share."""
+    with pytest.raises(SchemaError) as error:
+        ftfile.write(out, table if data is None else data, file_format="parquet")
+    with ftfile.writer(f"{out}-writer", "app", file_format="parquet") as writer, pytest.raises(SchemaError) as again:
+        writer.write(table)
+    assert str(again.value) == str(error.value)
+    with pa.OSFile(f"{out}.arrow", "wb") as file, pa.ipc.new_file(file, table.schema) as arrow:
+        arrow.write_table(table)
+    stderr = run("write", out, f"{out}.arrow", code=2).stderr
+    assert f"'{out}.arrow': {error.value}. Nothing was written" in stderr
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "digits", ["170141183460469231731687303715884105727", "-100000000000000000000000000000000000000"]
+)
+@pytest.mark.parametrize("query", ["select 1 n, {}::hugeint v", "select [{}::hugeint] v"])
+def test_integers_of_duckdb_with_more_than_38_digits(out: str, query: str, digits: str) -> None:
+    relation = duckdb.sql(query.format(f"'{digits}'"))
+    error = refused_by_all(out, relation.to_arrow_table(), relation)
+    assert error.startswith("column `v`: the values are not valid: ")
+    assert "DuckDB exports a HUGEINT as a decimal of 38 digits: cast the column" in error
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("select 1 n, unnest([null, {now}, {far}]) v", "v"),
+        ("select unnest([{{'a': [{now}]}}, null, {{'a': [null, {far}]}}]) v", "v.a.element"),
+        ("select map {{'k': {far}}} v", "v.value"),
+        ("select map {{{far}: 1}} v", "v.key"),
+        ("select [{now}, {far}]::{kind}[2] v", "v.element"),
+    ],
+    ids=["column", "list in a struct", "map", "key", "array"],
+)
+def test_infinite_times_of_duckdb(out: str, query: str, path: str, sign: str, kind: str) -> None:
+    now, far = f"'2024-01-01'::{kind}", f"'{sign}infinity'::{kind}"
+    relation = duckdb.sql(query.format(now=now, far=far, kind=kind))
+    error = refused_by_all(out, relation.to_arrow_table(), relation)
+    assert error.startswith(f"column `{path}`: a ")
+    assert f"DuckDB exports '{sign}infinity'" in error
+    relation.to_parquet(f"{out}.parquet")
+    assert f"column `{path}`: a " in run("write", out, f"{out}.parquet", code=2).stderr
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_infinite_times_in_other_units(out: str, unit: str) -> None:
+    relation = duckdb.sql(f"select 'infinity'::timestamp_{unit} v")
+    assert refused_by_all(out, relation.to_arrow_table(), relation).startswith("column `v`: ")
+
+
+def test_infinite_times_in_a_dictionary(out: str) -> None:
+    far = pa.array([0, 2**63 - 1, 0], pa.timestamp("us")).dictionary_encode()
+    assert "column `v`" in refused_by_all(out, pa.table({"v": far}))
+
+
+def test_times_near_the_ends_of_their_range(out: str) -> None:
+    times = pa.array([-(2**63), 2**63 - 2, -(2**63) + 2, None], pa.timestamp("us"))
+    days = pa.array([-(2**31), 2**31 - 2, -(2**31) + 2, None], pa.date32())
+    hidden = pa.StructArray.from_arrays(
+        [pa.array([2**63 - 1, 0, 0, 0], pa.timestamp("us"))], ["a"], mask=pa.array([True, False, False, False])
+    )
+    table = pa.table({"t": times, "d": days, "s": hidden})
+    ftfile.write(out, table, file_format="parquet")
+    read = ftfile.open(out).to_arrow()
+    assert read["t"].cast(pa.int64()).equals(table["t"].cast(pa.int64()))
+    assert read["d"].cast(pa.int32()).equals(table["d"].cast(pa.int32()))
+    assert read["s"].to_pylist() == [None, *[{"a": dt.datetime(1970, 1, 1)}] * 3]  # noqa: DTZ001 - a clock
 
 
 def test_sums_of_duckdb(out: str) -> None:

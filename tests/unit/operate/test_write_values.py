@@ -56,7 +56,7 @@ def test_a_program_may_fill_one_array_again_and_again(out: str) -> None:
     ids=["UTF-8", "decimal", "time"],
 )
 def test_values_that_their_type_does_not_have_are_an_error(out: str, file_format: str, values: pa.Array) -> None:
-    with pytest.raises(SchemaError, match="the values are not valid: In column 1"):
+    with pytest.raises(SchemaError, match="column `v`: the values are not valid: "):
         ftfile.write(out, pa.table({"n": [1], "v": values}), file_format=file_format)
     assert not [*Path(out).glob("*.*")]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.core.errors import ArgumentError, SchemaError
+from ftfile.operate.writers.infinite_times import refuse_infinite
 from ftfile.operate.writers.opaque_columns import refuse_library_columns, refuse_opaque
 from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.operate.writers.row_pieces import pieces
@@ -31,6 +32,7 @@ _TAKEN = (
     "a LazyFrame"
 )
 _ONE_COLUMN = "non-struct type"  # Arrow's error for a column that is not a table
+_WIDE_DECIMAL = "does not fit in precision of decimal128(38, 0)"
 _DECIMAL_DIGITS_MAX = 38  # of a decimal of Spark
 
 
@@ -240,16 +242,25 @@ def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.
 
 def _check_values(rows: pa.RecordBatch) -> None:
     """Raise a SchemaError for values that their type does not have, such as invalid UTF-8: few formats check them."""
-    try:
-        rows.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise SchemaError(f"data: the values are not valid: {error}. Correct the program that made them") from error
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            advice = "Correct the program that made them"
+            if _WIDE_DECIMAL in str(error):
+                advice = (
+                    "DuckDB exports a HUGEINT as a decimal of 38 digits: cast the column in the query, to DECIMAL(38, "
+                    "0), which refuses larger values, or to VARCHAR. Correct other programs that made such values"
+                )
+            raise SchemaError(f"column `{name}`: the values are not valid: {error}. {advice}") from error
 
 
 def _in_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for column, field in zip(rows.columns, schema, strict=True):
-        columns.append(stored_values(column, field.type, field.name))
+        stored = stored_values(column, field.type, field.name)
+        refuse_infinite(stored, field.name)
+        columns.append(stored)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
