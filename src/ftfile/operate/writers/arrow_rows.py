@@ -16,6 +16,7 @@ from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.operate.writers.row_pieces import pieces
 from ftfile.operate.writers.stored_values import stored_values
 from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
+from ftfile.read.foreign.decoding.unread_types import may_be_unread, refuse_unread_types
 from ftfile.rows.spark_types import check_depth
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
         return reader.schema, reader
     if hasattr(data, "scanner"):  # a dataset or a fragment
         reader = data.scanner().to_reader()
+        _refuse_unread_types(data, reader.schema)
         return reader.schema, reader
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         rest = iter(data)
@@ -103,6 +105,14 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
         if isinstance(first, pa.RecordBatch):
             return first.schema, _checked(itertools.chain([first], rest))
     raise ArgumentError(f"data={type(data).__name__}: {_TAKEN}")
+
+
+def _refuse_unread_types(data: Any, schema: pa.Schema) -> None:  # noqa: ANN401 - a dataset or a fragment
+    """Raise a SchemaError for types of Parquet files that Arrow reads as bytes. Files are only opened if it can be."""
+    if any(map(may_be_unread, schema.types)):
+        for fragment in data.get_fragments() if hasattr(data, "get_fragments") else [data]:
+            if hasattr(fragment, "row_groups"):  # of Parquet
+                refuse_unread_types(fragment.metadata.schema)
 
 
 def _reader_of(data: Any) -> pa.RecordBatchReader:  # noqa: ANN401 - as above

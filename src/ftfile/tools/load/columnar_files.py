@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.read.foreign.decoding.unread_types import refuse_unread_types
 from ftfile.tools.load.input_files import ARROW_FILE, FileRows
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def parquet_rows(file: FileToLoad) -> Iterator[FileRows]:
     with file.stream() as stream, file.seekable(stream) as path:
         with file.schema_errors(), file.errors():
             parquet = opened_parquet(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            refuse_unread_types(parquet.schema)
             meanings = parquet_meanings(parquet)
         share = _ReadShare(file.size_bytes, parquet.metadata.num_rows)
         try:

@@ -26,6 +26,7 @@ from ftfile.operate.writers.arrow_rows import stored_type
 from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.read.foreign.contents import codec_as_written
 from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.read.foreign.decoding.unread_types import refuse_unread_types
 from ftfile.rows.buffers import leaf_types
 from ftfile.rows.spark_types import (
     JSON_NAMES,
@@ -148,6 +149,7 @@ def _of_parquet(file: BinaryIO) -> str:
     text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
     if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
         return str(text.decode())
+    refuse_unread_types(parquet.schema)
     schema = parquet_meanings(parquet).schema
     return spark_schema_json(_as_spark([schema.field(place) for place in columns_without_labels(schema)]))
 

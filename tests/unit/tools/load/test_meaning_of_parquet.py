@@ -7,8 +7,10 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
@@ -283,6 +285,42 @@ class TestTypes:
         frame.with_columns(pl.col("wide").cast(pl.Decimal(38, 0))).write_parquet(path)
         run("write", out, path)
         assert int(ftfile.open(out).to_arrow().column("wide")[0].as_py()) == 2**100
+
+
+class TestUnreadTypes:
+    @pytest.mark.parametrize(
+        ("query", "column", "kind"),
+        [
+            ("select 1 n, interval '1 month' v", "v", "INTERVAL"),
+            ("select {'x y': [interval '1 month']} v", "v.x y.list.element", "INTERVAL"),
+            ("select {'metadata': 1, 'a': {'b': 2}} n, {'s': [1]}::variant \"v (1) {\"", "v (1) {", "VARIANT"),
+            ("select 1::variant v where false", "v", "VARIANT"),
+        ],
+    )
+    def test_types_of_duckdb(self, query: str, column: str, kind: str, out: str, tmp_path: Path) -> None:
+        """They are refused by the command, by `ftfile.write` of a dataset or a fragment, and by `ftfile migrate`."""
+        (tmp_path / "in").mkdir()
+        path = tmp_path / "in" / "a.parquet"
+        duckdb.sql(query).to_parquet(str(path))
+        error = run("write", out, path, code=2).stderr
+        assert f"'{path}': column `{column}`: it is a" in error
+        assert kind in error
+        dataset = ds.dataset(path)
+        for data in (dataset, next(dataset.get_fragments())):
+            with pytest.raises(SchemaError, match=re.escape(f"column `{column}`: it is a")):
+                ftfile.write(out, data)
+            with ftfile.writer(out, "app") as writer, pytest.raises(SchemaError, match=kind):
+                writer.write(data)
+        with pytest.raises(ConfigError, match=kind):
+            ftfile.migrate(path.parent, file_format="parquet")
+
+    def test_other_bytes_and_structs(self, out: str, tmp_path: Path) -> None:
+        variant = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+        table = pa.table({"b": pa.array([b"a" * 12], pa.binary(12)), "v": pa.array([{"value": b"x"}], variant)})
+        path = file_of(tmp_path / "a.parquet", table)
+        run("write", out, path)
+        ftfile.write(out, ds.dataset(path))
+        assert ftfile.open(out).to_arrow().to_pylist() == table.to_pylist() * 2
 
 
 class TestPandas:
