@@ -29,9 +29,6 @@ _LONG_ROW = "straddling object"
 _FIRST_ROW = 2  # after the line of names, as pyarrow counts
 _OPEN_QUOTE = "the quote of its last value is not closed, so the file is not complete"
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
-_CONVERSION = r"CSV conversion error to timestamp\[.*?\]: "
-_ZONE = re.compile(_CONVERSION + r"expected no zone offset in ('.*')", re.DOTALL)
-_NANOSECONDS = re.compile(_CONVERSION + r"invalid value ('[^']*:\d\d\.\d{7,}[^']*')")
 
 
 class _EndMark:
@@ -158,19 +155,8 @@ def _csv_errors(file: FileToLoad, names: Sequence[str] = (), end: _EndMark | Non
             text = f"a row has more than {BLOCK_BYTES:,} bytes, or a quote is not closed: use JSON lines or Parquet"
         if match := _COLUMN.match(text):
             name = names[int(match[1])]
-            text = f"column `{name}`, {_with_remedy(text[match.end() :], name)}"
+            text = f"column `{name}`, {text[match.end() :]}"
         raise file.damaged(text) from error
-
-
-def _with_remedy(problem: str, name: str) -> str:
-    """Return pyarrow's problem of a value; a remedy replaces its advice about timestamps, which is for programmers."""
-    for pattern, reason, kind in (
-        (_ZONE, "has a time zone: remove the zone", "timestamp"),
-        (_NANOSECONDS, "has nanoseconds: round it to microseconds", "string"),
-    ):
-        if match := pattern.search(problem):
-            return f"{problem[: match.start()]}{match[1]} {reason}, or use --schema '{name} {kind}' for a new directory"
-    return problem
 
 
 def _start_of(text: ByteStream) -> bytes:
@@ -225,11 +211,14 @@ def _batches(
 
 
 def _as_read(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Return the types that pyarrow reads: text for binary values, and for instants, which may lack a zone."""
+    """Return the types that pyarrow reads: text for binary values, and for times.
+
+    A time may lack a zone, or have zeros after the microseconds, which pyarrow refuses.
+    """
     read = {}
     for name, kind in types.items():
-        is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
-        read[name] = pa.string() if pa.types.is_binary(kind) or is_instant else kind
+        is_clock = pa.types.is_timestamp(kind) or pa.types.is_time(kind)
+        read[name] = pa.string() if pa.types.is_binary(kind) or is_clock else kind
     return read
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from ftfile.formats.reading import TimeFormats
 
 _CLOCK = pa.timestamp("us")
-_NANOSECONDS = r":\d\d\.\d{6}\d*[1-9]"
+_HAS_NANOSECONDS = (r":\d\d\.\d{6}\d*[1-9]", "has nanoseconds: round it to microseconds", "string")
+_ZEROS = (r"(\.\d{6})0+$", r"\1")  # digits after the microseconds
 _HAS_ZONE = r"\d:.*(?:[zZ]|[+-]\d\d(?::?\d\d)?)$"
 
 
@@ -37,19 +39,31 @@ def read_exactly(texts: pa.StringArray, target: pa.DataType, times: TimeFormats)
     """Return texts as values of a type, as `read_texts` does; also as TIME.
 
     Raises:
-        RefusedText: a timestamp has digits after the microseconds, or a zone that TIMESTAMP_NTZ does not have.
+        RefusedText: a time has nanoseconds, or a zone that TIMESTAMP_NTZ does not have.
         ValueError: a text is not a value of the type.
     """
     if pa.types.is_time(target):
-        # Arrow casts texts to timestamps, but not to times.
-        return pc.binary_join_element_wise("1970-01-01T", texts, "").cast(_CLOCK).cast(target)
+        return _times_of_day(texts).cast(target)
     if pa.types.is_date(target):
         return texts.cast(target)
     if pa.types.is_timestamp(target):
-        _refuse(texts, _NANOSECONDS, "has nanoseconds: round it to microseconds", "string")
+        if target.tz is None and times.is_iso(target):
+            with suppress(pa.ArrowInvalid):
+                return texts.cast(target)  # nearly all files; it refuses zones, and digits after the microseconds
+        _refuse(texts, *_HAS_NANOSECONDS)
         if target.tz is None:
             _refuse(texts, _HAS_ZONE, "has a time zone: remove the zone", "timestamp")
     return read_texts(texts, target, times)
+
+
+def _times_of_day(texts: pa.StringArray) -> pa.Array:
+    """Return times of the first day, since Arrow casts texts to timestamps, but not to times."""
+    texts = pc.ascii_trim_whitespace(texts)
+    if pc.all(pc.match_substring(texts, ":")).as_py() is False:
+        raise ValueError("a time has no minutes")
+    _refuse(texts, *_HAS_NANOSECONDS)
+    clocks = pc.replace_substring_regex(texts, *_ZEROS)
+    return pc.binary_join_element_wise("1970-01-01T", clocks, "").cast(_CLOCK)
 
 
 def _refuse(texts: pa.StringArray, pattern: str, reason: str, other: str) -> None:

@@ -143,6 +143,37 @@ class TestLosses:
             assert f", line {first + 1}, cannot be read as json: column `v`: " in error
             assert problem in error
 
+    @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "time(6)"])
+    @pytest.mark.parametrize("name", ["a.csv", "a.json"])
+    def test_times_with_zeros_after_the_microseconds(self, name: str, kind: str, out: str, tmp_path: Path) -> None:
+        def file(*texts: str) -> Path:
+            day = "" if kind == "time(6)" else "2024-07-01 "
+            texts = tuple(day + text for text in texts)
+            rows = [{"v": text} for text in texts] if name == "a.json" else ["v", *texts]
+            return given(tmp_path / name, *rows)
+
+        texts = ["12:00:00.123456", "12:00:00.1234560", "12:00:00.123456000", "12:00:00.123456000000"]
+        run("write", out, file("12:00:00", *texts), "--schema", f"v {kind}")
+        read = [row["v"] for row in values(out)]
+        assert [value.microsecond for value in read] == [0, *[123456] * 4]
+        for text in ("12:00:00.1234561", "12:00:00.1234560001"):
+            assert f"{text}' has nanoseconds: round it to microseconds" in refused(out, file(*texts, text))
+
+    def test_derived_times_with_zeros_after_the_microseconds(self, out: str, tmp_path: Path) -> None:
+        run("write", out, given(tmp_path / "a.csv", "t", "2024-07-01 12:00:00.1234560"))
+        run("write", out, given(tmp_path / "a.csv", "t", *["2024-07-01 12:00:00"] * 3, "2024-07-01 12:00:00.1234560"))
+        assert [row["t"].microsecond for row in values(out)] == [123456, 0, 0, 0, 123456]
+
+    @pytest.mark.parametrize("name", ["a.csv", "a.json"])
+    def test_times_of_day(self, name: str, out: str, tmp_path: Path) -> None:
+        def file(text: str) -> Path:
+            return given(tmp_path / name, *([{"v": text}] if name == "a.json" else ["v", text]))
+
+        run("write", out, file(" 12:30 "), "--schema", "v time(6)")
+        assert values(out) == [{"v": dt.time(12, 30)}]
+        for text in ("12", "24:00:00", "noon"):
+            assert "column `v`" in refused(out, file(text))
+
     def test_decimals_with_zeros(self, out: str, tmp_path: Path) -> None:
         path = given(tmp_path / "a.json", '{"v":1.500}', '{"v":"1.5"}', '{"v":15e-1}', '{"v":-0.00}', '{"v":null}')
         run("write", out, path, "--schema", "v decimal(9,2)")
