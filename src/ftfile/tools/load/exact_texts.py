@@ -47,11 +47,12 @@ def read_exactly(texts: pa.StringArray, target: pa.DataType, times: TimeFormats)
     if pa.types.is_date(target):
         return texts.cast(target)
     if pa.types.is_timestamp(target):
-        if target.tz is None and times.is_iso(target):
+        is_clock = target.tz is None
+        if is_clock and times.is_iso(target):
             with suppress(pa.ArrowInvalid):
                 return texts.cast(target)  # nearly all files; it refuses zones, and digits after the microseconds
         _refuse(texts, *_HAS_NANOSECONDS)
-        if target.tz is None:
+        if is_clock:
             _refuse(texts, _HAS_ZONE, "has a time zone: remove the zone", "timestamp")
     return read_texts(texts, target, times)
 
