@@ -157,7 +157,7 @@ unit-%: FORCE
 	$(venv)/bin/python $(suite) $(UNIT)-$*; fi
 
 # ------------------------------------------------------------------------------------------------ what takes longer, or less
-.PHONY: hdfs-tests cluster-tests long kills mutants mutation bench
+.PHONY: hdfs-tests cluster-tests long kills mutants mutation bench surroundings
 
 hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(python) $(suite) hdfs
@@ -171,8 +171,12 @@ long: java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server env
 	$(python) $(suite) thorough-hdfs thorough-object-stores thorough-spark
 	$(MAKE) FULLY=fully SEED= OLDER_SPARKS="40 41 42" smoke-spark
 	$(MAKE) UNIT=all-unit SEED= $(patsubst %,unit-%,$(OLDEST_PYTHON) $(NEWER_PYTHONS))
+	$(MAKE) surroundings
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
+
+surroundings: java environment ## the quick tests and a stream in the environments in which users start them: background, locales, users, limits (an hour)
+	@$(python) .ci/surroundings.py
 
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
 	$(python) $(suite) kills

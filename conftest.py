@@ -6,6 +6,7 @@ import gc
 import itertools
 import random
 import re
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,10 @@ LEFT_BY_TOOLS = {
     ".ruff_cache",
     "__pycache__",
 }
+
+# A shell lets its background processes ignore Ctrl-C, and so would all processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: the machine may be busy. `ci` and `few` repeat the same examples in every run; `few` is for runs that
 # repeat tests elsewhere. `thorough` is for `make long`.

@@ -51,9 +51,8 @@ def command(checkout: Path, *lanes: str) -> list[str]:
     make = checkout / "make"
     make.write_text(MAKE)
     make.chmod(0o755)
-    # A background shell ignores these signals, and its children would inherit that.
-    heard = "--default-signal=HUP,INT,TERM"
-    return ["env", heard, f"MAKE={make}", sys.executable, str(checkout / ".ci/stages.py"), *lanes]
+    # Below nohup, SIGHUP is ignored.
+    return ["env", "--default-signal=HUP", f"MAKE={make}", sys.executable, str(checkout / ".ci/stages.py"), *lanes]
 
 
 def run(checkout: Path, *lanes: str) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
@@ -73,14 +72,12 @@ class Started:
         self.directory = directory
         self.servers: set[int] = set()
         self.owner = subprocess.Popen(
-            # A background shell ignores these signals, and its children would inherit that.
-            ["env", "--default-signal=HUP,INT,TERM", sys.executable, *command],
+            # Below nohup, SIGHUP is ignored.
+            ["env", "--default-signal=HUP", sys.executable, *command],
             cwd=ROOT,
             env=os.environ | {"TMPDIR": str(directory)},
             stdout=subprocess.PIPE,
             text=True,
-            # A shell makes its background processes ignore SIGINT, and their children, too.
-            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs
         )
 
     def read_addresses(self) -> None:

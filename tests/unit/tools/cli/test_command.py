@@ -258,8 +258,7 @@ def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -
     ready = tmp_path / "ready"
     call = "rename" if command == "compact" else "delete"
     code = f"""
-import pathlib, signal, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore SIGINT
+import pathlib, time
 from ftfile.storage.local import LocalFileSystem
 from ftfile.tools.cli.__main__ import main
 real, calls = LocalFileSystem.{call}, []
