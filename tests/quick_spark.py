@@ -59,7 +59,7 @@ def java_options() -> str:
     """Return options of the driver's JVM."""
     # An archive that another Java has made is passed over, and nothing said of it.
     return f"{QUICK_START} {PATIENCE}" + (
-        f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off" if ARCHIVE.exists() else ""
+        f' -XX:SharedArchiveFile="{ARCHIVE}" -Xlog:cds*=off' if ARCHIVE.exists() else ""
     )
 
 
@@ -101,7 +101,7 @@ def write_archive(scratch: Path) -> None:
     from pyspark.sql import SparkSession
 
     settings = {
-        "spark.driver.extraJavaOptions": f"{QUICK_START} -Xlog:cds*=off -XX:ArchiveClassesAtExit={ARCHIVE}",
+        "spark.driver.extraJavaOptions": f'{QUICK_START} -Xlog:cds*=off -XX:ArchiveClassesAtExit="{ARCHIVE}"',
         "spark.local.dir": str(scratch),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
