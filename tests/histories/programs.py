@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
+import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -227,8 +230,15 @@ def end_processes(played: PlayedProgram) -> None:
     played.replaced.clear()
     deadline_s = time.monotonic() + _END_S
     while running := len(calls._running.here):  # noqa: SLF001 - nothing of the product asks for it
-        require(time.monotonic() < deadline_s, "threads", f"{running} calls of ended processes still run")
+        require(time.monotonic() < deadline_s, "threads", f"{running} calls of ended processes run: {_stacks()}")
         time.sleep(0.001)
+
+
+def _stacks() -> str:
+    """Return the stacks of all other threads."""
+    here = threading.get_ident()
+    frames = (frame for thread, frame in sys._current_frames().items() if thread != here)  # noqa: SLF001 - documented
+    return "\n".join("".join(traceback.format_stack(frame)) for frame in frames)
 
 
 def _program_restart(world: World, step: Step) -> None:
@@ -260,6 +270,7 @@ def _program_zombie(world: World, step: Step) -> None:
         require(is_vacuumed or world.explains(error), "L3", f"a replaced process raised {error!r}")
     else:
         raise InvariantViolation("I2", "a replaced process has committed")
+    zombie.close()
     require(world.head().version == version, "I2", "a replaced process has created a record")
 
 
