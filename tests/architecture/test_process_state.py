@@ -16,6 +16,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 OUTSIDE = ("ftfile/core/per_process.py", "ftfile/testing/")
 # State that a forked process inherits, each with the reason why this is right.
 INHERITED = {
+    "ftfile/core/arrow_start.py: _started": "static objects of C++, which also exist in the fork",
     "ftfile/core/extensions.py: _loaded": "places of code, which are the same in the fork",
     "ftfile/read/foreign/decoding/casts.py: _CONVERTS": "rules that the module itself enters during its import",
     "ftfile/storage/calls.py: _visited_s": "a time; the clock is the same in the fork",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import random
-import signal
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from tests.crash.programs import Program
 from tests.histories.oracle import Claim
 from tests.histories.troubles import HeldThread
 from tests.histories.writing import draw_rows, run_batch, values_of
+from tests.kit.forks import Fork
 from tests.kit.interrupts import Interrupt
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ __all__ = ("PROGRAMS", "PlayedProgram", "end_processes")
 
 APP_ID = "program"
 _REACTIONS = 3
-# A batch of some rows runs fewer lines; the last ones are seldom interrupted.
-# Calls of the store by a batch, and the time after which a child process hangs.
-_CALLS, _CHILD_S = 40, 20
+# Calls of the store by a batch. A child process without pauses hangs if it uses no processor for `_IDLE_S`: a short
+# time, because the search for the shortest history repeats it.
+_CALLS, _IDLE_S = 40, 5.0
 # The time in which threads of ended processes end.
 _END_S = 20
+# A batch of some rows runs fewer lines; the last ones are seldom interrupted.
 _LINES, _LINES_OF_WRITER, _LINES_OF_END = 6_000, 300, 9
 _WRITERS = str(Path(application_writer.__file__).parent)
 
@@ -165,42 +166,23 @@ def _program_forks(world: World, step: Step) -> None:
     world.fs.held = thread
     thread.start()
     thread.wait_stopped()
-    child = os.fork()
-    if child == 0:
-        os._exit(_exit_code_of_child(world, step))
+    child = Fork(partial(_write_in_child, world, step))
     try:
-        _require_ended(child)
+        child.join(_IDLE_S)
+    except AssertionError as error:
+        raise InvariantViolation("fork", f"a child process fails: {error}") from None
     finally:
         world.fs.held = None
         thread.release()
 
 
-def _exit_code_of_child(world: World, step: Step) -> int:
+def _write_in_child(world: World, step: Step) -> None:
     """Write a batch in a child process. A store that fails there, or a foreign file, is no fault."""
     world.fs.held, world.fs.trouble = None, None
-    try:
-        rows = [row for rows in draw_rows(world, random.Random(step.draws[1]), "f") for row in rows]
-        options = {**world.history.format_options, **world.settings}
+    rows = [row for rows in draw_rows(world, random.Random(step.draws[1]), "f") for row in rows]
+    options = {**world.history.format_options, **world.settings}
+    with contextlib.suppress(FtfileError):
         Program(world.url, world.history.columns, options, "child").run(0, [rows])
-    except FtfileError:
-        return 0
-    except BaseException:
-        return 1
-    return 0
-
-
-def _require_ended(child: int) -> None:
-    deadline_s = time.monotonic() + _CHILD_S
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            require(status == 0, "fork", f"a child process fails with the status {status}")
-            return
-        if time.monotonic() > deadline_s:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise InvariantViolation("fork", f"a child process hangs for {_CHILD_S} s")
-        time.sleep(0.001)
 
 
 def _react(world: World, writer: DirectoryWriter, position: int, choice: int) -> object:

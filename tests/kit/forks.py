@@ -5,22 +5,31 @@ from __future__ import annotations
 import collections
 import contextlib
 import faulthandler
+import math
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.per_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import IO
 
-LIMIT_S, STACKS_S = 30.0, 5.0
+# A process hangs if it uses no processor for `IDLE_S` and waits for no processor or disk, or if it uses one for
+# `BUSY_S`. So a busy machine only slows it down. `STACKS_S` is the time to write stacks, and `LIMIT_S` is the longest
+# wait for a lock. In seconds.
+IDLE_S, BUSY_S, STACKS_S, LIMIT_S = 20.0, 120.0, 5.0, 30.0
+_LOOK_S = 0.002
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _MANY = (list, tuple, set, frozenset, collections.deque, weakref.WeakSet)
 _MAPPINGS = (dict, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
@@ -35,21 +44,87 @@ class Fork:
         if self._id == 0:
             _run(work, self._report)
 
-    def join(self, limit_s: float = LIMIT_S) -> None:
-        """Wait for its end; an error is an AssertionError. After the limit, it is killed, and its stacks are shown."""
-        kills = [
-            threading.Timer(limit_s, os.kill, (self._id, signal.SIGUSR1)),
-            threading.Timer(limit_s + STACKS_S, os.kill, (self._id, signal.SIGKILL)),
-        ]
-        for kill in kills:
-            kill.start()
-        _, status = os.waitpid(self._id, 0)
-        for kill in kills:
-            kill.cancel()
-            kill.join()
+    def join(self, idle_s: float = IDLE_S) -> None:
+        """Wait for its end; an error is an AssertionError. If it hangs, it is killed, and its stacks are shown."""
         with self._report as file:
+            status = self._wait(idle_s)
             file.seek(0)
             assert os.waitstatus_to_exitcode(status) == 0, file.read().decode()
+
+    def _wait(self, idle_s: float) -> int:
+        progress = Progress(lambda: [self._id], idle_s)
+        while True:
+            ended, status = os.waitpid(self._id, os.WNOHANG)
+            if ended:
+                return status
+            reason = progress.hangs()
+            if reason:
+                os.write(self._report.fileno(), f"the process hangs: {reason}\n".encode())
+                os.kill(self._id, signal.SIGUSR1)
+                time.sleep(STACKS_S)
+                os.write(self._report.fileno(), native_stacks(self._id).encode())
+                os.kill(self._id, signal.SIGKILL)
+                return os.waitpid(self._id, 0)[1]
+            time.sleep(_LOOK_S)
+
+
+class Progress:
+    """The use of processors by processes, to find out if they hang.
+
+    Args:
+        processes: returns the ids of the processes.
+        idle_s: the time without any use of a processor after which they hang, in seconds.
+    """
+
+    def __init__(self, processes: Callable[[], Iterable[int]], idle_s: float = IDLE_S) -> None:
+        self._processes, self._idle_s = processes, idle_s
+        self._last = dict[str, int | None]()
+        self._last_s, self._looked_s = time.monotonic(), -math.inf
+
+    def hangs(self) -> str:
+        """Return why they hang, or an empty string. Call it repeatedly."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < min(0.25, self._idle_s / 4):
+            return ""
+        self._looked_s = now_s
+        found = {name: used for process in self._processes() for name, used in _threads_of(process)}
+        if found != self._last or None in found.values():
+            self._last, self._last_s = found, now_s
+        busy_s = sum(used or 0 for used in found.values()) / 1e9
+        if busy_s > BUSY_S:
+            return f"it has used processors for {busy_s:.0f} s"
+        return f"it has used no processor for {self._idle_s} s" if now_s - self._last_s > self._idle_s else ""
+
+
+def _threads_of(process: int) -> Iterator[tuple[str, int | None]]:
+    """Yield the threads of a process and their processor times in ns; None waits for a processor or disk."""
+    for thread in Path(f"/proc/{process}/task").glob("*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            used = int((thread / "schedstat").read_text().split()[0])
+            yield thread.name, None if state in "RD" else used
+
+
+def processes_of_group(group: int) -> list[int]:
+    """Return the ids of the processes of a group."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(int(process.name)) == group:
+                found.append(int(process.name))
+    return found
+
+
+def native_stacks(process: int) -> str:
+    """Return the stacks of a process with functions of C; an empty string if gdb is not installed."""
+    gdb = shutil.which("gdb")
+    if gdb is None:
+        return ""
+    command = [gdb, "-p", str(process), "-batch", "-ex", "thread apply all bt 30"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    except subprocess.TimeoutExpired:
+        return ""
 
 
 def _run(work: Callable[[], object], report: IO[bytes]) -> None:

@@ -108,3 +108,32 @@ def test_a_fork_does_not_wait_after_a_failed_import() -> None:
     with pytest.raises(ImportError):
         importlib.import_module("ftfile.no_such_module")
     fork_at_once()
+
+
+def test_a_fork_waits_for_a_module_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions of this package import some of them when they are called."""
+    import encodings
+
+    monkeypatch.setattr(encodings, "__path__", [*encodings.__path__, str(tmp_path)])
+    slow = begun_import("encodings.slow_module", tmp_path, monkeypatch)
+    try:
+        slow.end_soon()
+        Fork(lambda: None).join()
+        assert slow.may_end.is_set()
+    finally:
+        slow.end()
+        sys.modules.pop(slow.name, None)
+
+
+def test_a_fork_that_did_not_wait_long_enough_imports_the_module_again(
+    slow: SlowImport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_wait, "WAIT_S", 0.05)
+
+    def imports_again() -> None:
+        slow.may_end = threading.Event()
+        slow.may_end.set()
+        imports(slow.name)
+
+    Fork(imports_again).join(idle_s=5)
+    assert slow.thread.is_alive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +18,15 @@ import pytest
 import ftfile
 from ftfile.core.errors import CallOrder
 from ftfile.rows.conditions import predicate
-from tests.kit.forks import LIMIT_S, Fork, held_by_another_thread, locks_of
+from tests.kit.forks import IDLE_S, Fork, Progress, held_by_another_thread, locks_of, processes_of_group
 from tests.unit.writing.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[3]
+SLOW_STATICS = ROOT / "tests/kit/slow_statics.c"
+LATER = ("orc", "csv", "json", "avro", "arrow")
 # The locks of a process that has done `work`, by place.
 LOCKS = (
     "ftfile.filters.keys:_providers._objects.lock",
@@ -71,19 +74,30 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_program(text: str, *arguments: str) -> str:
-    """Run a program and return its output; after the limit, it and its forks are killed."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path))}
-    command = [sys.executable, "-c", text, *arguments]
+def run_program(text: str, *arguments: str, preload: str = "") -> str:
+    """Run a program and return its output. If it and its forks hang, their stacks are shown, and they are killed."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path)), "LD_PRELOAD": preload}
+    command = [sys.executable, "-X", "faulthandler", "-c", text, *arguments]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as program:
+        # Later than a fork that hangs, which the program itself kills.
+        progress = Progress(lambda: processes_of_group(program.pid), 2 * IDLE_S)
+        reason = ""
         try:
-            output, errors = program.communicate(timeout=2 * LIMIT_S)
+            while True:
+                try:
+                    output, errors = program.communicate(timeout=0.1)
+                    break
+                except subprocess.TimeoutExpired:
+                    reason = reason or progress.hangs()
+                    if reason:
+                        os.killpg(program.pid, signal.SIGABRT)  # `faulthandler` prints the stacks
         finally:
             if program.poll() is None:
                 os.killpg(program.pid, signal.SIGKILL)
-    assert errors == ""
+    failure = reason + errors
+    assert not failure, failure
     assert program.returncode == 0
     return output
 
@@ -264,6 +278,44 @@ def test_forks_write_while_threads_of_their_parent_commit(root: Path, is_cold: b
     assert sorted(zip(table["who"].to_pylist(), table["n"].to_pylist(), strict=True)) == sorted(expected)
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="it needs a compiler of C")
+@pytest.mark.parametrize("file_format", ["parquet", *(pytest.param(name, marks=pytest.mark.slow) for name in LATER)])
+def test_forks_write_while_a_thread_of_their_parent_creates_static_objects(root: Path, file_format: str) -> None:
+    """Of Arrow, during first calls, which are slow here."""
+    library = root / "slow_statics.so"
+    compile_library = ["cc", "-shared", "-fPIC", "-o", str(library), str(SLOW_STATICS), "-ldl"]
+    subprocess.run(compile_library, check=True)
+    # Arrow loads the library of C++ only for itself.
+    run_program(STATICS, str(root / "out"), file_format, preload=f"{library} libstdc++.so.6")
+
+
+STATICS = """\
+import sys, threading
+import pyarrow as pa
+import ftfile
+from tests.kit.forks import Fork
+
+path, file_format = sys.argv[1:]
+is_over = threading.Event()
+
+def write(name):
+    ftfile.write(f"{path}/{name}", pa.table({"n": [1, 2], "who": ["x", "y"]}), file_format=file_format)
+    assert ftfile.open(f"{path}/{name}").to_arrow(where="n > 1 AND who = 'y'").num_rows == 1
+
+def write_first():
+    write("parent")
+    is_over.set()
+
+thread = threading.Thread(target=write_first)
+thread.start()
+children = []
+while not is_over.wait(0.1):
+    number = len(children)
+    children.append(Fork(lambda: write(number)))
+thread.join()
+for child in children:
+    child.join()
+"""
 DENSE = """\
 import random, sys, threading
 import pyarrow as pa

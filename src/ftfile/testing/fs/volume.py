@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.context import SYSTEM
@@ -38,6 +40,7 @@ class Volume:
         self.clock = clock
         self.lock = threading.RLock()
         self.last_number = max(base.inodes, default=0)  # the greatest number of a file
+        _volumes.add(self)
 
     def do(self, operation: Operation) -> None:
         """Execute one step, and add it to the journal."""
@@ -88,6 +91,26 @@ class Volume:
         with self.lock:
             if self.live.tree.find(path) == number:
                 self.do(Operation("unlink", path))
+
+
+_volumes: weakref.WeakSet[Volume] = weakref.WeakSet()
+_held: dict[int, list[Volume]] = {}  # by the thread that forks
+
+
+def _hold_all() -> None:
+    """Wait until no other thread changes a volume, so that a forked process has complete copies and free locks."""
+    volumes = sorted(_volumes, key=id)
+    for volume in volumes:
+        volume.lock.acquire()
+    _held[threading.get_ident()] = volumes
+
+
+def _release_all() -> None:
+    for volume in _held.pop(threading.get_ident(), ()):
+        volume.lock.release()
+
+
+os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 class _VolumeStream(OutputStream):
