@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 IDLE_S, BUSY_S, STACKS_S, LIMIT_S = 20.0, 120.0, 5.0, 30.0
 _LOOK_S = 0.002
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
-_MANY = (list, tuple, set, frozenset, collections.deque, weakref.WeakSet)
+_MANY = (list, tuple, set, frozenset, collections.deque)
 _MAPPINGS = (dict, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
@@ -168,15 +168,15 @@ def held_by_another_thread(locks: Sequence[Any]) -> Iterator[None]:
 
 
 def locks_of(package: str) -> dict[str, list[Any]]:
-    """Return all locks that modules of a package reach, by place: in values, and in the objects that these hold."""
+    """Return all locks that modules of a package reach, by the shortest place: in values, and in objects they hold."""
     locks: collections.defaultdict[str, list[Any]] = collections.defaultdict(list)
     seen: set[int] = set()
-    waiting: list[tuple[str, Any]] = []
+    waiting: collections.deque[tuple[str, Any]] = collections.deque()
     for name, module in sorted(sys.modules.items()):
         if name.partition(".")[0] == package and not name.endswith(".per_process"):
             waiting += [(f"{name}:{key}", value) for key, value in [*vars(module).items()]]
     while waiting:
-        place, value = waiting.pop()
+        place, value = waiting.popleft()
         if id(value) in seen:
             continue
         seen.add(id(value))
