@@ -1,14 +1,14 @@
-# The one door: `make` lists the targets. Each sets up what it needs in .venv*, once; later runs need no network.
+# `make` lists the targets. Each target sets up its environments in .venv*, once; later runs need no network.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# But for the Sparks of `make smoke-spark`.
+# Except for the Sparks of `make smoke-spark`.
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
 
-# The newest patch of every Spark that is supported; the last one is what everything but the smoke run uses. Spark 4.1
-# has the interface of 4.0 or of 4.2 in every part that ftfile uses: only `make long` runs it.
+# The newest patch of every supported Spark. All targets use the last one, except for the smoke tests. In every part that
+# ftfile uses, Spark 4.1 has the interface of 4.0 or of 4.2: only `make long` runs it.
 SPARK_40 := 4.0.5
 SPARK_41 := 4.1.4
 SPARK_42 := 4.2.1
@@ -16,23 +16,23 @@ SPARK_43 := 4.3.0
 OLDER_SPARKS := 40 42
 
 MAIN_PYTHONS := 3.11 3.12 3.13 3.14
-# The oldest in `make test`, with the oldest dependencies that are admitted; others in `make long`.
+# `make test-all` runs the oldest Python, with the oldest supported dependencies; `make long` also runs the others.
 OLDEST_PYTHON := 3.10
 NEWER_PYTHONS := 3.12 3.13
 
-# Tests start hundreds of Pythons: each would compile all of ftfile where that is forbidden to write down what it made.
+# Tests start hundreds of Pythons. With this variable, each of them would compile all of ftfile.
 unexport PYTHONDONTWRITEBYTECODE
 
 python := .venv/bin/python
-# Of JUnit; `make test` has a folder in it for each target. With AGAIN, what failed there before runs once more.
+# JUnit reports; `make test` has a folder in it for each target. With AGAIN, the tests that failed there run once more.
 REPORTS := .reports
 AGAIN :=
-# `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
+# The profile `ci` repeats the same examples in every run; PROFILE=default draws new examples.
 PROFILE := ci
-# Likewise, what tests draw by the seed; `SEED=` draws another one, as `make long` does.
+# Each run also repeats the values that tests draw by the seed. `SEED=` draws another seed, as `make long` does.
 SEED := 1
 options = $(AGAIN:%=--again) --reports=$(REPORTS) --profile=$(PROFILE) $(SEED:%=--seed=%)
-# Its table has what each suite runs.
+# Its table contains the tests of each suite.
 suite = .ci/suites.py $(options)
 
 .PHONY: help
@@ -136,27 +136,27 @@ without: environment ## the tests of the log and of the sink, with hints or comp
 trials: environment ## check that every mutant can be made, and that the tests it names exist
 	$(python) $(suite) trials
 
-smoke-spark: java table-jars ## the main path in Spark 4.0 and 4.2, both at once; in 4.0 what may befall a query that follows or reads files
+smoke-spark: java table-jars ## the main path in Spark 4.0 and 4.2, at the same time; in 4.0 also scenarios of queries that follow or read files
 	@$(MAKE) --jobs=3 --output-sync=target AT_ONCE=yes $(OLDER_SPARKS:%=smoke-%)
 
-# FULLY=fully: in each what may befall a query.
+# FULLY=fully: these scenarios in each Spark.
 FULLY := smoke
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
 	@.venv-spark$*/bin/python -m tests.quick_spark
 	.venv-spark$*/bin/python $(suite) $(FULLY)-$*
 
-unit-pythons: unit-$(OLDEST_PYTHON) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
+unit-pythons: unit-$(OLDEST_PYTHON) ## the unit tests whose result depends on Python or packages, on the oldest Python with the oldest dependencies
 
-# UNIT=all-unit: those as well that need neither.
+# UNIT=all-unit: all unit tests.
 UNIT := unit
 unit-%: venv = .venv-py$(subst .,,$*)
 unit-%: FORCE
-	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
+	@if ! .ci/python $* >/dev/null 2>&1; then echo "Python $* is not installed: its unit tests are skipped"; else \
 	.ci/venv $(venv) $* $(if $(filter $(OLDEST_PYTHON),$*),--floor) --editable '.[unit]' && \
 	$(venv)/bin/python $(suite) $(UNIT)-$*; fi
 
-# ------------------------------------------------------------------------------------------------ what takes longer, or less
+# ---------------------------------------------------------------------------------------------------- longer, and shorter
 .PHONY: hdfs-tests cluster-tests long kills mutants mutation bench surroundings
 
 hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
@@ -181,17 +181,17 @@ surroundings: java environment ## the quick tests and a stream in the environmen
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
 	$(python) $(suite) kills
 
-mutants: environment ## make every known mistake in the protocol, and see each one caught (ten minutes)
+mutants: environment ## make every known mistake in the protocol, and check that each one is caught (ten minutes)
 	$(python) -m tests.mutants
 
-# What `make mutation` changes, modules below src/ftfile.
+# The modules below src/ftfile that `make mutation` changes.
 MODULES = log/policy
-# One that is drawn for each run of `make long`.
+# A module that is drawn for each run of `make long`.
 DRAWN = $(shell $(python) -c 'import pathlib, random; \
 	print(random.choice([path for names in ("formats/parts", "log/**/[a-z]*", "writing/files/[aj]*er*", "writing/files/rolling_*") \
 	for path in pathlib.Path("src/ftfile").glob(f"{names}.py")]).relative_to("src/ftfile").with_suffix(""))')
 
-mutation: ## change one operator, number or argument of MODULES after the other, and list what no quick test notices (half an hour each)
+mutation: ## change one operator, number or argument of MODULES after the other, and list the changes that no quick test notices (half an hour each)
 	@.ci/venv .venv-mutation "$(MAIN_PYTHONS)" --editable '.[mutation]'
 	.venv-mutation/bin/mutmut run --max-children 2 $(foreach module,$(MODULES),'ftfile.$(subst /,.,$(module)).*')
 	.venv-mutation/bin/mutmut results
@@ -202,13 +202,13 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 # -------------------------------------------------------------------------------------------------------- demonstrations
 .PHONY: demo demo-logs demo-kv demo-kafka demo-yarn hdfs
 
-# `make demo FS=hdfs` streams to a real HDFS, and kills its servers, too; `make demo SHORT=1` kills twice, on a local disk.
+# `make demo FS=hdfs` streams to a real HDFS, and also kills its servers. `make demo SHORT=1` kills twice, on a local disk.
 FS := local
 SHORT :=
 ifneq ($(and $(SHORT),$(filter hdfs,$(FS))),)
 $(error SHORT=1 is for a local disk: leave out SHORT or FS=hdfs)
 endif
-demo: java demo-environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; SHORT=1: two kills, a minute; FS=hdfs: on HDFS, whose servers die, too)
+demo: java demo-environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; SHORT=1: two kills, a minute; FS=hdfs: on HDFS, whose servers are also killed)
 	@$(demo_python) -m tests.demos.files --fs $(FS) $(if $(SHORT),--quick)
 
 demo-logs: java demo-environment ## tail two logs that are rotated all the time, kill the stream again and again, count every line (two minutes)
@@ -242,7 +242,7 @@ clean: ## remove environments, caches and reports
 clean-reports:
 	@rm -rf .reports
 
-# ------------------------------------------------------------------------------------------- what targets need, made once
+# --------------------------------------------------------------------------------------------------- set-up, done once
 .PHONY: environment demo-environment kerberos java hdfs-jars class-archives kafka-jars delta table-jars store-jars
 .PHONY: parquet-jar s3-server gcs-server azure-server prometheus browser
 
@@ -252,10 +252,10 @@ environment:
 	@$(python) -m tests.quick_spark
 
 # Demonstrations run in the environment of the tests if it is current, and otherwise in one that is a third as large.
-# Those with Kafka read every format back: Avro needs a package. pyspark 4.3 warns of pandas 3.
+# Demonstrations with Kafka read every format back, and Avro needs a package. pyspark 4.3 warns about pandas 3.
 for_demos = .venv-demo "$(MAIN_PYTHONS)" --editable '.[demo,avro]' 'pandas<3' pyspark==$(SPARK_43)
 demo_python = $(shell .ci/venv --check $(for_all) && echo .venv || echo .venv-demo)/bin/python
-# The short one starts Spark three times: `tests.quick_spark` would take longer than it saves.
+# The short demonstration starts Spark three times: `tests.quick_spark` would take longer than it saves.
 demo-environment:
 	@.ci/venv --check $(for_all) || .ci/venv $(for_demos)
 	@$(if $(SHORT),,$(demo_python) -m tests.quick_spark)
@@ -269,7 +269,7 @@ kerberos: environment
 hdfs-jars:
 	@.ci/jars hdfs
 
-# JVMs start from it with half the work.
+# A JVM starts from it with half the work.
 class-archives: java hdfs-jars environment
 	@$(python) -m tests.archives
 
@@ -280,7 +280,7 @@ kafka-jars:
 store-jars:
 	@.ci/jars stores
 
-# Each is for one of the older Sparks.
+# Each of them is for one of the older Sparks.
 table-jars:
 	@.ci/jars delta
 	@.ci/jars iceberg

@@ -1,4 +1,4 @@
-"""The table of casts put into docs/reading-files.md: `python .ci/casts.py` prints the page."""
+"""Print docs/reading-files.md with the generated table of casts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _row(cast: Cast) -> str:
 
 
 def _type(name: str) -> str:
-    """Return the name of a type as code, and the words behind it as text."""
+    """Return the name of a type as code, followed by its other words as text."""
     first, _, rest = name.partition(" ")
     code = f"`{first}`" if first.isupper() or first.startswith("DECIMAL") else first
     return f"{code} {rest}".strip()

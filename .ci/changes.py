@@ -1,4 +1,4 @@
-"""Refuses a release whose changelog does not name a public name or an option that was added or removed."""
+"""Fail if the changelog does not name an added or removed public name or option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# The last release has another ftfile than this process.
+# The last release is imported by another process.
 NAMES = """
 import importlib, json
 names = []
@@ -38,7 +38,7 @@ def last_release(root: Path) -> str | None:
 
 
 def unnamed_changes(root: Path) -> list[str]:
-    """Return the names that were added or removed since the last release, and that the changelog does not have."""
+    """Return the added or removed names since the last release that the changelog does not contain."""
     tag = last_release(root)
     if tag is None:
         return []

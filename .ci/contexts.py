@@ -1,8 +1,8 @@
-"""Finds out which tests run which file, for `try.py`: `pytest -p contexts` measures, and `contexts.py` sums up.
+"""Find the tests that execute each file, for `try.py`: `pytest -p contexts` measures, `contexts.py` writes the result.
 
-As a plugin of pytest it has coverage note the lines of `src` that run, with the test as their context, and notes what
-each test takes, for each process of its own below MEASURED. As a program it makes RESULT of that: the tests, and for
-each file the numbers of those that run a line of a function in it. What runs at an import alone does not count.
+As a plugin of pytest, the module records by coverage the executed lines of `src` and the time of each test, in files
+below MEASURED, one for each process. As a program, it writes RESULT: the tests, and for each file the numbers of the
+tests that execute a line of a function in it. Lines that are only executed by an import do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEASURED = ROOT / "build/contexts"
 
 
 class Contexts:
-    """The plugin: one test after the other is the context of what runs."""
+    """The plugin of pytest. The running test is the context of the executed lines."""
 
     def __init__(self) -> None:
         MEASURED.mkdir(parents=True, exist_ok=True)
@@ -38,23 +38,23 @@ class Contexts:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note the modules, also those whose tests are all left out."""
+        """Record all modules, also modules without selected tests."""
         self._modules = {item.nodeid.split("::")[0] for item in items}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Measure what a test and its fixtures run."""
+        """Measure the lines that a test and its fixtures execute."""
         self._coverage.switch_context(item.nodeid)
         result = yield
         self._coverage.switch_context("")
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what it takes."""
+        """Record the time of a test."""
         self._seconds[report.nodeid] += report.duration
 
     def pytest_unconfigure(self) -> None:
-        """Keep all that."""
+        """Save the measurements."""
         self._coverage.stop()
         self._coverage.save()
         found = {"modules": sorted(self._modules), "seconds": self._seconds}
@@ -62,7 +62,7 @@ class Contexts:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin before modules of `src` are imported."""
+    """Start before modules of `src` are imported."""
     config.pluginmanager.register(Contexts())
 
 
@@ -75,7 +75,7 @@ def lines_of_functions(source: str) -> set[int]:
 
 
 def main() -> None:
-    """Sum up what the processes measured."""
+    """Write the result of the measurements of all processes."""
     runs = [json.loads(path.read_text()) for path in sorted(MEASURED.glob("tests.*.json"))]
     tests = [(test, round(seconds, 4)) for run in runs for test, seconds in run["seconds"].items()]
     numbers = {test: number for number, (test, _) in enumerate(tests)}

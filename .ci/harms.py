@@ -1,4 +1,4 @@
-"""The table of harmed files put into docs/internals/format.md: `python .ci/harms.py` prints the page."""
+"""Print docs/internals/format.md with the generated table of harmed files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESULTS = {"mended": "mended", "request": "on request", "copy": "restore it"}
 
 
 def to_markdown(page: str) -> str:
-    """Return the page with a row for each kind of file; encrypted directories have one where it is another."""
+    """Return the page with a row for each kind of file, and a second one if encrypted directories react differently."""
     rows = [f"| file | {' | '.join(_DATA['HARMS'])} |", f"|---|{'---|' * len(_DATA['HARMS'])}"]
     for name, cells in _DATA["MATRIX"].items():
         rows.append(_row(name, cells))

@@ -1,6 +1,6 @@
-"""The option table's facts put into docs/options.md: `python .ci/options.py` prints the page.
+"""Print docs/options.md with the values and defaults from the table of options.
 
-The page itself is the place of what an option means, and of a default that is no one value.
+The page itself contains the meanings of the options, and defaults that are not a single value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROW = re.compile(r"^\| `(\w+)`[^|]* \| ((?:\\\||[^|])+) \| (.+) \|$")
 _VALUE = re.compile("`[^`]*`")
 _DEFAULT = "default: "
 _USES = ("write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow")
-# Kinds that many options take: the head of the page says once what they accept.
+# Kinds of many options: the head of the page describes their values once.
 _SHORT = {
     kinds.BOOLEAN: "`true`, `false`",
     kinds.BYTES: r"text, with `\xff`, `\n`, `\r`, `\t`, `\0`, `\\`",
@@ -44,7 +44,7 @@ _SHORT = {
 
 
 def to_markdown(page: str) -> str:
-    """Return the page with what the table says of each option; it ends where an option has no whole row in the page."""
+    """Return the page with the facts of each option. Exit with an error if the page has no complete row of it."""
     options: dict[str, list[Option]] = {}
     for option in OPTIONS:
         options.setdefault(option.name, []).append(option)
@@ -55,7 +55,7 @@ def to_markdown(page: str) -> str:
 
 
 def _table(options: dict[str, list[Option]], rows: str) -> str:
-    """Return a table whose head says what most of its options are for; the others say it in their rows."""
+    """Return a table. Its head names the use of most of its options; other options name it in their rows."""
     matches = [match for match in map(_ROW.match, rows.splitlines()) if match is not None and options[match[1]]]
     shown = [(options[match[1]].pop(0), match[2], match[3]) for match in matches]
     ((most, _),) = Counter(_uses(option) for option, _, _ in shown).most_common(1)
@@ -76,10 +76,10 @@ def _row(option: Option, default: str, meaning: str, most: str) -> str:
 
 
 def _takes(option: Option, shown: str) -> str:
-    """Return the values of an option, and its default: in bold, or as the page tells it where it is no one value."""
+    """Return the values of an option, and its default: in bold, or in words of the page if it is not a single value."""
     takes = _cell(_SHORT.get(option.kind, option.kind.accepts.removeprefix("one of ")))
     default = _default(option)
-    # The page tells more of a default of the table, and in words what it is where the table has none.
+    # The page adds words to a default of the table, or describes a default that the table does not have.
     if shown not in {"", default} and (shown.startswith(default) if default else not _VALUE.fullmatch(shown)):
         return f"{takes}; {_DEFAULT}{shown}"
     if not default:
@@ -88,7 +88,7 @@ def _takes(option: Option, shown: str) -> str:
 
 
 def _default(option: Option) -> str:
-    """Return the default as code; the empty text if there is none."""
+    """Return the default as code; an empty text if there is none."""
     value: Any = option.default
     if value in {None, (), ""}:
         return ""

@@ -1,7 +1,7 @@
-"""Runs a command of uv with the settings of pip: its variables and configuration files.
+"""Run a command of uv with the settings of pip: its variables and configuration files.
 
-Usage: pip_settings.py COMMAND... Run it with a Python that has pip. uv reads settings of its own only: without this, a
-machine with a configured package index would need both. Variables of uv that are set already win.
+Usage: pip_settings.py COMMAND... Run it with a Python that has pip. uv only reads its own settings: without this
+program, a machine with a package index would need both. Variables of uv take precedence.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Sections of pip's configuration, weakest first; `:env:` are its variables.
+# Sections of pip's configuration, in ascending precedence. `:env:` are its variables.
 SECTIONS = ("global", "install", ":env:")
-# Settings of one value.
+# Settings with one value.
 VALUES = {
     "index-url": "UV_DEFAULT_INDEX",
     "timeout": "UV_HTTP_TIMEOUT",
@@ -23,7 +23,7 @@ VALUES = {
     "proxy": "ALL_PROXY",
     "cert": "SSL_CERT_FILE",
 }
-# Settings of several values: the variable, and how it separates them.
+# Settings with several values: the variable, and its separator.
 LISTS = {
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
@@ -36,7 +36,7 @@ SWITCHES = {
     "pre": ("UV_PRERELEASE", "allow"),
 }
 TRUE = {"1", "true", "yes", "on"}
-# Variables that pip reads beside its configuration.
+# Other variables that pip reads.
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -58,23 +58,23 @@ def variables(given: dict[str, str]) -> dict[str, str]:
     made = {variable: given[key] for key, variable in VALUES.items() if given.get(key)}
     for key, (variable, separator) in LISTS.items():
         values = given.get(key, "").split()
-        if key == "find-links":  # pip ignores a missing directory; uv fails
+        if key == "find-links":  # pip ignores a missing directory, and uv fails
             values = [value for value in values if "://" in value or Path(value).exists()]
         if values:
             made[variable] = separator.join(values)
     for key, (variable, value) in SWITCHES.items():
         if given.get(key, "").lower() in TRUE:
             made[variable] = value
-    if "UV_INDEX" in made:  # as pip does: the best version of all indexes
+    if "UV_INDEX" in made:  # as in pip: the best version of all indexes
         made["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return made
 
 
 def main(*command: str) -> None:
-    """Become the command."""
+    """Replace this process by the command."""
     bundle = next((os.environ[name] for name in BUNDLES if os.environ.get(name)), None)
     certificates = {"SSL_CERT_FILE": bundle} if bundle else {}
-    # The certificates of the system, which pip trusts as well.
+    # The certificates of the system, which pip also trusts.
     made = certificates | {"UV_SYSTEM_CERTS": "true"} | variables(settings())
     own = {name: value for name, value in os.environ.items() if name not in made or name.startswith("UV_")}
     os.execvpe(command[0], list(command), made | own)

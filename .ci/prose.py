@@ -1,4 +1,4 @@
-"""Wraps paragraphs of Markdown that have a line wider than 120 characters: `prose.py PAGE...`; code and tables stay."""
+"""Wrap paragraphs of Markdown with a line of more than 120 characters: `prose.py PAGE...`. Code and tables stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_PROSE = re.compile(r"#|\s*\||\s*$|>|\s*<")
 
 
 def blocks(text: str) -> list[tuple[bool, list[str]]]:
-    """Return the lines in groups, each with True if it is a paragraph or an item of a list."""
+    """Return groups of lines, each with True for a paragraph or an item of a list."""
     groups: list[tuple[bool, list[str]]] = []
     fenced = False
     for line in text.split("\n"):
@@ -29,7 +29,7 @@ def blocks(text: str) -> list[tuple[bool, list[str]]]:
 
 
 def wrapped(lines: list[str]) -> list[str]:
-    """Return the paragraph in lines of at most 120 characters; a code span stays in one line."""
+    """Return a paragraph in lines of at most 120 characters. A code span stays in one line."""
     marker = ITEM.match(lines[0])
     indent = marker[0] if marker else lines[0][: -len(lines[0].lstrip())]
     text = " ".join([lines[0][len(indent) :], *(line.strip() for line in lines[1:])])
@@ -46,12 +46,12 @@ def wrapped(lines: list[str]) -> list[str]:
 
 
 def is_wide(lines: list[str]) -> bool:
-    """Return True if a line is too wide and could be broken."""
+    """Return True if a line is too wide and can be broken."""
     return any(len(line) > WIDTH for line in lines) and wrapped(lines) != lines
 
 
 def main(pages: list[str]) -> None:
-    """Rewrite the pages that have too wide lines."""
+    """Rewrite the pages with lines that are too wide."""
     for page in map(Path, pages):
         text = page.read_text()
         lines = [

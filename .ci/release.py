@@ -1,7 +1,7 @@
-"""Builds the wheel and the source distribution, and tries the wheel as a stranger would.
+"""Build the wheel and the source distribution, and try the wheel as a new user.
 
-Usage: release.py DIRECTORY SPARK-VERSION... Each version of Spark gets an environment of its own, with nothing but the
-wheel and what it depends on, in which the quick start runs. It needs the network.
+Usage: release.py DIRECTORY SPARK-VERSION... For each version of Spark, the quick start runs in a separate environment
+that contains only the wheel and its dependencies. The program needs the network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def build(root: Path, directory: Path) -> tuple[Path, Path]:
-    """Build in `root`, and return the wheel and the source distribution in `directory`."""
+    """Build from `root`, and return the wheel and the source distribution in `directory`."""
     targets = ["-t", "wheel", "-t", "sdist"]
     subprocess.run([sys.executable, "-m", "hatchling", "build", *targets, "-d", directory], cwd=root, check=True)
     (wheel,), (source,) = directory.glob("*.whl"), directory.glob("*.tar.gz")
@@ -27,14 +27,14 @@ def build(root: Path, directory: Path) -> tuple[Path, Path]:
 
 
 def quick_start(directory: Path) -> str:
-    """Return the first programs of docs/quick-start.md, with their files below a directory."""
+    """Return the first programs of docs/quick-start.md, whose files are below a directory."""
     _, _, section = (ROOT / "docs/quick-start.md").read_text().partition("## Write a stream")
     write, read, *_ = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     return f"{write}\n{read}".replace("/tmp/ftfile-quickstart", str(directory))
 
 
 def try_wheel(wheel: Path, spark: str) -> None:
-    """Install it beside a Spark in an environment of its own, and run the quick start."""
+    """Install the wheel and a Spark in a separate environment, and run the quick start."""
     with tempfile.TemporaryDirectory(prefix="ftfile-release-") as home:
         venv.create(Path(home, "environment"))
         python = Path(home, "environment/bin/python")
@@ -48,7 +48,7 @@ def try_wheel(wheel: Path, spark: str) -> None:
         if done.returncode or "Version(version=" not in done.stdout:
             sys.exit(f"Spark {spark}: the quick start ended with {done.returncode}\n{done.stdout}{done.stderr}")
         ended = time.perf_counter()
-        # The change of a file's status is its rename, which makes it visible.
+        # A file changes its status by the rename that makes it visible.
         first = min(part.stat().st_ctime for part in Path(home, "quick-start/out").glob("part-*")) - started
     times = (
         f"installed in {installed - began:.0f} s, {first:.0f} s to the first row, {ended - installed:.0f} s to its end"
@@ -57,7 +57,7 @@ def try_wheel(wheel: Path, spark: str) -> None:
 
 
 def main(directory: str, *sparks: str) -> None:
-    """Build, and try the wheel beside each Spark."""
+    """Build, and try the wheel with each Spark."""
     for old in Path(directory).glob("ftfile-*"):
         old.unlink()
     wheel, source = build(ROOT, Path(directory).resolve())

@@ -1,10 +1,9 @@
-"""Runs suites of tests: `suites.py [--again] [--reports=FOLDER] [--profile=NAME] [--seed=NUMBER] SUITE...`.
+"""Run suites of tests: `suites.py [--again] [--reports=FOLDER] [--profile=NAME] [--seed=NUMBER] SUITE...`.
 
-SUITES is the table of them: for each suite the arguments of pytest, with environment variables. A suite of two parts
-runs both at once, on the same Python that runs this; the output of the second follows that of the first.
-Each part leaves a report in the form of JUnit. With --again, the tests that failed before run once more: of the reports
-in the folder above, a part without a failure is left out, and one without a report runs as a whole. The first suite
-that fails is the last.
+SUITES is the table of the suites: environment variables and arguments of pytest. The two parts of a suite run at the
+same time, with the Python of this process; the output of the second part follows the output of the first. Each part
+writes a JUnit report. With --again, the failed tests of the reports in the folder above run once more: a part without a
+failure is skipped, and a part without a report runs as a whole. A suite that fails ends the program.
 """
 
 from __future__ import annotations
@@ -21,46 +20,46 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = "PYTHONDONTWRITEBYTECODE"
-ROOM = 2 << 30  # bytes; a run leaves a tenth of it, and pytest keeps the last ones
+ROOM = 2 << 30  # bytes; a run leaves a tenth of them, and pytest keeps the last runs
 MAKES_SLOW = re.compile(r"mark\.slow|tests\.kit\.parameters")
 NO_FAILURE = b'errors="0" failures="0"'
 
 
 def unit(names: str, option: str = "") -> str:
-    """Return the paths of unit tests, each with this option of pytest before it."""
+    """Return the paths of unit tests, each after this option of pytest."""
     return " ".join(f"{option}tests/unit/{name}" for name in names.split())
 
 
 def modules(folder: str, names: str, option: str = "") -> str:
-    """Return the paths of modules of tests, each with this option of pytest before it."""
+    """Return the paths of modules of tests in a folder, each after this option of pytest."""
     return " ".join(f"{option}tests/{folder}/test_{name}.py" for name in names.split())
 
 
 def slow_modules() -> str:
-    """Return the modules of unit and hostile tests with slow ones: a process would collect all others, too."""
+    """Return the modules of unit and hostile tests with slow tests, so that pytest does not collect all others."""
     paths = [path for folder in ("unit", "hostile") for path in (ROOT / "tests" / folder).rglob("test_*.py")]
     return " ".join(sorted(str(path.relative_to(ROOT)) for path in paths if MAKES_SLOW.search(path.read_text())))
 
 
 def in_memory(folder: str = "/dev/shm") -> str:
-    """Return the variable that has tests write to memory, where there is enough; they do not wait for a disk then."""
+    """Return the variable with which tests write to memory instead of a disk, if there is enough memory."""
     has_room = "TMPDIR" not in os.environ and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
     return f"TMPDIR={folder}" if has_room else ""
 
 
 MEMORY = in_memory()
 QUICK = "-m 'not slow'"
-# For tests that are repeated in other surroundings: fewer examples of each property.
+# Fewer examples of each property, for tests that are repeated in other environments.
 FEW = "--hypothesis-profile=few"
-# `make long` has all.
+# `make long` runs all cases.
 CASES = "--cases=0.2"
 
-# The unit tests in two parts that take about as long.
+# The first half of the unit tests, by time.
 HALF = "operate read tools/migrate writing kv/upkeep"
 OLD_HALF = "filters formats rows writing"
 
-# The tests that read the log; `make long` also runs those of them that are slow, or about the contents of parts. A log
-# of plans has neither hints nor compacted records. Of a store, tests of runs and of plans in memory read no log.
+# The tests that read the log. `make long` also runs slow tests and tests of the contents of parts. A log of plans has
+# neither hints nor compacted logs. Tests of a store's runs, and of plans in memory, read no log.
 LOG_TESTS = f"""
     {unit("log operate read tools/migrate writing kv/test_feed.py kv/operator kv/upkeep")}
     {unit("kv/test_batches.py kv/test_encrypted_store.py kv/test_exactly_once.py kv/test_extremes.py")}
@@ -69,7 +68,7 @@ LOG_TESTS = f"""
     {unit("log/format read/foreign", "--ignore=")}
 """
 
-# Neither a Python nor a dependency changes them, beginnings of files; they are imported all the same.
+# Beginnings of the paths of tests that no Python and no dependency changes. Their modules are still imported.
 ALIKE = """
     log/test_ operate read testing tools/migrate writing/test_workers kv/test_feed kv/operator kv/upkeep
     writing/files/test_closing writing/files/test_direct writing/files/test_durability writing/files/test_hooks
@@ -82,8 +81,8 @@ PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 
 # The readers of Delta and Iceberg are for older Sparks.
 SMOKE = modules("spark", "smoke export_statistics")
-# `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
-# another order, `make long` in each.
+# `make spark` runs them in the newest Spark, and `make long` in each Spark. `make smoke-spark` runs them in the oldest
+# Spark, which requests the offsets of a source in another order.
 EVERY_SPARK = modules("spark", "smoke launcher follow_scenarios files_scenarios files_source hostile")
 LONG_SPARK = modules("spark", "pairs benchmarks_smoke chain demo_short demo_logs demo_yarn on_s3 on_azure")
 
@@ -96,7 +95,7 @@ S3_CORE = "contract sink driver faults"
 DRAWN_HOSTILE = "tests/hostile/test_mutations.py tests/hostile/test_extreme_numbers.py"
 
 QUICK_TESTS = (f"{MEMORY} {QUICK} {unit(HALF)}", f"{MEMORY} {QUICK} tests/unit tests/hostile {unit(HALF, '--ignore=')}")
-# The other core of coverage has no contexts.
+# The other core of coverage does not support contexts.
 CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 
 SUITES: dict[str, tuple[str, ...]] = {
@@ -158,19 +157,19 @@ for version in ("3.10", "3.12", "3.13"):  # of Python
 
 
 def command(arguments: str, name: str, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """Return how pytest is called for a part, and its environment."""
+    """Return the command of a part, and its environment."""
     words = shlex.split(arguments)
     variables = [word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word)]
     general = [f"--junitxml={options.reports}/{name}.xml", "-o", f"cache_dir=.reports/cache/{name}"]
     general += ["--last-failed"] * options.again + [f"--hypothesis-profile={options.profile}"] * bool(options.profile)
     general += [f"--seed={options.seed}"] * bool(options.seed)
     rest = [word for word in words if word.split("=", 1) not in variables]
-    # Bytecode is kept: each run would otherwise compile all tests and modules anew, and so would processes they start.
+    # Bytecode is kept: otherwise each run, and each process that it starts, would compile all tests and modules again.
     return [sys.executable, "-m", "pytest", *general, *rest], os.environ | {KEPT: ""} | dict(variables)
 
 
 def has_passed(report: Path) -> bool:
-    """Return True for a report without failures. The sums stand first; a failure's text may have the same words."""
+    """Return True for a report without failures. Only its start is searched: failures can contain the same text."""
     return report.exists() and NO_FAILURE in report.read_bytes()[:300]
 
 
@@ -211,7 +210,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)  # pytest has it, too, and stops servers before it ends
+        signal.signal(signal.SIGINT, lambda *_: None)  # pytest also receives it, and stops servers before it ends
     for suite in options.suites:
         if code := run(suite, options):
             return code

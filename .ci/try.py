@@ -1,8 +1,8 @@
-"""Runs the tests that cover files: `try.py [OPTION...] FILE...`, in a minute at most; options are those of pytest.
+"""Run the tests that cover files, for a minute at most: `try.py [OPTION...] FILE...`, with options of pytest.
 
-For a FILE below `src`, it runs the quickest of the tests that `contexts.py` found, and tests that were added to their
-modules since then. Before `contexts.py` has run, it runs the quick unit tests of the same folder. A FILE that is a
-module of tests runs itself.
+For a FILE below `src`, the program runs the quickest of the tests that `contexts.py` found, and tests that were added
+to their modules since then. Before `contexts.py` has run, it runs the quick unit tests of the same folder. If FILE is a
+module of tests, the program runs this module.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXTS = ROOT / "build/contexts.json"
-# Of the chosen tests, as they were measured, beside coverage: they take about half of it. Those that have not begun at
-# the deadline are left out.
+# Of the chosen tests, measured with coverage: without it, they take about half of this time. Tests that have not begun
+# at the deadline are skipped.
 TESTS_S = 60.0
 DEADLINE_S = 50.0
 
@@ -27,10 +27,10 @@ class Choice(NamedTuple):
     """The tests to run.
 
     Attributes:
-        whole: modules all of whose tests run.
+        whole: modules with all their tests.
         tests: other tests.
-        known: all tests that the contexts have; others in their modules are new.
-        quick: modules whose quick tests run.
+        known: all tests in the contexts; other tests in their modules are new.
+        quick: modules with their quick tests.
     """
 
     whole: set[str]
@@ -40,18 +40,18 @@ class Choice(NamedTuple):
 
     @property
     def modules(self) -> list[str]:
-        """The modules that pytest collects."""
+        """Return the modules that pytest collects."""
         return sorted(self.whole | self.quick | {module_of(test) for test in self.tests})
 
     def has(self, item: pytest.Item) -> bool:
-        """Return True for a test to run."""
+        """Return True for a chosen test."""
         if module_of(item.nodeid) in self.whole or item.nodeid in self.tests:
             return True
         return item.nodeid not in self.known and item.get_closest_marker("slow") is None
 
 
 class Chosen:
-    """A plugin of pytest: runs the chosen tests, until the deadline."""
+    """A plugin of pytest that runs the chosen tests until the deadline."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -60,14 +60,14 @@ class Chosen:
         self.gone: set[str] = set()
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out the other tests of the same modules."""
+        """Deselect the other tests of the same modules."""
         self.gone = self._choice.tests - {item.nodeid for item in items}
         config.hook.pytest_deselected(items=[item for item in items if not self._choice.has(item)])
         items[:] = filter(self._choice.has, items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
-        """Pass over tests after the deadline."""
+        """Skip tests after the deadline."""
         if time.monotonic() < self._deadline_s:
             return None
         self.left_out += 1
@@ -80,7 +80,7 @@ def module_of(test: str) -> str:
 
 
 def fail(message: str) -> NoReturn:
-    """End with a message."""
+    """Exit with an error."""
     sys.exit(f"make try: {message}")
 
 
@@ -119,7 +119,7 @@ def choose(files: list[str]) -> Choice:
 
 
 def tests_of_folder(file: str) -> list[str]:
-    """Return the modules of unit tests for the folder of a file of `src`, or for the nearest parent that has some."""
+    """Return the modules of unit tests for the folder of a file of `src`, or for its nearest parent with tests."""
     folder = (ROOT / "tests/unit").joinpath(*Path(file).parts[2:-1])  # without src and the package
     while not (modules := sorted(folder.glob("test_*.py"))) and folder != ROOT / "tests/unit":
         folder = folder.parent
@@ -129,7 +129,7 @@ def tests_of_folder(file: str) -> list[str]:
 
 
 def quickest(tests: list[tuple[str, float]]) -> set[str]:
-    """Return the quickest tests that together are within the time."""
+    """Return the quickest tests whose sum is within the time."""
     chosen: set[str] = set()
     total_s = 0.0
     for test, seconds in sorted(tests, key=lambda pair: pair[::-1]):
@@ -141,7 +141,7 @@ def quickest(tests: list[tuple[str, float]]) -> set[str]:
 
 
 def tell_of_changes(modules: list[str], gone: int) -> None:
-    """Say what the contexts do not have right."""
+    """Print the differences between the contexts and the files."""
     if gone:
         print(f"{gone} tests are in modules that are gone: run `make contexts`")
     known = set(modules)

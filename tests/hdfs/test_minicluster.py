@@ -129,7 +129,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_without_a_kdc_and_the_right_to_install_one_it_is_said(tmp_path: Path) -> None:
     done = run_script("kerberos", tmp_path, sys.executable)
     assert done.returncode == 0
-    assert "the tests on a secured HDFS, or of a dead host, are left out (apt-get install krb5-kdc" in done.stderr
+    assert "the tests on a secured HDFS, or of a dead host, are skipped (apt-get install krb5-kdc" in done.stderr
 
 
 def alive(processes: Iterable[int]) -> list[int]:

@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("s3-server", "No Go here: the tests on S3 use moto alone, and no real server (apt-get install golang"),
-        ("gcs-server", "No Go here: the tests on GCS are left out (apt-get install golang"),
-        ("azure-server", "No Node here: the tests on Azure are left out (apt-get install npm"),
+        ("s3-server", "Go is not installed: the tests on S3 only use moto, and no real server (apt-get install golang"),
+        ("gcs-server", "Go is not installed: the tests on GCS are skipped (apt-get install golang"),
+        ("azure-server", "Node is not installed: the tests on Azure are skipped (apt-get install npm"),
     ],
 )
 def test_building_a_server_says_what_is_missing_and_goes_on(script: str, said: str, tmp_path: Path) -> None:
