@@ -68,14 +68,8 @@ LOG_TESTS = f"""
     {unit("log/format read/foreign", "--ignore=")}
 """
 
-# Beginnings of the paths of tests that no Python and no dependency changes. Their modules are still imported.
-ALIKE = """
-    log/test_ operate read testing tools/migrate writing/test_workers kv/test_feed kv/operator kv/upkeep
-    writing/files/test_closing writing/files/test_direct writing/files/test_durability writing/files/test_hooks
-    writing/files/test_limits writing/files/test_live_names writing/files/test_naming writing/files/test_offsets
-    writing/files/test_openings writing/files/test_replac writing/files/test_rolling writing/files/test_sealed_log
-    writing/files/test_store_limits writing/files/test_task writing/files/test_transactions
-"""
+# The unit tests whose results depend most on Python and on packages.
+OF_PACKAGES = "formats rows filters"
 # tests/unit/spark needs pyspark.
 PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 
@@ -83,8 +77,10 @@ PORTABLE = f"{MEMORY} {FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 SMOKE = modules("spark", "smoke export_statistics")
 # `make spark` runs them in the newest Spark, and `make long` in each Spark. `make smoke-spark` runs them in the oldest
 # Spark, which requests the offsets of a source in another order.
-EVERY_SPARK = modules("spark", "smoke launcher follow_scenarios files_scenarios files_source hostile")
-LONG_SPARK = modules("spark", "pairs benchmarks_smoke chain demo_short demo_logs demo_yarn on_s3 on_azure")
+EVERY_SPARK = modules("spark", "smoke follow_scenarios files_scenarios files_source hostile")
+LONG_SPARK = modules(
+    "spark", "pairs benchmarks_smoke chain demo_short demo_kv demo_logs demo_yarn on_s3 on_azure skipped_files"
+)
 
 # The cross-section of `make test`.
 CRASH_CORE = "crash_enumeration fault_sweep interleaving planning any_schedule overtaken_commits vacuum_races"
@@ -142,18 +138,22 @@ SUITES: dict[str, tuple[str, ...]] = {
     "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
     "thorough-hdfs": (
         "FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",
-        "FTFILE_THOROUGH=1 tests/cluster/test_secured_yarn.py tests/kafka/test_python_consumer.py",
+        "FTFILE_THOROUGH=1 tests/kafka/test_python_consumer.py "
+        + modules("cluster", "secured_yarn yarn wheel compaction"),
     ),
     "thorough-object-stores": ("FTFILE_THOROUGH=1 -n 2 --dist loadscope tests/object_stores",),
-    "thorough-spark": (f"FTFILE_THOROUGH=1 {LONG_SPARK}",),
+    "thorough-spark": (f"FTFILE_THOROUGH=1 {LONG_SPARK} {modules('spark', 'skipped_files')}",),
 }
 for version in ("40", "41", "42"):  # of Spark
     SUITES[f"smoke-{version}"] = (EVERY_SPARK if version == "40" else SMOKE,)
-    SUITES[f"fully-{version}"] = (EVERY_SPARK,)
+    SUITES[f"fully-{version}"] = (f"{EVERY_SPARK} {modules('spark', 'launcher')}",)
 for version in ("3.10", "3.12", "3.13"):  # of Python
     all_tests = (f"{PORTABLE} {unit(OLD_HALF)}", f"{PORTABLE} tests/unit {unit(OLD_HALF, '--ignore=')}")
     SUITES[f"all-unit-{version}"] = all_tests
-    SUITES[f"unit-{version}"] = tuple(f"{part} {CASES} {unit(ALIKE, '--deselect=')}" for part in all_tests)
+    SUITES[f"unit-{version}"] = (
+        f"{PORTABLE} {CASES} {unit(OF_PACKAGES)}",
+        f"{MEMORY} {FEW} {CASES} -m packages --ignore=tests/unit/spark tests/unit {unit(OF_PACKAGES, '--ignore=')}",
+    )
 
 
 def command(arguments: str, name: str, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:

@@ -20,6 +20,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.cluster import held_files
 from tests.cluster.cluster import end_session, executor_of, kill, wait_for
 from tests.cluster.held_files import Order
+from tests.crash.share import in_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def session(
             unregister("held+file")
 
 
-@pytest.mark.parametrize("failures", [1, 4])
+@pytest.mark.parametrize("failures", [1, pytest.param(4, marks=in_long)])
 def test_a_merge_whose_executor_is_killed(
     cluster: Cluster, tmp_path: Path, plain_environment: dict[str, str], failures: int
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster import wheel_job
 from tests.cluster.cluster import SPARK_HOME
+from tests.crash.share import in_long
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
@@ -63,6 +64,7 @@ def submitted(home: Path, cluster: Cluster, variables: dict[str, str], *options:
     return places
 
 
+@in_long  # a wheel by `--py-files` also runs on YARN
 def test_a_wheel_by_py_files(
     cluster: Cluster, plain_environment: dict[str, str], packages: tuple[Path, Path], python: Path, tmp_path: Path
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_wheel_by_py_files(
     assert all("/ftfile.zip/" in str(place["ftfile"]) for place in found), found
 
 
+@in_long  # an environment by `--archives` also runs with the launcher
 def test_a_wheel_and_an_environment_by_archives(
     cluster: Cluster,
     plain_environment: dict[str, str],

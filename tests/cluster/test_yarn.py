@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.yarn import Yarn
 from tests.cluster.yarn_application import Application
+from tests.crash.share import in_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,8 @@ def test_no_process_of_a_container_outlives_its_servers(hdfs: MiniCluster) -> No
     assert not servers.processes
 
 
+# Each of two tests has another mode and another distribution of ftfile: so both modes, and both distributions, run.
+@in_long
 def test_an_environment_in_cluster_mode(application: Application, launched: Path) -> None:
     shutil.copy(launched, application.home)
     archives = ("--archives", "environment.tar.gz#environment")
@@ -59,6 +62,7 @@ def test_an_environment_in_client_mode(application: Application, launched: Path)
     application.check()
 
 
+@in_long
 def test_a_registered_wheel_in_client_mode(application: Application, wheel: Path, python: Path) -> None:
     shutil.copy(wheel, application.home)
     application.run(str(python), "--py-files", "ftfile.zip", more=["--register"])

@@ -6,6 +6,8 @@ import os
 import random
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,6 +17,9 @@ SHARE = 0.012
 RECOVERIES_SHARE = 0.01
 
 Step = TypeVar("Step")
+
+# For a test whose statement other tests of `make test-all` prove as well.
+in_long = pytest.mark.skipif(not THOROUGH, reason="only make long runs it: other tests prove the same")
 
 
 def some(steps: Sequence[Step], seed: int, share: float = SHARE) -> list[Step]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "20"))
-AT_ONCE = 20
+HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "10"))
+AT_ONCE = 10
 # Rarer events occur once in some hundred histories: a late batch that is refused, a feed that is overtaken.
 EVENTS = {"killed", "cut", "late", "fenced", "restored", "old"}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DRAWN = os.environ.get("FTFILE_MUTATIONS")
-COUNT = int(DRAWN or "500")
+COUNT = int(DRAWN or "250")
 ONE = os.environ.get("FTFILE_MUTATION")
 # Mutations in one process: this bounds the growth of its memory and caches, and xdist distributes the work.
 PART = 125

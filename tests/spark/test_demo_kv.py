@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tests.crash.share import in_long
 from tests.spark.demo_runs import count_kills, run_demo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+@in_long  # tests of kills stop the same processes
 def test_quick_demo_has_every_word_as_often_as_it_occurs(seed: int, tmp_path: Path) -> None:
     output = run_demo("tests.demos.store", f"--seed={seed}", directory=tmp_path)
     assert count_kills(output) == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.share import THOROUGH
+from tests.crash.share import THOROUGH, in_long
 from tests.demos.files.process import list_processes, session_members
 from tests.demos.logs.counting import count_lines
 from tests.kit.rotating import RotatingLog
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEMO = "tests.demos.logs"
 
 
+@in_long  # tests of kills stop the same processes
 def test_quick_demo_has_every_line_once(seed: int, tmp_path: Path) -> None:
     output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
     assert count_kills(output) == 2

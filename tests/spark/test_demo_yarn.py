@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.cluster import command_of, wait_for
-from tests.crash.share import THOROUGH
+from tests.crash.share import in_long
 from tests.demos.files.process import list_processes
 from tests.demos.files.report import Console
 from tests.demos.yarn.lines import check_lines, count_lines
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEMO = "tests.demos.yarn"
-IN_LONG = pytest.mark.skipif(not THOROUGH, reason="test_yarn_kills.py kills the same processes: in `make long`")
 TEXT = ("one", "two", "two", "")
 
 
-@IN_LONG
+@in_long  # test_yarn_kills.py kills the same processes
 def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
     victims = re.findall(r"SIGKILL to (an executor|the \w+(?: master| of the application master)?):", output)
@@ -35,7 +34,7 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     assert output.count("as often as it occurs") == 2
 
 
-@IN_LONG
+@in_long  # test_yarn_kills.py kills the same processes
 def test_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
     with ended_demo(DEMO, by=signal.SIGINT, directory=tmp_path):
         wait_for(lambda: containers(tmp_path), "a container")

@@ -10,9 +10,10 @@ import pytest
 
 from ftfile.spark import load
 from ftfile.testing.micro_batch import MicroBatch
+from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +31,8 @@ COLUMNS: dict[str, Any] = {
     "pair": PAIR,
 }
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-# The session's time zone in which texts are times, and Spark's rules for casts.
+# The session's time zone in which texts are times, and Spark's rules for casts. Each condition runs with one of them,
+# `make long` with all: unit tests compare bounds with all conditions.
 SETTINGS = [("UTC", "true"), ("Asia/Kathmandu", "true"), ("America/New_York", "false")]
 
 
@@ -59,7 +61,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
     return directory
 
 
-@pytest.fixture(params=SETTINGS, ids=" ansi=".join)
+def with_settings(cases: Sequence[tuple[Any, int]]) -> list[tuple[Any, ...]]:
+    """Return each case with one of the settings, or with all of them."""
+    if THOROUGH:
+        return [(settings, *case) for case in cases for settings in SETTINGS]
+    return [(SETTINGS[number % len(SETTINGS)], *case) for number, case in enumerate(cases)]
+
+
+@pytest.fixture
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """Return a session with some settings."""
     zone, is_ansi = request.param
@@ -80,29 +89,32 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("condition", "files"),
-    [
-        ("id = 25", 1),
-        ("id IN (5, 55)", 2),
-        ("NOT (id > 9)", 1),
-        ("name LIKE 'name 3%'", 1),
-        ("name <=> NULL", 0),
-        ("text > 5", FILES),  # the column is cast to a number
-        ("x > 27.0D", 2),  # one of them has NaN
-        ("NOT (x < 27.0D)", 2),
-        ("x = double('NaN')", 1),
-        ("day = DATE '2024-07-15'", 1),
-        ("day < '2024-07-02'", 1),
-        ("at < TIMESTAMP '2024-07-02 00:00:00'", 1),
-        ("at = TIMESTAMP '2024-07-15 12:00:00 UTC'", 1),
-        ("at >= TIMESTAMP '2024-07-15 13:00:00 UTC'", 1),
-        ("local >= TIMESTAMP_NTZ '2024-07-15 13:00:00'", 1),
-        ("at >= '2024-07-15 10:00:00'", 1),
-        ("pair.a = 25", 1),
-        ("name COLLATE UTF8_LCASE = 'NAME 3'", FILES),
-        ("contains(name, '3')", FILES),
-        ("id = 25 OR name = 'name 5'", FILES),  # Spark does not pass joined filters
-    ],
+    ("session", "condition", "files"),
+    with_settings(
+        [
+            ("id = 25", 1),
+            ("id IN (5, 55)", 2),
+            ("NOT (id > 9)", 1),
+            ("name LIKE 'name 3%'", 1),
+            ("name <=> NULL", 0),
+            ("text > 5", FILES),  # the column is cast to a number
+            ("x > 27.0D", 2),  # one of them has NaN
+            ("NOT (x < 27.0D)", 2),
+            ("x = double('NaN')", 1),
+            ("day = DATE '2024-07-15'", 1),
+            ("day < '2024-07-02'", 1),
+            ("at < TIMESTAMP '2024-07-02 00:00:00'", 1),
+            ("at = TIMESTAMP '2024-07-15 12:00:00 UTC'", 1),
+            ("at >= TIMESTAMP '2024-07-15 13:00:00 UTC'", 1),
+            ("local >= TIMESTAMP_NTZ '2024-07-15 13:00:00'", 1),
+            ("at >= '2024-07-15 10:00:00'", 1),
+            ("pair.a = 25", 1),
+            ("name COLLATE UTF8_LCASE = 'NAME 3'", FILES),
+            ("contains(name, '3')", FILES),
+            ("id = 25 OR name = 'name 5'", FILES),  # Spark does not pass joined filters
+        ]
+    ),
+    indirect=["session"],
 )
 def test_files_that_pushed_filters_exclude_have_no_task(
     session: SparkSession, out: str, condition: str, files: int
@@ -118,38 +130,41 @@ def test_files_that_pushed_filters_exclude_have_no_task(
 
 
 @pytest.mark.parametrize(
-    ("where", "files"),
-    [
-        ("id = 25", 1),
-        ("25 = id", 1),
-        ("id < '10'", 1),
-        ("NOT (id > 9) AND name >= 'name'", 1),
-        ("id = 25 OR name = 'name 5'", 2),
-        ("id = 25 AND name LIKE 'name%'", 1),
-        ("id = 25 AND name LIKE '%2'", 1),
-        ("id = 25 AND length(name) > 1", FILES),
-        ("id = 25 AND at < current_timestamp()", 1),
-        ("id = 25 AND at < localtimestamp()", FILES),  # each query reads the current time
-        ("text > 5", FILES),
-        ("text > '5'", 2),
-        ("x > 27.0D", 2),  # one of them has NaN
-        ("pair.a = 25", 1),
-        ("id IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12)", 2),
-        ("name IN ('name 1', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k')", 1),
-        ("day = DATE '2024-07-15'", 1),
-        ("day < '2024-07-02'", 1),
-        ("at < TIMESTAMP '2024-07-02 00:00:00'", 1),
-        ("at < TIMESTAMP '2024-07-03 05:00:00'", 1),
-        ("at >= TIMESTAMP '2024-07-15 13:00:00Z'", 1),
-        ("at >= '2024-07-15 10:00:00'", 1),
-        ("at >= DATE '2024-07-14'", 1),
-        ("local < TIMESTAMP_NTZ '2024-07-02 00:00:00'", 1),
-        ("name COLLATE UTF8_LCASE = 'NAME 3'", FILES),
-        ({"day": dt.date(2024, 7, 15)}, 1),
-        ({"at": dt.datetime(2024, 7, 15, 12, tzinfo=dt.timezone.utc)}, 1),
-        ({"id": range(5, 15)}, 2),
-        ({"name": ["name 1", None]}, 1),
-    ],
+    ("session", "where", "files"),
+    with_settings(
+        [
+            ("id = 25", 1),
+            ("25 = id", 1),
+            ("id < '10'", 1),
+            ("NOT (id > 9) AND name >= 'name'", 1),
+            ("id = 25 OR name = 'name 5'", 2),
+            ("id = 25 AND name LIKE 'name%'", 1),
+            ("id = 25 AND name LIKE '%2'", 1),
+            ("id = 25 AND length(name) > 1", FILES),
+            ("id = 25 AND at < current_timestamp()", 1),
+            ("id = 25 AND at < localtimestamp()", FILES),  # each query reads the current time
+            ("text > 5", FILES),
+            ("text > '5'", 2),
+            ("x > 27.0D", 2),  # one of them has NaN
+            ("pair.a = 25", 1),
+            ("id IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12)", 2),
+            ("name IN ('name 1', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k')", 1),
+            ("day = DATE '2024-07-15'", 1),
+            ("day < '2024-07-02'", 1),
+            ("at < TIMESTAMP '2024-07-02 00:00:00'", 1),
+            ("at < TIMESTAMP '2024-07-03 05:00:00'", 1),
+            ("at >= TIMESTAMP '2024-07-15 13:00:00Z'", 1),
+            ("at >= '2024-07-15 10:00:00'", 1),
+            ("at >= DATE '2024-07-14'", 1),
+            ("local < TIMESTAMP_NTZ '2024-07-02 00:00:00'", 1),
+            ("name COLLATE UTF8_LCASE = 'NAME 3'", FILES),
+            ({"day": dt.date(2024, 7, 15)}, 1),
+            ({"at": dt.datetime(2024, 7, 15, 12, tzinfo=dt.timezone.utc)}, 1),
+            ({"id": range(5, 15)}, 2),
+            ({"name": ["name 1", None]}, 1),
+        ]
+    ),
+    indirect=["session"],
 )
 def test_files_that_where_excludes_are_not_listed(session: SparkSession, out: str, where: Any, files: int) -> None:
     frame = load(session, out, where=where)
