@@ -18,7 +18,7 @@ names = []
 for module in ("ftfile", "ftfile.kv", "ftfile.spark", "ftfile.errors"):
     public = getattr(importlib.import_module(module), "__all__")
     names += [f"{module}.{name}" for name in public if not name.startswith("_")]
-options = importlib.import_module("ftfile.core.options").OPTIONS
+options = importlib.import_module("ftfile.core.options.table").OPTIONS
 print(json.dumps(sorted({*names, *(option.name for option in options)})))
 """
 

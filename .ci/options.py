@@ -9,9 +9,13 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ftfile.core.options import OPTIONS, Option, kinds
+from ftfile.core.options import kinds
+from ftfile.core.options.table import OPTIONS
+
+if TYPE_CHECKING:
+    from ftfile.core.options.kinds import Option
 
 PAGE = Path(__file__).parents[1] / "docs/options.md"
 

@@ -16,7 +16,8 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import write_text_input
 from benchmarks.spark_session import in_own_process, open_session, transports
 from ftfile.core.context import SYSTEM
-from ftfile.core.options import DirectoryFollowOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import DirectoryFollowOptions
 from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
 from ftfile.read.new_rows import FollowStream

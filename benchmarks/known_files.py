@@ -16,7 +16,8 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process
 from ftfile.core.clock import SystemClock
 from ftfile.core.context import SYSTEM
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.read.log_positions import START
 from ftfile.testing.micro_batch import spark_schema

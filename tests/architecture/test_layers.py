@@ -150,3 +150,33 @@ def test_root_packages_import_nothing_heavy(package: str, needed: set[str]) -> N
     code = f"import sys, {package}; print(*{{name.split('.')[0] for name in sys.modules}})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert HEAVY & set(run.stdout.split()) == needed
+
+
+def imports_of_own_modules(path: Path) -> list[str]:
+    """Return the modules of a package that its `__init__` imports during its own import."""
+    package = ".".join(path.relative_to(ROOT / "src").parts[:-1])
+    found = []
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.ImportFrom) and f"{statement.module}.".startswith(f"{package}."):
+            found.append(f"{package}: {statement.module}")
+    return found
+
+
+def test_packages_do_not_import_their_own_modules() -> None:
+    """If one thread imported the package and another one the module, each could wait for the other.
+
+    Every other import of a module of ftfile first waits for the import of ftfile itself.
+    """
+    found = []
+    for path in (ROOT / "src").rglob("__init__.py"):
+        if path.parent.name != "ftfile":
+            found += imports_of_own_modules(path)
+    assert not found
+
+
+def test_an_import_of_an_own_module_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    path = tmp_path / "src/ftfile/core/__init__.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("from ftfile.core.errors import FtfileError\nfrom ftfile.log import places\n")
+    assert imports_of_own_modules(path) == ["ftfile.core: ftfile.core.errors"]

@@ -117,10 +117,10 @@ def test_the_changelog_knows_the_version() -> None:
 def released(tmp_path: Path) -> Path:
     """A project with a release, after which a function and an option were added."""
     package = tmp_path / "src/ftfile"
-    (package / "core").mkdir(parents=True)
+    (package / "core/options").mkdir(parents=True)
     option = "class Option:\n    def __init__(self, name):\n        self.name = name\n"
     (package / "__init__.py").write_text("__all__ = ('open',)\n")
-    (package / "core/options.py").write_text(f"{option}OPTIONS = [Option('rolling')]\n")
+    (package / "core/options/table.py").write_text(f"{option}OPTIONS = [Option('rolling')]\n")
     for module in ("core/__init__", "kv", "spark", "errors"):
         (package / f"{module}.py").write_text("__all__ = ()\n")
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n## [1.0]\n\n- `write`, `maxRows`\n")
@@ -128,7 +128,7 @@ def released(tmp_path: Path) -> Path:
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["tag", "v1.0"]):
         subprocess.run([*git, *command], check=True)
     (package / "__init__.py").write_text("__all__ = ('open', 'write')\n")
-    (package / "core/options.py").write_text(f"{option}OPTIONS = [Option('rolling'), Option('maxRows')]\n")
+    (package / "core/options/table.py").write_text(f"{option}OPTIONS = [Option('rolling'), Option('maxRows')]\n")
     return tmp_path
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.known.files import KnownFiles

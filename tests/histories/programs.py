@@ -23,7 +23,7 @@ from tests.histories.oracle import Claim
 from tests.histories.troubles import HeldThread
 from tests.histories.writing import draw_rows, run_batch, values_of
 from tests.kit.forks import Fork
-from tests.kit.interrupts import Interrupt
+from tests.kit.interrupts import Interrupt, LibraryInterrupt
 
 if TYPE_CHECKING:
     from ftfile.operate.writers.application_writer import DirectoryWriter
@@ -40,7 +40,7 @@ _CALLS, _IDLE_S = 40, 5.0
 # The time in which threads of ended processes end.
 _END_S = 20
 # A batch of some rows runs fewer lines; the last ones are seldom interrupted.
-_LINES, _LINES_OF_WRITER, _LINES_OF_END = 6_000, 300, 9
+_LINES, _LINES_OF_WRITER, _LINES_OF_END, _CALLS_OF_LIBRARY = 6_000, 300, 9, 60
 _WRITERS = str(Path(application_writer.__file__).parent)
 
 
@@ -146,10 +146,12 @@ def _program_interrupted(world: World, step: Step) -> None:
     _require_position(world, writer)
 
 
-def _interrupt(step: Step) -> Interrupt:
-    """Return an interrupt of the whole product or, more often, of the writer, or of the end of its threads."""
+def _interrupt(step: Step) -> Interrupt | LibraryInterrupt:
+    """Return an interrupt of the product, of the modules of Python, of the writer, or of the end of its threads."""
     error = (KeyboardInterrupt, SystemExit)[step.pick(3, 2)]
-    place = step.pick(5, 4)
+    place = step.pick(5, 5)
+    if place == 4:
+        return LibraryInterrupt(1 + step.pick(2, _CALLS_OF_LIBRARY), error)
     if place == 0:
         return Interrupt(1 + step.pick(2, _LINES), error)
     if place == 1:

@@ -7,7 +7,8 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.rows.spark_types import arrow_schema

@@ -168,22 +168,23 @@ def held_by_another_thread(locks: Sequence[Any]) -> Iterator[None]:
 
 
 def locks_of(package: str) -> dict[str, list[Any]]:
-    """Return all locks that modules of a package reach, by the shortest place: in values, and in objects they hold."""
+    """Return all locks that modules of a package reach, by the shortest places: in values, and in objects they hold."""
     locks: collections.defaultdict[str, list[Any]] = collections.defaultdict(list)
     seen: set[int] = set()
-    waiting: collections.deque[tuple[str, Any]] = collections.deque()
+    level: list[tuple[str, Any]] = []
     for name, module in sorted(sys.modules.items()):
         if name.partition(".")[0] == package and not name.endswith(".per_process"):
-            waiting += [(f"{name}:{key}", value) for key, value in [*vars(module).items()]]
-    while waiting:
-        place, value = waiting.popleft()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, _LOCKS):
-            locks[place].append(value)
-        else:
-            waiting += _held_by(place, value, package)
+            level += [(f"{name}:{key}", value) for key, value in [*vars(module).items()]]
+    while level:
+        level = [(place, value) for place, value in level if id(value) not in seen]
+        seen.update(id(value) for _, value in level)
+        deeper: list[tuple[str, Any]] = []
+        for place, value in level:
+            if isinstance(value, _LOCKS):
+                locks[place].append(value)
+            else:
+                deeper += _held_by(place, value, package)
+        level = deeper
     return dict(locks)
 
 

@@ -1,9 +1,10 @@
-"""Ctrl-C, or the exception of a signal handler, before any line of the product."""
+"""Ctrl-C, or the exception of a signal handler, before any line of the product, or within a module of Python."""
 
 from __future__ import annotations
 
 import linecache
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,37 @@ if TYPE_CHECKING:
 PRODUCT = str(Path(ftfile.__file__).parent)
 # Models of stores are not the product.
 MODELS = str(Path(ftfile.__file__).parent / "testing")
+
+
+# The modules of Python.
+LIBRARY = str(Path(threading.__file__).parent)
+
+
+class LibraryInterrupt:
+    """Raises an exception after a call of C code by a module of Python that this thread runs within the block.
+
+    Python runs signal handlers there, so a lock can have been acquired that nothing releases. Calls count from 1.
+    """
+
+    def __init__(self, call: int, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.calls = 0
+        self._call, self._error = call, error
+
+    def __enter__(self) -> LibraryInterrupt:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, _function: object) -> None:
+        file = frame.f_code.co_filename
+        if event != "c_return" or not file.startswith(LIBRARY) or "-packages" in file:
+            return
+        self.calls += 1
+        if self.calls == self._call:
+            sys.setprofile(None)
+            raise self._error
 
 
 class Interrupt:

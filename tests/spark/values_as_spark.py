@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows.spark_types import arrow_schema
 from tests.unit.read.foreign.planned import Files

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
 
 
 _BLOCK_BYTES = 4 << 20

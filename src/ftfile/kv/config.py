@@ -10,8 +10,9 @@ import msgspec
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import StoreSinkOptions, parse_options
 from ftfile.core.options.kinds import by_lower_case, in_lower_case
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import StoreSinkOptions
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST

@@ -11,7 +11,8 @@ from msgspec import structs
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import StoreSinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import StoreSinkOptions
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings

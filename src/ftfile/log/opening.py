@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.core.arguments import Access
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
     from ftfile.log.state import LogState
 
 

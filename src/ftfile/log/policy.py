@@ -9,12 +9,13 @@ from msgspec import structs
 
 from ftfile.core.errors import BatchGap, ReplayMismatch, UnknownQuery
 from ftfile.core.logs import get_logger
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.log.format.model import APPLICATIONS, JobAuthor, StreamAuthor
 from ftfile.log.sealed import SealedFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.core.options import WriterOptions
+    from ftfile.core.options.typed import WriterOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Author, Fingerprint, Record, Transaction
     from ftfile.log.state import LogState

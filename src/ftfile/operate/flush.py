@@ -14,7 +14,8 @@ from ftfile.core.arguments import Access
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.core.progress import Tracker
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.log.checks import HORIZON_AHEAD, Accepted, accept_rewrites

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ftfile.core.answers import wait_for
 from ftfile.core.arguments import Access
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
-from ftfile.core.options import STORAGE_PREFIX
+from ftfile.core.options.table import STORAGE_PREFIX
 from ftfile.core.remedies import PATH, Advice, Argument, Wording
 from ftfile.core.retries import RetryPolicy
 from ftfile.core.units import count_text
@@ -160,11 +160,13 @@ class Lag:
         named_checkpoints = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
         chosen, statuses = self._choose(head, named_checkpoints)
         results: _Results = SimpleQueue()
-        futures = []
+        answers = []
         for query_id, url in chosen.items():
-            futures.append(start(partial(self._look_at, query_id, url, context, results=results)))
-        for future in wait(futures, left_s()).done:
-            future.result()
+            answers.append(start(partial(self._look_at, query_id, url, context, results=results)))
+        wait_for(answers, left_s())
+        for answer in answers:
+            if answer.is_set():
+                answer.result()
         # Threads that have not ended can still add results, which are not read.
         for _ in range(results.qsize()):
             query_id, status = results.get()
@@ -321,12 +323,12 @@ def findings_of_checkpoint(query_id: str, checkpoint: CheckpointStatus | None) -
 
 def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:
     """Return the results of calls by path; raise Unavailable if a call does not return in time."""
-    futures = {path: start(call) for path, call in calls.items()}
-    wait(futures.values(), wait_s)
-    for path, future in futures.items():
-        if not future.done():
+    answers = {path: start(call) for path, call in calls.items()}
+    wait_for(answers.values(), wait_s)
+    for path, answer in answers.items():
+        if not answer.is_set():
             raise Unavailable("stat", path, f"{_SILENT}: leave it out to see the rest")
-    return {path: future.result() for path, future in futures.items()}
+    return {path: answer.result() for path, answer in answers.items()}
 
 
 def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:

@@ -12,7 +12,7 @@ from pyarrow import fs as arrow_fs
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.remedies import Advice, Remedy
-from ftfile.formats.reading import LentFile
+from ftfile.formats.reading.lent_file import LentFile
 from ftfile.log.places import open_add
 from ftfile.read.selection import Selection, partition_expression, path_values
 from ftfile.rows import kernels as pc

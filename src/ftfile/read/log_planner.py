@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.core.options import DirectoryFollowOptions
+from ftfile.core.options.typed import DirectoryFollowOptions
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import first_since
 from ftfile.read.followed_columns import FollowedColumns
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.core.options import FollowOptions
+    from ftfile.core.options.typed import FollowOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.directory import DirectoryMarker
     from ftfile.log.format.model import Add, Record

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone
 from ftfile.core.logs import get_logger
-from ftfile.core.options import DirectoryFollowOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import DirectoryFollowOptions
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import check_is_files, read_marker
 from ftfile.log.format import layout

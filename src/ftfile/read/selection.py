@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.api import RowFilter, Wanted
 from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
 from ftfile.formats.parts import read_add
-from ftfile.formats.reading import batch_as, batch_of
+from ftfile.formats.reading.batches import batch_as, batch_of
 from ftfile.log.format.layout import directory_of, stem_of
 from ftfile.log.read.snapshot import live_columns
 from ftfile.read.file_answers import StatisticsReader

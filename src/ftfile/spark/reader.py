@@ -10,7 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ftfile.core.arguments import Access
 from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError, NotFound
-from ftfile.core.options import ReadOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import ReadOptions
 from ftfile.log.directory import read_marker
 from ftfile.read.directory import Directory
 from ftfile.read.sent_rows import rows_for_spark
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import datasource
     from pyspark.sql.types import StructType
 
-    from ftfile.core.options import Use
+    from ftfile.core.options.typed import Use
     from ftfile.formats.api import RowFilter
     from ftfile.log.read.snapshot import Snapshot
 

@@ -45,7 +45,7 @@ from ftfile.rows.spark_types import COLLATIONS_KEY, recorded_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
     from ftfile.log.directory import DirectoryMarker
     from ftfile.storage.api import FileSystem
 

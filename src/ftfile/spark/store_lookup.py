@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ftfile.core.arguments import DirectoryArguments
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
 

@@ -12,7 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ftfile.core.arguments import Access
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import StoreFollowOptions, StoreReadOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import StoreFollowOptions, StoreReadOptions
 from ftfile.formats.parts import recorded_names
 from ftfile.kv.definition import FOUND
 from ftfile.kv.feed import FeedStream

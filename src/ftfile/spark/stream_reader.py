@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.core.options import DirectoryFollowOptions, FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import DirectoryFollowOptions, FilesOptions
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.plan import FileShare
 from ftfile.read.foreign.settings import FileDecoding, default_schema, require_columns

@@ -7,12 +7,12 @@ import functools
 import math
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ftfile.core.answers import Answer, wait_for
 from ftfile.core.context import SYSTEM, cores
 from ftfile.core.errors import FtfileError
 from ftfile.core.per_process import PerProcess
@@ -55,22 +55,22 @@ class _Worker:
     """A thread that runs calls one after the other. It does not keep the process alive."""
 
     def __init__(self) -> None:
-        # Calls with their futures and their entries in `_running`.
-        self.calls: SimpleQueue[tuple[Callable[[], Any], Future[Any], object]] = SimpleQueue()
+        # Calls with their answers and their entries in `_running`.
+        self.calls: SimpleQueue[tuple[Callable[[], Any], Answer[Any], object]] = SimpleQueue()
         threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            call, future, entry = self.calls.get()
+            call, answer, entry = self.calls.get()
             try:
-                answer = functools.partial(future.set_result, call())
+                end = functools.partial(answer.set_result, call())
             except BaseException as error:  # any error is raised in the thread of the caller
-                answer = functools.partial(future.set_exception, error)
+                end = functools.partial(answer.set_error, error)
             # The worker is idle before the caller gets the result, so the next call of the caller uses the same thread.
             _idle.here.append(self)
-            answer()
+            end()
             # Freeing the call can close an open file, which is compiled code that calls Python.
-            del call, future, answer
+            del call, answer, end
             _running.here.discard(entry)
 
 
@@ -103,8 +103,8 @@ def visited() -> Iterator[None]:
         _running.here.discard(entry)
 
 
-def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
-    """Run a call in a thread and return its future, or raise `NoThreadError`.
+def start(call: Callable[[], Result], *, awaited: bool = True) -> Answer[Result]:
+    """Run a call in a thread and return its answer, or raise `NoThreadError`.
 
     The end of the process waits for a short time for an awaited call, as compiled code requires.
     """
@@ -115,12 +115,12 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]
             worker = _Worker()
         except RuntimeError as error:
             raise NoThreadError(f"{error}: raise the limit of threads or processes") from error
-    future: Future[Result] = Future()
+    answer: Answer[Result] = Answer()
     entry = object()
     if awaited:
         _running.here.add(entry)
-    worker.calls.put((call, future, entry))
-    return future
+    worker.calls.put((call, answer, entry))
+    return answer
 
 
 def limit_s(timeout_s: float, data_bytes: int) -> float:
@@ -148,48 +148,83 @@ def run_within(
         TimeoutError: the call took too long, and can still take effect.
         NoThreadError: the call was not started.
     """
-    future = start(call, awaited=cut is None)
+    answer = start(call, awaited=cut is None)
     try:
-        _wait_for(future, timeout_s, look)
+        _wait_within(answer, timeout_s, look)
     except BaseException:
         if forget is not None:
-            future.add_done_callback(functools.partial(_forget_late, forget))
+            answer.when_set(functools.partial(_forget_late, forget))
         if cut is not None:
             cut()
         raise
-    return future.result()
+    return answer.result()
 
 
-def _forget_late(forget: Callable[[Result], object], future: Future[Result]) -> None:
-    if future.exception() is None:
-        forget(future.result())
+def _forget_late(forget: Callable[[Result], object], answer: Answer[Result]) -> None:
+    if answer.error() is None:
+        forget(answer.result())
 
 
-def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
+def _wait_within(answer: Answer[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
     deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
-    while not wait([future], max(0, min(LOOK_S, deadline_s - SYSTEM.clock.monotonic_s()))).done:
+    while not wait_for([answer], max(0, min(LOOK_S, deadline_s - SYSTEM.clock.monotonic_s()))):
         if SYSTEM.clock.monotonic_s() >= deadline_s:
             raise TimeoutError(f"no response within {timeout_s:g} s")
         if look is not None:
             look()
 
 
-class Pool(ThreadPoolExecutor):
-    """Threads for calls. After Python has begun to exit, its threads accept no calls and the caller runs them."""
+class Pool:
+    """Threads for calls, at most a number of them. If the process cannot create a thread, the caller runs the call.
 
-    def submit(self, call: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:  # noqa: ANN401
-        """Return the future of a call."""
-        try:
-            return super().submit(call, *args, **kwargs)
-        except RuntimeError:
-            if threading.main_thread().is_alive():
-                raise
-        done: Future[Result] = Future()
-        try:
-            done.set_result(call(*args, **kwargs))
-        except Exception as error:  # handed over to the thread
-            done.set_exception(error)
-        return done
+    Used with `with`, at whose end calls that have not begun are dropped, and running calls have ended.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._waiting: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._workers: list[Answer[None]] = []
+
+    def __enter__(self) -> Pool:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Empty):
+            while True:
+                self._waiting.get_nowait()
+        for _worker in range(self._threads):
+            self._waiting.put(None)
+        wait_for(self._workers)
+
+    def submit(self, call: Callable[[], Result]) -> Answer[Result]:
+        """Run a call in a thread, in the order of submission, and return its answer."""
+        answer: Answer[Result] = Answer()
+        self._waiting.put(functools.partial(_run, call, answer))
+        if len(self._workers) < self._threads:
+            try:
+                self._workers.append(start(self._work, awaited=False))
+            except NoThreadError:
+                if not self._workers:
+                    self._waiting.get()
+                    _run(call, answer)
+        return answer
+
+    def _work(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            entry = object()
+            _running.here.add(entry)
+            run()
+            del run
+            _running.here.discard(entry)
+
+
+def _run(call: Callable[[], Result], answer: Answer[Result]) -> None:
+    try:
+        result = call()
+    except BaseException as error:  # raised in the thread that waits
+        answer.set_error(error)
+    else:
+        answer.set_result(result)
 
 
 def parallel(
@@ -219,11 +254,9 @@ def parallel(
 
     if threads <= 1:
         return _results(map(attempt, items), tracker)
-    pool = Pool(threads)
-    try:
-        return _results(pool.map(attempt, items), tracker)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with Pool(threads) as pool:
+        answers = [pool.submit(functools.partial(attempt, item)) for item in items]
+        return _results((answer.result() for answer in answers), tracker)
 
 
 def _results(ended: Iterator[Result | FtfileError], tracker: Tracker | None) -> list[Result]:
@@ -248,14 +281,11 @@ def by_threads(fs: FileSystem, work: Callable[[Item], Result], items: Iterable[I
     """
     threads = max(cores(), min(fs.capabilities.concurrency, THREADS_MAX))
     context = copy_context()
-    pool = Pool(threads)
-    try:
-        ahead = deque[Future[Result]]()
+    with Pool(threads) as pool:
+        ahead = deque[Answer[Result]]()
         for item in items:
-            ahead.append(pool.submit(context.copy().run, work, item))
+            ahead.append(pool.submit(functools.partial(context.copy().run, work, item)))
             if len(ahead) > 2 * threads:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

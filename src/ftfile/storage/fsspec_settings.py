@@ -14,7 +14,7 @@ from ftfile.storage.paths import read_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
     from ftfile.storage.paths import Location
 
 

@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.core.options import DirectoryFollowOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import DirectoryFollowOptions
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.snapshot import read_records, take_snapshot

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.context import Context
-    from ftfile.core.options import Settings, WriterOptions
+    from ftfile.core.options.parsing import Settings
+    from ftfile.core.options.typed import WriterOptions
     from ftfile.filters.aes_gcm import AesGcm
     from ftfile.filters.chain import Chain
     from ftfile.filters.keys import Keys

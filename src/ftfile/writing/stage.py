@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import deque
-from concurrent.futures import wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.answers import wait_for
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import CorruptData, NotFound, UnencodableRows
 from ftfile.filters.chain import FilteredFile
@@ -21,11 +21,11 @@ from ftfile.writing.options import durability_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from concurrent.futures import Future
     from typing import TypeAlias
 
     import pyarrow as pa
 
+    from ftfile.core.answers import Answer
     from ftfile.filters.chain import Chain
     from ftfile.formats.api import Encoder, Format
     from ftfile.storage.api import Durability, FileSystem, InputFile, OutputStream, StoredFile
@@ -246,7 +246,7 @@ class Stage:
         self._ended: list[StagedFile] = []
         self.durability = durability_of(durability, fs.capabilities)
         self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
-        self._closing: deque[Future[None]] = deque()
+        self._closing: deque[Answer[None]] = deque()
         self.finished: list[StagedPart] = []
         self._sync_s: list[float] = []  # of each closed file
         self.stored_ms: dict[str, int] = {}  # modification times of the files that the store has confirmed, by path
@@ -335,7 +335,7 @@ class Stage:
             while self._closing:
                 self._closing.popleft().result()
         finally:
-            wait(self._closing)
+            wait_for(self._closing)
 
     def read_back(self, file: StagedFile) -> InputFile:
         """Close a temporary file of this task, and open it for reading."""
@@ -354,7 +354,7 @@ class Stage:
 
     def discard(self) -> None:
         """Delete the files of this attempt if possible. No record names them."""
-        wait(self._closing)
+        wait_for(self._closing)
         self._closing.clear()
         for file in self._opened:
             file.abort()

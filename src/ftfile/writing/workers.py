@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from concurrent.futures import as_completed
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ftfile.core.answers import wait_for
 from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.remedies import Advice, Argument
@@ -90,13 +91,14 @@ class Threads(Workers):
             return [*work.do(fs, task, [piece])]
 
         with Pool(threads) as pool:
-            try:
-                begun = {pool.submit(copy_context().run, call, piece): number for number, piece in enumerate(pieces)}
-                for future in as_completed(begun):
-                    for result in future.result():
-                        yield begun[future], result
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+            begun = {}
+            for number, piece in enumerate(pieces):
+                begun[number] = pool.submit(partial(copy_context().run, call, piece))
+            while begun:
+                wait_for(begun.values(), first=True)
+                for number in [number for number, answer in begun.items() if answer.is_set()]:
+                    for result in begun.pop(number).result():
+                        yield number, result
 
 
 def _one_file(_piece: object) -> int:

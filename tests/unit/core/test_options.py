@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import (
-    OPTIONS,
+from ftfile.core.options import kinds
+from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, FileRange, columns_text
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.table import DEFAULTS, OPTIONS
+from ftfile.core.options.typed import (
     DirectoryFollowOptions,
     FilesOptions,
     Options,
@@ -22,16 +25,13 @@ from ftfile.core.options import (
     StoreFollowOptions,
     StoreReadOptions,
     StoreSinkOptions,
-    kinds,
-    parse_options,
+    attribute_name,
 )
-from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, FileRange, columns_text
-from ftfile.core.options.table import DEFAULTS
-from ftfile.core.options.typed import attribute_name
 from ftfile.formats.api import format_from_options
 
 if TYPE_CHECKING:
-    from ftfile.core.options import Option, Use
+    from ftfile.core.options.kinds import Option
+    from ftfile.core.options.typed import Use
 
 ROOT = Path(__file__).parents[3]
 KINDS: dict[Use, type[Options]] = {

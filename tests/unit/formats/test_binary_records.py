@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, SchemaError
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.formats.api import format_from_options
 from ftfile.formats.binary_records import BinaryRecords
 from tests.unit.formats.rows import decode, encode, for_reading, one_column, write_and_read

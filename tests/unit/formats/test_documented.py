@@ -13,7 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.formats.api import format_from_options
 from tests.unit.formats.rows import DATE, TIMESTAMP, TIMESTAMP_NTZ, write_and_read
 

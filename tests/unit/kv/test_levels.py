@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
+from ftfile.core.answers import Answer
 from ftfile.core.errors import CorruptData
 from ftfile.kv.reading import levels
 from ftfile.kv.reading import reader as reading
@@ -175,12 +176,12 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Count the threads that wait for what another one opens."""
     count = threading.Semaphore(0)
 
-    class Waited(Future):  # type: ignore[type-arg]
-        def result(self, timeout: float | None = None) -> Any:
+    class Waited(Answer[Any]):
+        def result(self) -> Any:
             count.release()
-            return super().result(timeout)
+            return super().result()
 
-    monkeypatch.setattr(levels, "Future", Waited)
+    monkeypatch.setattr(levels, "Answer", Waited)
     return count
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.log.format import layout
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.rows import kernels as pc

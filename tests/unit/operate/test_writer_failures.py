@@ -64,6 +64,19 @@ class TestThreads:
         monkeypatch.setattr(row_threads, "SMALL_ROWS", 0)
         monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 10)
 
+    def test_a_caller_that_waits_for_a_thread_gets_its_error(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def failing(_plan: object, _identity: object, batches: Iterator[pa.RecordBatch], _context: object) -> None:
+            next(batches)
+            time.sleep(0.2)  # until the caller waits
+            raise PermissionDenied("create", "", "it fails")
+
+        monkeypatch.setattr(row_threads, "write_task", failing)
+        many = pa.concat_tables([rows(*range(10))] * 10)
+        with opened(out, threads=1) as writer:
+            with pytest.raises(PermissionDenied):
+                writer.write(many)
+            writer.abort()
+
     def test_large_batches_are_written_by_all(self, out: str) -> None:
         with opened(out, threads=3) as writer:
             for start in range(0, 2000, 500):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows.value_text import TimePattern
 from tests.unit.formats.rows import DATE, DAY_US, FIRST_US, LAST_US, TIMESTAMP, TIMESTAMP_NTZ
 

@@ -14,7 +14,7 @@ import pytest
 from ftfile.core.errors import FtfileError
 from ftfile.formats.api import LineFormat, format_from_options
 from ftfile.formats.partition_paths import check_partition_column, parse_partition_path, partition_names
-from ftfile.formats.reading import batch_as
+from ftfile.formats.reading.batches import batch_as
 from ftfile.rows.buffers import rebuild
 from ftfile.rows.spark_types import reads_back, respelled
 from tests.kit.parameters import parametrize

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile import kv
-from ftfile.core.options import ReadOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import ReadOptions
 from ftfile.spark.session import listener
 from ftfile.spark.session.listener import WrittenPlace
 from ftfile.testing.fs.memory import MemoryFileSystem

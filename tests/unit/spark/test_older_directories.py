@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import StructType
 
-from ftfile.core.options import DirectoryFollowOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import DirectoryFollowOptions
 from ftfile.errors import ConfigError, RolledBack
 from ftfile.spark import reader, store_reader
 from ftfile.spark.native_load import load, load_plan

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.writing.options import LOGS_KEPT, CommonSettings, forget_logs
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.core.options import OPTIONS, Options
-from ftfile.core.options.typed import attribute_name
+from ftfile.core.options.table import OPTIONS
+from ftfile.core.options.typed import Options, attribute_name
 from ftfile.kv.config import StoreConfig
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.writing.files.file_options import SinkConfig, forget_configs
 
 if TYPE_CHECKING:
-    from ftfile.core.options import Use
+    from ftfile.core.options.typed import Use
 
 SCHEMA = spark_schema({"k": "string", "n": "long"})
 # Read only where they are given, or where another option is.

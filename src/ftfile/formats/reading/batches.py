@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
+__all__ = ("batch_as", "batch_of")
+
+
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     """Return a batch with its number of rows, even if it has no columns."""
     if columns:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+__all__ = ("corrupt", "reading_errors")
+
+
 def corrupt(file: BinaryIO, expected: str, actual: object) -> CorruptData:
     """Return the error for a file that is not valid output of a format."""
     return CorruptData(str(getattr(file, "name", "")), expected, str(actual))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+__all__ = ("check_one_text_column", "check_problems", "check_variants", "columns_within")
+
+
 def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
     """Yield path and type of every column, also of nested ones, such as `a` and `a.element.b`."""
     for field in fields:

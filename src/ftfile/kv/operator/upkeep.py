@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from ftfile.core.logs import get_logger
@@ -12,6 +11,7 @@ from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from ftfile.kv.config import StoreConfig
@@ -36,14 +36,14 @@ class Upkeep:
         self._work = work  # None: no maintenance
         self._in_background = in_background
         self._thread: threading.Thread | None = None
-        self._is_wanted = threading.Event()
+        self._is_wanted = False
         self._error: BaseException | None = None
 
     def after_commit(self) -> None:
         """Run the work, directly or in a thread; if a run is in progress, another run follows it."""
         if self._work is None:
             return
-        self._is_wanted.set()
+        self._is_wanted = True
         if not self._in_background:
             self._run()
         elif self._thread is None or not self._thread.is_alive():
@@ -64,8 +64,8 @@ class Upkeep:
             _log.warning("maintenance failed, the next process repeats it: %s", self._error)
 
     def _run(self) -> None:
-        while self._is_wanted.is_set() and (work := self._work) is not None:
-            self._is_wanted.clear()
+        while self._is_wanted and (work := self._work) is not None:
+            self._is_wanted = False
             try:
                 work()
             except Exception as error:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ftfile.core.options import StoreSinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import StoreSinkOptions
 from ftfile.kv.planning.runs import last_position, row_count, run_ids
 from ftfile.log.format.model import Count
 

@@ -6,13 +6,13 @@ import io
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from ftfile.core.answers import Answer
 from ftfile.kv.definition import OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import union
@@ -109,7 +109,7 @@ class Part(ABC):
         # The key range of its rows and purges, which decides whether two parts meet.
         self.begins: Key = least_key(runs)
         self.ends: Key | None = greatest_end(runs)
-        self._opening: Future[Opened] | None = None  # in progress in a thread; other threads wait for it
+        self._opening: Answer[Opened] | None = None  # in progress in a thread; other threads wait for it
         self._lock = threading.Lock()
 
     def has_rows_in(self, start: Key | None, end: Key | None) -> bool:
@@ -129,14 +129,14 @@ class Part(ABC):
         """
         with self._lock:
             under_way = self._opening
-            opening = self._opening = under_way or Future()
+            opening = self._opening = under_way or Answer()
         if under_way is not None:
             return under_way.result()
         try:
             opened = self.held or self._made(files or self.sources.files)
         except BaseException as error:  # including interrupts, or waiting threads would block forever
             self._opening = None
-            opening.set_exception(error)
+            opening.set_error(error)
             raise
         self._opening = None
         opening.set_result(opened)

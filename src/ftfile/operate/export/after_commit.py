@@ -13,6 +13,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.core.answers import Answer, wait_for
 from ftfile.core.errors import ConfigError, FtfileError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.per_process import OnePerKey
@@ -119,7 +120,7 @@ def export_soon(
     """
     if not formats:
         return
-    _exports.of((path, formats)).ask(storage, context).wait(wait_s)
+    wait_for([_exports.of((path, formats)).ask(storage, context)], wait_s)
 
 
 def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> str:
@@ -174,7 +175,7 @@ def export_stream(config: SinkConfig, context: Context, existing: tuple[str, ...
 class _DueExport(NamedTuple):
     """An export that has not started."""
 
-    done: threading.Event
+    done: Answer[None]
     storage: Mapping[str, str]
     context: Context
 
@@ -189,10 +190,10 @@ class _ExportQueue:
         self._is_running = False
         self._reported_error = ""
 
-    def ask(self, storage: Mapping[str, str], context: Context) -> threading.Event:
+    def ask(self, storage: Mapping[str, str], context: Context) -> Answer[None]:
         """Start an export; return the event of its end."""
         with self._lock:
-            done = threading.Event()
+            done: Answer[None] = Answer()
             if self._wanted is not None:
                 done = self._wanted.done
             # Credentials of an earlier call, such as tokens, may have expired.
@@ -214,7 +215,7 @@ class _ExportQueue:
             if failed and failed != self._reported_error:
                 _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", self._path, failed)
             self._reported_error = failed
-            request.done.set()
+            request.done.set_result(None)
 
 
 def _queue(key: tuple[str, tuple[str, ...]]) -> _ExportQueue:

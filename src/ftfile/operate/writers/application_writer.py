@@ -19,6 +19,7 @@ from ftfile.log.protocol import commit
 from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_stream
 from ftfile.operate.writers.arrow_rows import arrow_rows, difference
 from ftfile.operate.writers.directory_options import common_settings, writer_options
+from ftfile.operate.writers.early_imports import import_early
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
 from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
 from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, directory_schema
@@ -116,6 +117,7 @@ class DirectoryWriter:
             check_hook(self._on_publish)
         self._reported: tuple[int, ...] = ()  # versions that the next record marks as reported
         self._is_open = True
+        import_early(options.texts)
         self._open(self._store_log.ids.unique())
         self._report()  # files of a process that died before it called the function
         # Threads of a writer that is not closed must end before the interpreter does.

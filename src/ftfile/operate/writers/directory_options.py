@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError, KeysRequired
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.log.directory import check_is_files, directory_url, file_as_config_error, has_log
 from ftfile.log.format.model import JobAuthor
 from ftfile.log.opening import open_log

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ArgumentError
-from ftfile.core.options import OPTIONS, STORAGE_PREFIX
+from ftfile.core.options.table import OPTIONS, STORAGE_PREFIX
 from ftfile.core.options.typed import attribute_name
 
 if TYPE_CHECKING:

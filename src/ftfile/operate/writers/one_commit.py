@@ -12,6 +12,7 @@ from ftfile.core.errors import ArgumentError
 from ftfile.operate.export.after_commit import check_exports, export_batch_write
 from ftfile.operate.writers.arrow_rows import arrow_rows
 from ftfile.operate.writers.directory_options import writer_options
+from ftfile.operate.writers.early_imports import import_early
 from ftfile.operate.writers.row_columns import columns_at
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.operate.writers.sink_arguments import show_options
@@ -87,6 +88,7 @@ def write(  # noqa: PLR0913 - all but two by name
     thread_count = threads_of(threads, context)
     arguments = _mode_options(mode, replace_where) | _identity_options(app_id, version)
     texts, recorded = writer_options(os.fspath(path), options, storage, _ELSEWHERE, context, **arguments)
+    import_early(texts)
     rows = arrow_rows(data, partial(columns_at, texts, context))
     config = SinkConfig.from_options(texts, spark_schema_json(rows.schema), overwrite=mode != "append")
     config = replace(config, recorded=recorded)

@@ -13,7 +13,7 @@ from ftfile.writing.applications import ApplicationBatch, application_of
 from ftfile.writing.files.file_writer import warn_of_foreign_entries
 
 if TYPE_CHECKING:
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.policy import Policy
     from ftfile.log.state import LogState

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from concurrent.futures import wait
 from contextvars import copy_context
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from ftfile.core.answers import wait_for
 from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Argument
@@ -18,11 +17,11 @@ from ftfile.writing.dropped_files import delete_dropped, files_of
 from ftfile.writing.messages import TaskIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from ftfile.core.answers import Answer
     from ftfile.core.context import Context
     from ftfile.writing.batch import WritePlan
     from ftfile.writing.files.file_options import SinkConfig
@@ -53,11 +52,12 @@ class RowThreads:
 
     def __init__(self, plan: WritePlan[SinkConfig], writer: WriterIdentity, threads: int, context: Context) -> None:
         self._plan, self._writer, self._threads_max, self._context = plan, writer, threads, context
-        self._changed = threading.Condition()
-        self._waiting: deque[pa.RecordBatch] = deque()
-        self._tasks: list[Future[TaskCommit]] = []
+        self._kept: list[pa.RecordBatch] = []  # before the first thread is started
+        # Batches for the threads; None wakes a thread at the end of the rows, or after an error.
+        self._waiting: SimpleQueue[Sequence[pa.RecordBatch] | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()  # an entry for each batch that may wait
+        self._tasks: list[Answer[TaskCommit]] = []
         self._rows = self._bytes = 0
-        self._is_complete = False
         self._error: BaseException | None = None
 
     @property
@@ -81,28 +81,25 @@ class RowThreads:
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if not self._tasks and self._rows <= SMALL_ROWS and self._bytes <= SMALL_BYTES:
-            self._waiting.append(batch)
+            self._kept.append(batch)
             return
         if needs_thread and len(self._tasks) < self._threads_max:
             self._start()
-        with self._changed:
-            while self._error is None and len(self._waiting) >= len(self._tasks):
-                self._changed.wait()
-            self._raise_error()
-            self._waiting.append(batch)
-            self._changed.notify_all()
+        if self._kept:
+            kept, self._kept = self._kept, []
+            self._hand_over(kept)
+        self._hand_over([batch])
 
     def finish(self) -> list[TaskCommit]:
         """Return the messages of all threads after they have written all rows. Raise the first error of a thread.
 
         A batch without rows has one message.
         """
-        with self._changed:
-            self._is_complete = True
-            self._changed.notify_all()
         if not self._tasks:
-            return [self._write(self._identity(0))]
-        wait(self._tasks)
+            return [self._write(self._identity(0), self._kept)]
+        for _task in self._tasks:
+            self._waiting.put(None)
+        wait_for(self._tasks)
         self._raise_error()
         return [task.result() for task in self._tasks]
 
@@ -116,8 +113,8 @@ class RowThreads:
         The messages of the threads also name spools of earlier batches, which are kept.
         """
         self.stop()
-        wait(self._tasks)
-        messages = [task.result() for task in self._tasks if task.exception() is None]
+        wait_for(self._tasks)
+        messages = [task.result() for task in self._tasks if task.error() is None]
         fs = self._plan.config.log(self._context).fs
         self._tasks.clear()
         for message in messages:
@@ -125,35 +122,39 @@ class RowThreads:
 
     def _start(self) -> None:
         identity = self._identity(len(self._tasks))
-        self._tasks.append(start(partial(copy_context().run, self._write, identity)))
+        self._tasks.append(start(partial(copy_context().run, self._write, identity, self._batches())))
+        self._room.put(None)
+
+    def _hand_over(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._raise_error()
+        self._room.get()
+        self._raise_error()
+        self._waiting.put(batches)
 
     def _identity(self, number: int) -> TaskIdentity:
         return TaskIdentity(self._writer, number, 0)
 
-    def _write(self, identity: TaskIdentity) -> TaskCommit:
+    def _write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]) -> TaskCommit:
         try:
-            return write_task(self._plan, identity, self._batches(), self._context)
+            return write_task(self._plan, identity, batches, self._context)
         except BaseException as error:  # any error of one thread ends the batch
             self._fail(error)
             raise
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         while True:
-            with self._changed:
-                while self._error is None and not self._waiting and not self._is_complete:
-                    self._changed.wait()
-                self._raise_error()
-                if not self._waiting:
-                    return
-                batch = self._waiting.popleft()
-                self._changed.notify_all()
-            yield batch
+            batches = self._waiting.get()
+            self._raise_error()
+            if batches is None:
+                return
+            self._room.put(None)
+            yield from batches
 
     def _fail(self, error: BaseException) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._waiting.clear()
-            self._changed.notify_all()
+        self._error = self._error or error
+        for _thread in range(self._threads_max):
+            self._waiting.put(None)
+        self._room.put(None)
 
     def _raise_error(self) -> None:
         if self._error is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ftfile.core.options import OPTIONS
 from ftfile.core.options.kinds import DURATION
+from ftfile.core.options.table import OPTIONS
 from ftfile.core.options.typed import attribute_name
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
 from ftfile.formats.partition_paths import values_of_foreign_path, with_path_columns
-from ftfile.formats.reading import bounded
+from ftfile.formats.reading.memory_limit import bounded
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN

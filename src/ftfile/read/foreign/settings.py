@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from ftfile.core.codecs import filters_of_name
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import values_of_fields
 from ftfile.core.options.kinds import FORMATS
+from ftfile.core.options.parsing import values_of_fields
 from ftfile.formats.binary_records import framing_from_options
 from ftfile.formats.line_formats import check_characters, overlaps_itself
 from ftfile.formats.partition_paths import columns_of_directory
 from ftfile.formats.parts import recorded_names
-from ftfile.formats.reading import TimeFormats, columns_within
+from ftfile.formats.reading.schema_checks import columns_within
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.read.foreign.globs import alternatives, glob_pattern, has_wildcard
 from ftfile.read.shares import TASK_BYTES
 from ftfile.rows.spark_types import is_variant
@@ -25,8 +26,8 @@ from ftfile.storage.paths import parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ftfile.core.options import FilesOptions
     from ftfile.core.options.kinds import FileRange
+    from ftfile.core.options.typed import FilesOptions
     from ftfile.formats.binary_records import Framing
 
 

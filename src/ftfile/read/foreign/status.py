@@ -10,7 +10,8 @@ import numpy as np
 
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM, absolute_path
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.places import list_or_empty
 from ftfile.log.read.snapshot import read_records

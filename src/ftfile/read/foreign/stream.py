@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.core.options import FilesOptions
+    from ftfile.core.options.typed import FilesOptions
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.plan import FileShare, Plan, Range
     from ftfile.storage.api import FileInfo, FileSystem

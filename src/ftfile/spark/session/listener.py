@@ -18,7 +18,9 @@ from pyspark.sql.streaming.listener import (
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.core.options import STORAGE_PREFIX, ReadOptions, SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.table import STORAGE_PREFIX
+from ftfile.core.options.typed import ReadOptions, SinkOptions
 from ftfile.core.per_process import PerProcess
 from ftfile.kv.upkeep.compact import compact, compact_idle
 from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_soon

@@ -11,9 +11,9 @@ import functools
 import math
 import os
 import threading
-from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ftfile.core.answers import wait_for
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.per_process import PerProcess
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
@@ -25,11 +25,11 @@ from ftfile.storage.hdfs.settings import HadoopSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
 
     import hdfs_native
     from hdfs_native._internal import RawFileWriter
 
+    from ftfile.core.answers import Answer
     from ftfile.core.context import Context
     from ftfile.storage.hdfs.credentials.token_file import DelegationToken
     from ftfile.storage.paths import Location
@@ -52,7 +52,7 @@ WAITS_S = (0.003, 0.003, 0.004, 0.01, 0.02, 0.04, 0.08, 0.16)
 LEFT_BEHIND_MAX = 256
 
 # Calls of the library for files that are closed already.
-_left_behind: PerProcess[set[Future[None]]] = PerProcess(set)
+_left_behind: PerProcess[set[Answer[None]]] = PerProcess(set)
 
 Result = TypeVar("Result")
 
@@ -77,7 +77,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         self._replicated: set[str] = set()
         self._reconnect()
         # Hints that are being closed, by process and path: a fork does not have the threads of its parent.
-        self._hints: dict[tuple[int, str], tuple[hdfs_native.Client, Future[None]]] = {}
+        self._hints: dict[tuple[int, str], tuple[hdfs_native.Client, Answer[None]]] = {}
 
     def __repr__(self) -> str:
         return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
@@ -337,17 +337,16 @@ def _close_early(file: HdfsFile, full: str, size_bytes: int) -> None:
         with contextlib.suppress(StorageError), native_errors("close", full, "HDFS"):
             if _is_released(file.client, full, size_bytes, closing):
                 _left_behind.here.add(closing)
-                closing.add_done_callback(_left_behind.here.discard)
+                closing.when_set(_left_behind.here.discard)
                 return
     closing.result()
 
 
-def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing: Future[None]) -> bool:
+def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing: Answer[None]) -> bool:
     """Return True if this function, and not the library, closed the file."""
     space_bytes = None
     for wait_s in WAITS_S:
-        wait([closing], wait_s)
-        if closing.done():
+        if wait_for([closing], wait_s):
             return False
         if space_bytes is None:
             status = client.get_file_info(full)

@@ -13,9 +13,9 @@ import os
 import re
 import socket
 import threading
-from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, TypeVar
 
+from ftfile.core.answers import wait_for
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
@@ -34,12 +34,12 @@ from ftfile.storage.hdfs.java_errors import IPC_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Future
     from typing import TypeAlias
 
     import hdfs_native
 
-    from ftfile.core.options import Settings
+    from ftfile.core.answers import Answer
+    from ftfile.core.options.parsing import Settings
     from ftfile.storage.hdfs.configuration import NameService
     from ftfile.storage.hdfs.credentials.keytab import Login
     from ftfile.storage.hdfs.credentials.token_file import DelegationToken
@@ -102,9 +102,9 @@ class _Contact:
         self.lock = threading.RLock()
         self.client: hdfs_native.Client | None = None
         # NameNodes that have not answered yet.
-        self.asked: dict[str, Future[str]] = {}
+        self.asked: dict[str, Answer[str]] = {}
         self.found: dict[str, str] = {}
-        self.pulse: Future[object] | None = None
+        self.pulse: Answer[object] | None = None
         self.looked_s = float("-inf")
         self.verdict = ""
 
@@ -245,10 +245,9 @@ class NameNodes:
 
     def _has_pulse(self, client: hdfs_native.Client) -> bool:
         """Return True if a short call of the client gets any answer."""
-        if self._contact.pulse is None or self._contact.pulse.done():
+        if self._contact.pulse is None or self._contact.pulse.is_set():
             self._contact.pulse = start(functools.partial(client.get_file_info, "/"))
-        wait([self._contact.pulse], PULSE_S)
-        return self._contact.pulse.done()
+        return wait_for([self._contact.pulse], PULSE_S)
 
     def _order(self) -> list[str]:
         """Return the names, the active NameNode first, or raise `NoNameNodeError`."""
@@ -283,7 +282,7 @@ class NameNodes:
         deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
         answered: set[str] = set()
         while self._contact.asked and SYSTEM.clock.monotonic_s() < deadline_s:
-            wait(self._contact.asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
+            wait_for(self._contact.asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), first=True)
             answered |= self._take_answers()
             for name in self._addresses:
                 if name in answered and self._contact.found[name] == ACTIVE:
@@ -295,7 +294,7 @@ class NameNodes:
 
     def _take_answers(self) -> set[str]:
         """Store the answers of NameNodes, and return the names of the NameNodes that answered."""
-        answered = {name for name, asked in self._contact.asked.items() if asked.done()}
+        answered = {name for name, asked in self._contact.asked.items() if asked.is_set()}
         self._contact.found |= {name: self._contact.asked.pop(name).result() for name in answered}
         return answered
 

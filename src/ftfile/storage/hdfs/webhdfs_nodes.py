@@ -15,7 +15,7 @@ from ftfile.storage.hdfs.configuration import find_service
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
 
 
 # The seconds for which a test result is valid.

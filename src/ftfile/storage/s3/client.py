@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import (
@@ -30,6 +29,7 @@ from ftfile.storage.s3.answers import UNKNOWN_USER, meaning_of_answer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ftfile.core.answers import Answer
     from ftfile.storage.s3.settings import S3Settings
 
 
@@ -75,7 +75,7 @@ class S3Client:
         self._errors = botocore.exceptions
         self._settings = settings
         self._timeout_s = settings.timeout_s
-        self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)  # one slot for each part that is being sent
+        self.sending: set[Answer[str]] = set()  # parts, of all uploads
         # Buckets that enforce conditions; True if they also enforce conditions of copies.
         self.proven: dict[str, bool] = {}
         self._has_answered = False

@@ -6,9 +6,9 @@ import contextlib
 import functools
 import itertools
 import math
-from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
+from ftfile.core.answers import wait_for
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -23,13 +23,13 @@ from ftfile.storage.calls import NoThreadError, start
 from ftfile.storage.paths import join, parent_of, room_below
 from ftfile.storage.s3.answers import TooLargeToCopy, UploadGone
 from ftfile.storage.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket, byte_range, metadata_of
-from ftfile.storage.s3.client import CONCURRENCY
+from ftfile.storage.s3.client import CONCURRENCY, PARTS_AT_ONCE
 from ftfile.storage.s3.settings import PART_BYTES_MIN, S3Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
+    from ftfile.core.answers import Answer
     from ftfile.storage.api import InputFile, StoredFile
     from ftfile.storage.paths import Location
 
@@ -337,12 +337,16 @@ class S3Upload:
         # docs/object-stores.md describes how stores remove such uploads.
         answer = self._repeat("create_multipart_upload", Metadata=metadata_of(identity))
         self._address["UploadId"] = answer["UploadId"]
-        self._parts: list[Future[str]] = []
+        self._parts: list[Answer[str]] = []
         self._size_bytes = 0
         self._name_exists = False  # another process created the file
 
     def send(self, content: bytes | bytearray) -> None:
-        """Send the next part in the background when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
+        """Send the next part in the background, as soon as fewer than `PARTS_AT_ONCE` are being sent.
+
+        Raises:
+            Unsupported: the file would have more than `PARTS_MAX` parts.
+        """
         self._size_bytes += len(content)
         self._start(functools.partial(self._send_part, content))
 
@@ -401,7 +405,7 @@ class S3Upload:
 
     def abort(self) -> None:
         """Discard the parts; an error of the store is ignored."""
-        wait(self._parts)  # the store would keep a part that arrives after this request
+        wait_for(self._parts)  # the store would keep a part that arrives after this request
         with contextlib.suppress(StorageError):
             self._repeat("abort_multipart_upload")
 
@@ -414,21 +418,15 @@ class S3Upload:
                 "maxBytesPerFile"
             )
             raise Unsupported(self._operation, self._path, detail)
-        slots = self._bucket.client.slots
-
-        def free_slot(_: object) -> None:
-            slots.release()
-
-        slots.acquire()
+        sending = self._bucket.client.sending
+        while len(sending) >= PARTS_AT_ONCE:
+            wait_for(tuple(sending), first=True)
         try:
             part = start(functools.partial(send, number), awaited=False)
         except NoThreadError as error:
-            slots.release()
             raise Unavailable(self._operation, self._path, str(error)) from error
-        except BaseException:
-            slots.release()
-            raise
-        part.add_done_callback(free_slot)
+        sending.add(part)
+        part.when_set(sending.discard)
         self._parts.append(part)
 
     def _send(self, method: str, **parameters: object) -> Mapping[str, Any]:

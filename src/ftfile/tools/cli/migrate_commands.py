@@ -166,7 +166,7 @@ _SAME_ARGUMENT = {"txn_app_id": "app_id", "txn_version": "version", "partition_o
 
 def _check_sink_option(name: str, argument: str) -> None:
     """Raise `ConfigError` for an option that sets an argument of `ftfile.write` which is not an option of the sink."""
-    from ftfile.core.options import STORAGE_PREFIX
+    from ftfile.core.options.table import STORAGE_PREFIX
     from ftfile.tools.load.write_files import own_arguments
 
     argument = _SAME_ARGUMENT.get(argument, argument)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.tools.load.input_files import FileToLoad
 
 # A row cannot be longer. Types are derived from the rows of the first block. pyarrow reads up to 32 blocks ahead.

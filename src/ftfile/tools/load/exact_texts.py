@@ -11,7 +11,7 @@ from ftfile.read.foreign.decoding.records import read_texts
 from ftfile.rows import kernels as pc
 
 if TYPE_CHECKING:
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
 
 _CLOCK = pa.timestamp("us")
 _HAS_NANOSECONDS = (r":\d\d\.\d{6}\d*[1-9]", "has nanoseconds: round it to microseconds", "string")

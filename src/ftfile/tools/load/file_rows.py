@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.operate.writers.arrow_rows import StorableRows
     from ftfile.tools.load.input_files import FileRows, FileToLoad
 

@@ -24,7 +24,7 @@ from ftfile.tools.load.text_types import check_known
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.read.foreign.decoding.records import LineBlock
     from ftfile.tools.load.input_files import ByteStream, FileToLoad
 

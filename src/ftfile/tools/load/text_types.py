@@ -11,7 +11,7 @@ from ftfile.tools.load.exact_texts import RefusedText, read_exactly
 
 if TYPE_CHECKING:
     from ftfile.core.errors import ConfigError
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.tools.load.input_files import FileToLoad
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Transaction
 from ftfile.log.opening import open_log

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, NotFound
 from ftfile.core.logs import get_logger, log_context
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog

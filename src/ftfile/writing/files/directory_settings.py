@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.core.options import Settings, SinkOptions
+    from ftfile.core.options.parsing import Settings
+    from ftfile.core.options.typed import SinkOptions
     from ftfile.writing.files.naming import PathCheck
 
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.core.options import SinkOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import SinkOptions
 from ftfile.core.per_process import cached_property
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.formats.api import Format, LineFormat, format_from_options
 from ftfile.formats.partition_paths import partition_schema
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.log.directory import directory_url
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
@@ -30,7 +31,7 @@ from ftfile.writing.options import CommonSettings, Encryption, WriteConfig, clie
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ftfile.core.options import Settings
+    from ftfile.core.options.parsing import Settings
     from ftfile.storage.api import Capabilities
     from ftfile.writing.files.recorded_options import RecordedOptions
 

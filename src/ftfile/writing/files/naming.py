@@ -24,7 +24,7 @@ from ftfile.writing.options import MORE_DIGITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ftfile.core.options import SinkOptions
+    from ftfile.core.options.typed import SinkOptions
     from ftfile.filters.chain import Chain
     from ftfile.storage.api import Capabilities
 

@@ -14,7 +14,7 @@ from ftfile.core.codecs import CODECS, ENCRYPTION_FILTER
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import columns_text
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.adds import parts_of

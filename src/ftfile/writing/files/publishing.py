@@ -28,7 +28,7 @@ from ftfile.writing.files.rolling_rules import RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from ftfile.core.options import SinkOptions
+    from ftfile.core.options.typed import SinkOptions
     from ftfile.log.commit_log import CommitLog
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState

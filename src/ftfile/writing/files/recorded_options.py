@@ -14,7 +14,7 @@ from ftfile.core.options.typed import attribute_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ftfile.core.options import SinkOptions
+    from ftfile.core.options.typed import SinkOptions
 
 
 # The framing of records in binary files: one of them is recorded.

@@ -14,8 +14,9 @@ import pyarrow as pa
 from msgspec import Struct, field, structs
 
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.options import OPTIONS, SinkOptions, parse_options
-from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.table import OPTIONS, ROLLED_BYTES, ROLLED_INACTIVITY_S
+from ftfile.core.options.typed import SinkOptions
 from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.value_text import UTC

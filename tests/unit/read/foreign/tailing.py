@@ -7,7 +7,8 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.filters.chain import Chain
 from ftfile.read.foreign.contents import fingerprints
 from ftfile.read.foreign.known.files import KnownFiles

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.read.foreign.decoding.csv_lines import CsvRows
 from ftfile.read.foreign.decoding.records import LineBlock, finished_rows
 from ftfile.read.foreign.settings import FileDecoding, own_columns

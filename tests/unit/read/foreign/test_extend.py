@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.extend import Extension, PlanBuilder
 from ftfile.read.foreign.file_table import Table
 from ftfile.read.foreign.known.files import KnownFiles

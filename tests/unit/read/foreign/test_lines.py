@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
-from ftfile.core.options import OPTIONS
+from ftfile.core.options.table import OPTIONS
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.decoding import json_lines, lines
 from ftfile.read.foreign.decoding.lines import as_utf_8

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
-from ftfile.core.options import OPTIONS, FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.table import OPTIONS
+from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.globs import glob_pattern
 from ftfile.read.foreign.known.rows import identity_hash, key_of
 from ftfile.read.foreign.listing import list_files

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.options import FilesOptions, parse_options
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.contents import Fingerprints, fingerprints
 from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row

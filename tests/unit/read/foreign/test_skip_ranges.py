@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, FileChanged
-from ftfile.core.options import FilesOptions, parse_options
 from ftfile.core.options.kinds import FileRange
+from ftfile.core.options.parsing import parse_options
+from ftfile.core.options.typed import FilesOptions
 from ftfile.testing.source_run import Killed
 
 if TYPE_CHECKING:

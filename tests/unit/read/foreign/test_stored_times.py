@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ftfile.core.errors import SchemaError, SourceError
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows.orc_messages import bytes_field, fields, number_field
 from tests.unit.read.foreign.test_casts import file_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.formats.reading import TimeFormats
+from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.tools.load import csv_files
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import input_files

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ftfile.core.options import OPTIONS
+from ftfile.core.options.table import OPTIONS
 from ftfile.log.format.model import Count
 from ftfile.operate.open_files import NOUNS
 from ftfile.writing.files.rolling_groups import GroupTotals, Moment

@@ -19,7 +19,7 @@ from ftfile.formats.avro_container import (
     import_fastavro,
     read_metadata,
 )
-from ftfile.formats.reading import batch_of
+from ftfile.formats.reading.batches import batch_of
 from ftfile.read.foreign.decoding.avro_conversions import LEGACY_KEY, Conversions, Misfits, place_of
 from ftfile.read.foreign.decoding.avro_types import avro_type, plain_schema, shown
 from ftfile.rows.buffers import rows_where

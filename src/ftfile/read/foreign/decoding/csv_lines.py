@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from ftfile.core.errors import CorruptData
 from ftfile.formats.parts import recorded_names
-from ftfile.formats.reading import batch_of
+from ftfile.formats.reading.batches import batch_of
 from ftfile.read.foreign.decoding.lines import TEXT_BYTES_MAX, first_lines, line_blocks
 from ftfile.read.foreign.decoding.records import (
     DecodedRows,

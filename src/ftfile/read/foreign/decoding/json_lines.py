@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.formats.json_lines import unbounded_lines
-from ftfile.formats.reading import batch_of
+from ftfile.formats.reading.batches import batch_of
 from ftfile.read.foreign.decoding.json_documents import behind_space, objects_of
 from ftfile.read.foreign.decoding.json_spelling import Spelling
 from ftfile.read.foreign.decoding.lines import TEXT_BYTES_MAX, as_utf_8, line_blocks
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.read.foreign.decoding.lines import RangeContent
     from ftfile.read.foreign.plan import Cut
     from ftfile.read.foreign.settings import FileDecoding

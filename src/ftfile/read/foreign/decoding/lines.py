@@ -19,7 +19,7 @@ from ftfile.core.errors import CorruptData, FileChanged
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.formats.binary_records import BinaryRecords
-from ftfile.formats.reading import batch_of
+from ftfile.formats.reading.batches import batch_of
 from ftfile.log.format.layout import storage_identity
 from ftfile.read.foreign.contents import Fingerprints, codec_as_written, fingerprints, marks_of
 from ftfile.read.foreign.decoding.utf_16 import utf_8_pieces

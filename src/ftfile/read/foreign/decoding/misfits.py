@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
-from ftfile.formats.reading import batch_of
+from ftfile.formats.reading.batches import batch_of
 from ftfile.read.foreign.decoding.casts import MISFIT, present_columns
 from ftfile.read.foreign.decoding.records import in_halves
 from ftfile.rows.buffers import from_texts, map_leaf_types, numbers_from, rebuild

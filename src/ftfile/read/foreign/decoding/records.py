@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ftfile.core.errors import CorruptData, SourceError
 from ftfile.core.logs import get_logger
 from ftfile.formats.json_lines import from_base64
-from ftfile.formats.reading import batch_as, batch_of
+from ftfile.formats.reading.batches import batch_as, batch_of
 from ftfile.read.foreign.decoding.lines import as_utf_8
 from ftfile.rows.buffers import text_scalar
 from ftfile.rows.value_text import all_finite
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.formats.reading import TimeFormats
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.read.foreign.settings import FileDecoding
 
 

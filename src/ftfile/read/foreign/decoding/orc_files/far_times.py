@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyarrow import orc
 
 from ftfile.core.errors import SchemaError
-from ftfile.formats.reading import batch_of, corrupt, reading_errors
+from ftfile.formats.reading.batches import batch_of
+from ftfile.formats.reading.read_errors import corrupt, reading_errors
 from ftfile.read.foreign.decoding.orc_files.tails import bytes_of, first_values, messages, number_of, read_at
 from ftfile.read.foreign.decoding.stored_times import UTC_NAMES
 from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, values_of

@@ -1,0 +1,60 @@
+"""Imports of the modules that writers use later, in a thread.
+
+Python runs signal handlers in the main thread. If Ctrl-C ends an import there, a lock of Python's import system can
+stay locked for ever, and all threads of the writer wait for it. So a writer imports its modules in another thread, when
+it is opened.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
+
+from ftfile.core.per_process import PerProcess
+from ftfile.formats.api import FORMATS
+from ftfile.storage.calls import start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The modules that other modules import during calls of a writer.
+MODULES = (
+    "ftfile.log.read.dead_letters",
+    "ftfile.rows.messages",
+    "ftfile.rows.statistics.bounds",
+    "ftfile.rows.statistics.collector",
+    "ftfile.rows.statistics.merging",
+    "ftfile.writing.bad_records",
+    "ftfile.writing.files.assembly.assembler",
+    "ftfile.writing.files.part_writer",
+    "ftfile.writing.files.rolling_plan",
+    "ftfile.writing.files.spool",
+    "ftfile.writing.files.task",
+    "ftfile.writing.fingerprint",
+    "ftfile.writing.stage",
+)
+# The packages of values of options, which are imported when a file is created.
+PACKAGES = {
+    ("compression", "lz4"): ("ftfile.filters.codecs", "lz4.frame", "lz4.block"),
+    ("compression", "zstd"): ("ftfile.filters.codecs", "zstandard.backend_c"),
+    ("encryption", "aes-gcm"): ("ftfile.filters.aes_gcm", "cryptography.hazmat.primitives.ciphers.aead"),
+}
+_imported: PerProcess[set[str]] = PerProcess(set)
+
+
+def import_early(texts: Mapping[str, str]) -> None:
+    """Import the modules for options of the sink that this process has not imported so.
+
+    Errors are ignored: the call that needs the module raises them.
+    """
+    modules = [*MODULES]
+    if texts.get("fileFormat") in FORMATS:
+        modules.append(FORMATS[texts["fileFormat"]])
+    for (option, value), packages in PACKAGES.items():
+        if texts.get(option) == value:
+            modules += packages
+    for module in modules:
+        if module not in _imported.here:
+            start(partial(resolve_name, module)).error()
+            _imported.here.add(module)
