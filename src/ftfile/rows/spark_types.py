@@ -89,7 +89,7 @@ class _Problems(list[str]):
             self.add(path, f"a string with collation {collation} cannot be stored", advice)
 
 
-def check_depth(schema: pa.Schema) -> None:
+def check_depth(schema: Iterable[pa.Field]) -> None:
     """Raise a SchemaError for a column with more than `DEPTH_MAX` levels, which readers do not accept."""
     for field in schema:
         level = [field.type]
@@ -269,12 +269,12 @@ def spark_schema_json(schema: pa.Schema) -> str:
     return json.dumps(_spark_struct(schema), separators=(",", ":"), sort_keys=True)
 
 
-def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
-    return {"type": "struct", "fields": [_spark_field(field) for field in fields]}
+def _spark_struct(fields: Iterable[pa.Field], parent: str = "") -> dict[str, Any]:
+    return {"type": "struct", "fields": [_spark_field(field, parent) for field in fields]}
 
 
-def _spark_field(field: pa.Field) -> dict[str, Any]:
-    kind = _spark_type(field.type, field.name)
+def _spark_field(field: pa.Field, parent: str) -> dict[str, Any]:
+    kind = _spark_type(field.type, f"{parent}{field.name}")
     return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
 
 
@@ -286,7 +286,7 @@ def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
     if isinstance(arrow, pa.Decimal128Type):
         return f"decimal({arrow.precision},{arrow.scale})"
     if isinstance(arrow, pa.StructType):
-        return _spark_struct(arrow)
+        return _spark_struct(arrow, f"{path}.")
     if isinstance(arrow, pa.ListType):
         element = _spark_type(arrow.value_type, f"{path}.element")
         return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.core.errors import SchemaError
+from ftfile.core.errors import ArgumentError, SchemaError
 from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
@@ -87,9 +88,12 @@ def test_infinite_times_of_duckdb(out: str, query: str, path: str, sign: str, ki
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "ns"])
-def test_infinite_times_in_other_units(out: str, unit: str) -> None:
-    relation = duckdb.sql(f"select 'infinity'::timestamp_{unit} v")
-    assert refused_by_all(out, relation.to_arrow_table(), relation).startswith("column `v`: ")
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_infinite_times_in_other_units(out: str, unit: str, sign: str) -> None:
+    relation = duckdb.sql(f"select [{{'x': '{sign}infinity'::timestamp_{unit}}}] v")
+    error = refused_by_all(out, relation.to_arrow_table(), relation)
+    assert error.startswith(f"column `v.element.x`: a timestamp[{unit}] has the value {sign}{2**63 - 1}")
+    assert f"DuckDB exports '{sign}infinity'" in error
 
 
 def test_infinite_times_in_a_dictionary(out: str) -> None:
@@ -138,3 +142,57 @@ def test_eight_bytes_that_are_small_numbers(out: str) -> None:
 def test_metadata_that_is_not_by_pandas(out: str, metadata: bytes) -> None:
     ftfile.write(out, pa.table({"a": [1]}).replace_schema_metadata({"pandas": metadata}), file_format="json")
     assert ftfile.open(out).count() == 1
+
+
+def test_the_end_of_a_day(out: str) -> None:
+    relation = duckdb.sql("select {'x': ['24:00:00'::TIME]} v")
+    error = refused_by_all(out, relation.to_arrow_table(), relation)
+    assert error.startswith("column `v`: the values are not valid: ")
+    assert "This is 24:00:00, a time of DuckDB that Spark does not have" in error
+    assert "cast the column to VARCHAR" in error
+
+
+@pytest.mark.parametrize("index", [None, ["x", "y"]])
+def test_integers_of_pandas_with_more_than_64_bits(out: str, index: list[str] | None) -> None:
+    frame = pd.DataFrame({"a": [1, 2], "v": [2**70, 1]}, index=index)
+    with pytest.raises(ArgumentError, match=r"column `v`: an integer has more than 64 bits.* to decimal\.Decimal"):
+        ftfile.write(out, frame)
+    frame["v"] = frame["v"].map(Decimal)
+    ftfile.write(out, frame.reset_index(drop=True), file_format="parquet")
+    assert ftfile.open(out).to_arrow()["v"].to_pylist() == [2**70, 1]
+
+
+class Failing:
+    """An object whose export fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("x"), OverflowError("x"), pa.ArrowKeyError("x"), pa.ArrowException("x"), KeyError("x")]
+)
+def test_errors_of_an_export(out: str, error: Exception) -> None:
+    with pytest.raises(ArgumentError, match="data=Failing: "):
+        ftfile.write(out, Failing(error))
+
+
+@pytest.mark.parametrize("error", [MemoryError("x"), pa.ArrowMemoryError("x"), RecursionError("x")])
+def test_errors_of_an_export_that_are_not_of_its_values(out: str, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        ftfile.write(out, Failing(error))
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (pa.struct([("x", pa.duration("s"))]), "v.x"),
+        (pa.list_(pa.struct([("x", pa.struct([("y", pa.month_day_nano_interval())]))])), "v.element.x.y"),
+        (pa.map_(pa.string(), pa.struct([("x", pa.duration("s"))])), "v.value.x"),
+    ],
+)
+def test_the_path_of_a_type_that_cannot_be_stored(out: str, kind: pa.DataType, path: str) -> None:
+    assert refused_by_all(out, pa.schema([("v", kind)]).empty_table()).startswith(f"column `{path}`: the type ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.core.errors import ArgumentError, SchemaError
-from ftfile.operate.writers.infinite_times import refuse_infinite
+from ftfile.operate.writers.infinite_times import has_times, refuse_infinite
 from ftfile.operate.writers.opaque_columns import refuse_library_columns, refuse_opaque
 from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.operate.writers.row_pieces import pieces
 from ftfile.operate.writers.stored_values import stored_values
 from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
+from ftfile.read.foreign.decoding.meanings import refuse_other_times
 from ftfile.read.foreign.decoding.unread_types import may_be_unread, refuse_unread_types
 from ftfile.rows.spark_types import check_depth
 
@@ -34,6 +36,8 @@ _TAKEN = (
 )
 _ONE_COLUMN = "non-struct type"  # Arrow's error for a column that is not a table
 _WIDE_DECIMAL = "does not fit in precision of decimal128(38, 0)"
+# Arrow's error for the end of a day, in each unit of a TIME.
+_END_OF_DAY = re.compile(r"\] 864000* is not within the acceptable range")
 _DECIMAL_DIGITS_MAX = 38  # of a decimal of Spark
 
 
@@ -95,7 +99,7 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
         return reader.schema, reader
     if hasattr(data, "scanner"):  # a dataset or a fragment
         reader = data.scanner().to_reader()
-        _refuse_unread_types(data, reader.schema)
+        _refuse_other_meanings(data, reader.schema)
         return reader.schema, reader
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         rest = iter(data)
@@ -107,29 +111,76 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
     raise ArgumentError(f"data={type(data).__name__}: {_TAKEN}")
 
 
-def _refuse_unread_types(data: Any, schema: pa.Schema) -> None:  # noqa: ANN401 - a dataset or a fragment
-    """Raise a SchemaError for types of Parquet files that Arrow reads as bytes. Files are only opened if it can be."""
-    if any(map(may_be_unread, schema.types)):
-        for fragment in data.get_fragments() if hasattr(data, "get_fragments") else [data]:
-            if hasattr(fragment, "row_groups"):  # of Parquet
-                refuse_unread_types(fragment.metadata.schema)
+def _refuse_other_meanings(data: Any, schema: pa.Schema) -> None:  # noqa: ANN401 - a dataset or a fragment
+    """Raise a SchemaError for columns of Parquet files that Arrow reads with another meaning than Spark.
+
+    Files are only opened if the types of the columns allow this.
+    """
+    names = [field.name for field in schema if may_be_unread(field.type) or has_times(field.type)]
+    if not names:
+        return
+    for fragment in _fragments(data):
+        if hasattr(fragment, "row_groups"):  # of Parquet
+            metadata = fragment.metadata
+            refuse_unread_types(metadata.schema)
+            try:
+                refuse_other_times(metadata, names)
+            except SchemaError as error:
+                raise SchemaError(f"{fragment.path!r}: {error}") from error
+
+
+def _fragments(data: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
+    """Yield a fragment, or the fragments of a dataset."""
+    if not hasattr(data, "get_fragments"):
+        yield data
+        return
+    try:
+        fragments = list(data.get_fragments())
+    except ValueError:  # pyarrow does not return the fragments of a filtered dataset
+        for child in getattr(data, "children", ()):
+            yield from _fragments(child)
+        for path in getattr(data, "files", ()):
+            yield data.format.make_fragment(path, data.filesystem)
+    else:
+        yield from fragments
 
 
 def _reader_of(data: Any) -> pa.RecordBatchReader:  # noqa: ANN401 - as above
     refuse_library_columns(data)
     try:
         return pa.RecordBatchReader.from_stream(data)
-    # Such as a single column, a type that only its library has, or Python objects in a column.
-    except (ValueError, TypeError, NotImplementedError) as error:
+    except MemoryError:
+        raise
+    # Such as a single column, a type that only its library has, or Python objects or large integers in a column.
+    except (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, pa.ArrowException) as error:
         name, reason = type(data).__name__, ". ".join(map(str, error.args))
         if _ONE_COLUMN in reason:
             raise ArgumentError(
                 f"data={name}: it is one column, and not a table of named columns. Give a table, such as "
                 "`series.to_frame()`"
             ) from error
+        if isinstance(error, OverflowError):
+            raise ArgumentError(
+                f"data={name}: {_column_of_overflow(data)}an integer has more than 64 bits, and Arrow cannot read it "
+                f"({reason}). Convert the column before, to decimal.Decimal with at most 38 digits, to float or to str"
+            ) from error
         raise ArgumentError(
             f"data={name}: Arrow cannot read it as a table: {reason}. Convert such columns before, for example to texts"
         ) from error
+
+
+def _column_of_overflow(data: Any) -> str:  # noqa: ANN401 - as above
+    """Return the first column of a DataFrame of pandas with integers that are too large; empty for other libraries."""
+    if type(data).__module__.partition(".")[0] != "pandas":
+        return ""
+    for place, name in enumerate(data.columns):
+        try:
+            pa.RecordBatchReader.from_stream(data.iloc[:, [place]])
+        except OverflowError:
+            return f"column `{name}`: "
+        except (ValueError, TypeError):  # another column, of which Arrow would have raised the error
+            continue
+    return ""
 
 
 def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
@@ -261,6 +312,11 @@ def _check_values(rows: pa.RecordBatch) -> None:
                 advice = (
                     "DuckDB exports a HUGEINT as a decimal of 38 digits: cast the column in the query, to DECIMAL(38, "
                     "0), which refuses larger values, or to VARCHAR. Correct other programs that made such values"
+                )
+            elif _END_OF_DAY.search(str(error)):
+                advice = (
+                    "This is 24:00:00, a time of DuckDB that Spark does not have: replace it in the query, such as "
+                    "with `CASE WHEN column < '24:00:00' THEN column END`, or cast the column to VARCHAR"
                 )
             raise SchemaError(f"column `{name}`: the values are not valid: {error}. {advice}") from error
 

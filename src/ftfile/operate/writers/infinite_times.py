@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import SchemaError
-from ftfile.operate.writers.stored_values import elements_of, is_list
+from ftfile.rows.buffers import map_entries
 
 
 @lru_cache(64)
@@ -32,18 +32,18 @@ def refuse_infinite(array: pa.Array, path: str) -> None:
     if pa.types.is_struct(kind):
         for field, values in zip(kind, array.flatten(), strict=True):  # with the nulls of the struct
             refuse_infinite(values, f"{path}.{field.name}")
-    elif is_list(kind):
-        elements = elements_of(array)[1]
-        if pa.types.is_map(kind):
-            refuse_infinite(elements.field(0), f"{path}.key")
-            refuse_infinite(elements.field(1), f"{path}.value")
-        else:
-            refuse_infinite(elements, f"{path}.element")
+    elif pa.types.is_map(kind):
+        keys, values = map_entries(array).flatten()
+        refuse_infinite(keys, f"{path}.key")
+        refuse_infinite(values, f"{path}.value")
+    elif pa.types.is_list(kind):
+        refuse_infinite(array.flatten(), f"{path}.element")
     else:
-        _refuse_ends(array, path)
+        refuse_ends(array, path)
 
 
-def _refuse_ends(array: pa.Array, path: str) -> None:
+def refuse_ends(array: pa.Array, path: str) -> None:
+    """Raise a SchemaError for an infinite value of an array of dates or timestamps, which may be of any unit."""
     integer = pa.int32() if pa.types.is_date32(array.type) else pa.int64()
     last = 2 ** (integer.bit_width - 1) - 1
     bounds = pc.min_max(array.view(integer))

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.core.errors import SchemaError
+from ftfile.operate.writers.infinite_times import refuse_ends
 from ftfile.operate.writers.opaque_columns import refuse_addresses
 
 is_dictionary = pa.types.is_dictionary
@@ -70,6 +71,8 @@ def _cast(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     try:
         return array.cast(kind)
     except pa.ArrowException as error:
+        if pa.types.is_timestamp(source):
+            refuse_ends(array, path)
         raise SchemaError(
             f"column `{path}`: a value does not fit the type {kind}, in which {source} is stored: "
             f"{error}. Cast or round the column before you write it"

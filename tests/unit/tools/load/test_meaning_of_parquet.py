@@ -323,6 +323,81 @@ class TestUnreadTypes:
         assert ftfile.open(out).to_arrow().to_pylist() == table.to_pylist() * 2
 
 
+class TestDatasets:
+    """Datasets of Arrow read times without the meanings of their file, so `ftfile.write` refuses such files."""
+
+    @staticmethod
+    def refused(out: str, path: Path) -> str:
+        """Return the error for a dataset, its fragments, a filtered dataset, and a writer."""
+        dataset = ds.dataset([path])
+        texts = set()
+        for data in (dataset, next(dataset.get_fragments()), dataset.filter(ds.field("id") >= 0)):
+            with pytest.raises(SchemaError) as refusal:
+                ftfile.write(out, data)
+            texts.add(str(refusal.value))
+            with ftfile.writer(out, "app") as writer, pytest.raises(SchemaError):
+                writer.write(data)
+        (text,) = texts
+        assert text.startswith(f"{str(path)!r}: column `")
+        assert "The command `ftfile write DIR FILE...` reads the file as Spark does" in text
+        return text
+
+    @pytest.mark.parametrize("name", NESTED)
+    def test_int96(self, name: str, out: str, tmp_path: Path) -> None:
+        table = table_of(CLOCK, NOON.replace(tzinfo=None)).select([name]).append_column("id", pa.array([1]))
+        path = int96(tmp_path / "a.parquet", table)
+        assert "is INT96, which Spark reads as TIMESTAMP" in self.refused(out, path)
+        run("write", out, path)
+
+    @pytest.mark.parametrize("name", NESTED)
+    @pytest.mark.parametrize(
+        ("kind", "first", "before"),
+        [
+            (pa.date32(), dt.date(1582, 10, 15), dt.date(1582, 10, 4)),
+            (
+                INSTANT,
+                dt.datetime(1900, 1, 1, tzinfo=dt.timezone.utc),
+                dt.datetime(1899, 12, 31, tzinfo=dt.timezone.utc),
+            ),
+        ],
+        ids=["date", "timestamp"],
+    )
+    def test_old_times_of_another_calendar(
+        self, kind: pa.DataType, first: Any, before: Any, name: str, out: str, tmp_path: Path
+    ) -> None:
+        metadata = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
+        for at, value in enumerate((first, before)):
+            table = table_of(kind, value, None, metadata=metadata).select([name]).append_column("id", pa.array([1, 2]))
+            path = file_of(tmp_path / f"{at}.parquet", table, row_group_size=1)
+            if value == before:
+                assert "used the Julian calendar" in self.refused(out, path)
+                assert "used the Julian calendar" in self.refused(out, file_of(path, table, write_statistics=False))
+                assert ftfile.open(out).count() == 2
+            else:
+                ftfile.write(out, ds.dataset(path))
+                assert ftfile.open(out).to_arrow()[name].to_pylist() == table[name].to_pylist()
+
+    def test_columns_that_are_not_read(self, out: str, tmp_path: Path) -> None:
+        clock = pa.array([NOON.replace(tzinfo=None)], CLOCK)
+        path = int96(tmp_path / "a.parquet", pa.table({"id": [1], "at": clock, "on": pa.array([1], pa.date32())}))
+        ftfile.write(out, ds.dataset(path, schema=pa.schema({"id": "int64", "on": "date32"})))
+        assert ftfile.open(out).to_arrow().to_pylist() == [{"id": 1, "on": dt.date(1970, 1, 2)}]
+
+    def test_files_without_times_are_not_opened(self, out: str, tmp_path: Path) -> None:
+        dataset = ds.dataset(file_of(tmp_path / "a.parquet", pa.table({"id": [1], "at": pa.array([1], CLOCK)})))
+
+        class Opened:
+            """A dataset whose fragments must not be requested."""
+
+            scanner = ds.dataset(dataset.files, schema=pa.schema({"id": "int64"})).scanner
+
+            def get_fragments(self) -> None:
+                raise AssertionError
+
+        ftfile.write(out, Opened())
+        assert ftfile.open(out).count() == 1
+
+
 class TestPandas:
     @pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
     def test_an_index_without_a_name_is_not_a_column(self, name: str, out: str, tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from ftfile.core.errors import SchemaError
 from ftfile.read.foreign.decoding.casts import plain_type
 from ftfile.read.foreign.decoding.file_times import parquet_times
-from ftfile.read.foreign.decoding.stored_times import StoredTimes
+from ftfile.read.foreign.decoding.stored_times import FIRST_DAY, FIRST_SECOND, PER_SECOND, StoredTimes
 from ftfile.rows.buffers import map_leaf_types, rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.read.foreign.decoding.file_times import ParquetTimes
 
@@ -31,6 +31,7 @@ _ARROW_SCHEMA = b"ARROW:schema"
 _MAGIC = b"PAR1"
 _LENGTH_BYTES = 4  # of the footer's length, before the last `_MAGIC`
 _WIDE_BYTES = 16
+_READ_AS_SPARK = "The command `ftfile write DIR FILE...` reads the file as Spark does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +156,58 @@ def _footer(file: BinaryIO) -> bytes:
 
 def parquet_meanings(parquet: pq.ParquetFile) -> Meanings:
     """Return the meanings of the columns of a file from `opened_parquet`."""
-    metadata = parquet.metadata.metadata or {}
-    file_times = parquet_times(metadata)
-    columns = iter(parquet.schema)  # the file has one column for each leaf of Arrow's types, in the same order
+    return _meanings(parquet.metadata, parquet.schema_arrow)
+
+
+def refuse_other_times(metadata: pq.FileMetaData, names: Collection[str]) -> None:
+    """Raise a SchemaError for a column whose times Arrow's datasets read as other times, or in another type.
+
+    Columns whose statistics show that no value depends on the calendar are accepted.
+
+    Args:
+        metadata: of a Parquet file.
+        names: of the columns to check.
+    """
+    file_times = parquet_times(metadata.metadata or {})
+    columns = iter(enumerate(metadata.schema))
+    for field in metadata.schema.to_arrow_schema():
+        for kind in _leaf_types(plain_type(field.type)):
+            place, column = next(columns)
+            leaf = _leaf(column, kind, file_times)
+            if field.name not in names:
+                continue
+            if leaf.is_instant:
+                raise SchemaError(
+                    f"column `{column.path}` is INT96, which Spark reads as TIMESTAMP, and a dataset of Arrow as "
+                    f"times without a zone. {_READ_AS_SPARK}"
+                )
+            if leaf.times != _GREGORIAN and not _is_recent(metadata, place, kind):
+                raise SchemaError(
+                    f"column `{column.path}` is {kind} of a writer that used the Julian calendar for old times, and a "
+                    f"dataset of Arrow reads other times. {_READ_AS_SPARK}"
+                )
+
+
+def _is_recent(metadata: pq.FileMetaData, place: int, kind: pa.DataType) -> bool:
+    """Return True if a column of dates or times has only values that are equal in all calendars."""
+    first = FIRST_DAY if pa.types.is_date(kind) else FIRST_SECOND * PER_SECOND[kind.unit]
+    for number in range(metadata.num_row_groups):
+        chunk = metadata.row_group(number).column(place)
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_min_max:
+            if statistics is not None and statistics.null_count == chunk.num_values:
+                continue
+            return False
+        if statistics.min_raw < first:
+            return False
+    return True
+
+
+def _meanings(file: pq.FileMetaData, schema: pa.Schema) -> Meanings:
+    file_times = parquet_times(file.metadata or {})
+    columns = iter(file.schema)  # the file has one column for each leaf of Arrow's types, in the same order
     fields, times, changed = [], {}, {}
-    for field in parquet.schema_arrow:
+    for field in schema:
         plain = plain_type(field.type)
         leaves = []
         for kind in _leaf_types(plain):
@@ -170,7 +218,7 @@ def parquet_meanings(parquet: pq.ParquetFile) -> Meanings:
             continue
         changed[field.name] = leaves
         fields.append(field.with_type(_meant(plain, leaves)))
-    return Meanings(pa.schema(fields, parquet.schema_arrow.metadata), times, changed)
+    return Meanings(pa.schema(fields, schema.metadata), times, changed)
 
 
 def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:

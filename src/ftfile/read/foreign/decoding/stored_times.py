@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 UTC_NAMES = frozenset({"UTC", "GMT", "Z", "Zulu", "UCT", "Etc/UTC", "Etc/GMT", "Etc/UCT", "Etc/Zulu"})
 
-_FIRST_DAY = -141_427  # 1582-10-15
-_FIRST_SECOND = -2_208_988_800  # 1900-01-01: before, Java's older classes have other zone offsets
-FIRST_GREGORIAN_SECOND = _FIRST_DAY * 86_400
+FIRST_DAY = -141_427  # 1582-10-15
+FIRST_SECOND = -2_208_988_800  # 1900-01-01: before, Java's older classes have other zone offsets
+FIRST_GREGORIAN_SECOND = FIRST_DAY * 86_400
 _EPOCH_SECOND = 86_400  # 1970-01-02: at 1970-01-01 in UTC, the day is 1970-01-01 in all zones
 _EPOCH_JULIAN_DAY = 2_440_588
 _DAY_SECONDS = 86_400
 _NO_CALENDAR = "before 1582-10-15 in a file that does not state its calendar, Julian or Gregorian"
 _CLOCK = pa.timestamp("us")
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StoredTimes:
 
     dates: Calendar = "gregorian"
     times: Calendar = "gregorian"
-    first_second: int = _FIRST_SECOND  # the first times that are equal in all calendars
+    first_second: int = FIRST_SECOND  # the first times that are equal in all calendars
     writer_zone: str = "UTC"  # zone of the clocks of ORC's TIMESTAMP; empty if unknown
     zone: str = "UTC"  # zone in which clocks without a zone are read
 
@@ -76,7 +76,7 @@ class StoredTimes:
 
 def _dates(array: pa.Array, calendar: Calendar) -> pa.Array:
     days = values_of(array, np.int32).astype(np.int64)
-    is_old = is_valid(array) & (days < _FIRST_DAY)
+    is_old = is_valid(array) & (days < FIRST_DAY)
     if calendar == "gregorian" or not is_old.any():
         return array
     if calendar == "unknown":
@@ -85,7 +85,7 @@ def _dates(array: pa.Array, calendar: Calendar) -> pa.Array:
 
 
 def _times(array: pa.Array, stored: StoredTimes, target: pa.DataType) -> pa.Array:
-    per_second = _PER_SECOND[array.type.unit]
+    per_second = PER_SECOND[array.type.unit]
     instants = values_of(array, np.int64)
     # The first second of the Gregorian calendar needs more than 64 bits in nanoseconds.
     is_old = is_valid(array) & (instants < max(stored.first_second * per_second, -(2**63)))
@@ -99,22 +99,22 @@ def _times(array: pa.Array, stored: StoredTimes, target: pa.DataType) -> pa.Arra
             "a time before 1900-01-01, which Spark stored in its legacy mode with another calendar or time zone"
         )
     days, rest = np.divmod(instants, _DAY_SECONDS * per_second)
-    rebased = np.where(days < _FIRST_DAY, _from_hybrid(days), days)
+    rebased = np.where(days < FIRST_DAY, _from_hybrid(days), days)
     return _with_values(array, np.where(is_old, rebased * (_DAY_SECONDS * per_second) + rest, instants))
 
 
 def _check_clocks(array: pa.Array) -> None:
     """Raise `ValueError` for times that Arrow reads differently from Spark if the writer's zone is not UTC."""
-    per_second = _PER_SECOND[array.type.unit]
+    per_second = PER_SECOND[array.type.unit]
     instants = values_of(array, np.int64)
     is_fraction = (instants < _EPOCH_SECOND * per_second) & (instants % per_second != 0)
-    if (is_valid(array) & (is_fraction | (instants < _FIRST_SECOND * per_second))).any():
+    if (is_valid(array) & (is_fraction | (instants < FIRST_SECOND * per_second))).any():
         raise ValueError("a time before 1900, or before 1970 with a fraction of a second, in another time zone")
 
 
 def _check_instants(array: pa.Array) -> None:
     """Raise `ValueError` for instants that Spark converts with the zone offsets of Java's older classes."""
-    if (is_valid(array) & (values_of(array, np.int64) < _FIRST_SECOND * _PER_SECOND[array.type.unit])).any():
+    if (is_valid(array) & (values_of(array, np.int64) < FIRST_SECOND * PER_SECOND[array.type.unit])).any():
         raise ValueError("an instant before 1900 with a timeZone other than UTC")
 
 
