@@ -23,6 +23,7 @@ from ftfile.formats.avro_files import arrow_type
 from ftfile.log.format.record import FILE_BYTES_MAX
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.operate.writers.arrow_rows import stored_type
+from ftfile.operate.writers.infinite_times import refuse_infinite
 from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.read.foreign.contents import codec_as_written
 from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
@@ -32,6 +33,7 @@ from ftfile.rows.spark_types import (
     JSON_NAMES,
     arrow_schema,
     as_nullable,
+    check_depth,
     is_wider,
     quoted_name,
     spark_schema_json,
@@ -140,7 +142,7 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SchemaError(f"the description of its columns is not the one that Spark writes ({error!r})") from error
 
 
@@ -168,7 +170,9 @@ def _of_orc(file: BinaryIO) -> str:
 
 def _of_avro(file: BinaryIO) -> str:
     described, _, _ = read_header(file)
-    return spark_schema_json(pa.schema(list(arrow_type(described))))
+    columns = pa.schema(list(arrow_type(described)))
+    check_depth(columns)
+    return spark_schema_json(columns)
 
 
 def _of_arrow(file: BinaryIO) -> str:
@@ -185,6 +189,8 @@ _READERS: dict[str, Any] = {
 
 def _as_spark(fields: Iterable[pa.Field]) -> pa.Schema:
     """Return columns in the types of Spark in which `ftfile write` stores them."""
+    fields = list(fields)
+    check_depth(fields)
     return pa.schema([(field.name, stored_type(field.type, field.name)) for field in fields])
 
 
@@ -322,6 +328,8 @@ class Reading(Work[FileInfo, FileFacts]):
             if is_julian:
                 refuse_old_times(batch)
             refuse_times_beyond_a_day(batch)
+            for column, values in zip(columns, batch.columns, strict=True):
+                refuse_infinite(values, column.name)
             collector.update(batch)
             if spark_rows is not None:
                 spark_rows.add(batch)

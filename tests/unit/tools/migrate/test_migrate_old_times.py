@@ -138,3 +138,19 @@ def test_times_that_are_not_of_a_day(tmp_path: Path, microseconds: int) -> None:
         ftfile.migrate(str(tmp_path))
     pq.write_table(pa.table({"at": times[:1]}), tmp_path / "a.parquet")
     assert ftfile.migrate(str(tmp_path)).rows == 1
+
+
+@pytest.mark.parametrize("end", [2**63 - 1, -(2**63) + 1])
+def test_infinite_times(tmp_path: Path, end: int) -> None:
+    """DuckDB stores them as the ends of the range, which `ftfile write` also refuses."""
+    times = pa.array([{"x": [0, end]}], pa.struct([("x", pa.list_(pa.int64()))]))
+    kind = pa.struct([("x", pa.list_(pa.timestamp("us")))])
+    pq.write_table(pa.table({"at": times.cast(kind)}), tmp_path / "a.parquet")
+    with pytest.raises(
+        ConfigError, match=r"a\.parquet' cannot be migrated: column `at\.x\.element`: a timestamp\[us\]"
+    ):
+        ftfile.migrate(str(tmp_path))
+    days = pa.array([(end >> 32) + (end < 0), None], pa.int32())
+    pq.write_table(pa.table({"at": days.cast(pa.date32())}), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=r"column `at`: a date32\[day\] has the value -?2147483647"):
+        ftfile.migrate(str(tmp_path))
