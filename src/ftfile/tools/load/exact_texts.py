@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ftfile.read.foreign.decoding.records import read_texts
 from ftfile.rows import kernels as pc
+from ftfile.tools.load.schema_texts import schema_option
 
 if TYPE_CHECKING:
     from ftfile.formats.reading.time_formats import TimeFormats
@@ -32,7 +33,7 @@ class RefusedText(ValueError):
 
     def with_remedy(self, column: str) -> str:
         """Return the problem with a type that the column could have."""
-        return f"{self}, or use --schema '{column} {self.other}' for a new directory"
+        return f"{self}, or use {schema_option(column, self.other)} for a new directory"
 
 
 def read_exactly(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:

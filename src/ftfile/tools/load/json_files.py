@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import json
 
-from ftfile.read.foreign.decoding.json_lines import JsonRows
+from ftfile.formats.json_lines import unbounded_lines
+from ftfile.read.foreign.decoding.json_lines import JSON_LEVELS_MAX, JsonRows
 from ftfile.read.foreign.decoding.records import finished_rows, lines_of
 from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import is_list_like, leaf_types, list_parts, map_leaf_types
-from ftfile.rows.spark_types import has_variant
+from ftfile.rows.spark_types import check_depth, has_variant
 from ftfile.tools.load.exact_texts import read_exactly
 from ftfile.tools.load.input_files import FileRows, text_of
-from ftfile.tools.load.json_members import LineError, as_document, check_members, other_members
+from ftfile.tools.load.json_members import LineError, as_document, check_members, check_object, other_members
 from ftfile.tools.load.text_types import check_known
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _MEMBER = r'"\s*:\s*(?:[^\sn]|n[^u])'
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _SPACE_BEFORE_COLON = re.compile(rb"[ \t\r]:")
 _NO_OBJECT = re.compile(rb"^[ \t\r]*([^ \t\r\n{])", re.MULTILINE)
+_BLANK = b" \t\r"
 
 
 class _WholeLines(NamedTuple):
@@ -119,13 +121,19 @@ def _blocks(file: FileToLoad, text: ByteStream) -> Iterator[_WholeLines]:
 
 
 def _check_lines(file: FileToLoad, block: _WholeLines) -> None:
-    """Raise a `ConfigError` for a line that is not an object, and for text that is not UTF-8.
+    """Raise a `ConfigError` for a line that is not an object or has too many levels, and for text that is not UTF-8.
 
-    Spark reads each object of an array. pyarrow ends the process if the first line is null.
+    Spark reads each object of an array. pyarrow ends the process if the first line is null, or if a value has some
+    10,000 levels.
     """
-    place, reason = -1, ""
-    if match := _NO_OBJECT.search(block.text):
-        place = match.start(1)
+    place, reason = next(_unfinished_lines(block.text), (-1, ""))
+    for start, excess in unbounded_lines(block.text, JSON_LEVELS_MAX):
+        if place < 0 or start < place:
+            place, reason = start, f"it has {excess}"
+        break
+    match = _NO_OBJECT.search(block.text)
+    if match is not None and (place < 0 or match.start() <= place):
+        place = match.start()
         reason = "it is not an object: write each object on a line"
         if match[1] == b"[":
             reason = "it begins with an array: write each object on a line, such as with jq -c '.[]'"
@@ -136,6 +144,24 @@ def _check_lines(file: FileToLoad, block: _WholeLines) -> None:
             place, reason = error.start, "it has bytes that are not UTF-8"
     if place >= 0:
         raise file.damaged(reason, _line(block.first_line + block.text.count(b"\n", 0, place)))
+
+
+def _unfinished_lines(text: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the start of each line that does not end with a brace, and its problem.
+
+    pyarrow continues its value on the next line, so the limit of levels of a line would not limit the value.
+    """
+    if text.count(b"}\n") + text.count(b"}\r\n") == text.count(b"\n"):
+        return
+    start = 0
+    for line in text.split(b"\n"):
+        end = line.rstrip(_BLANK)
+        if end and not end.endswith(b"}"):
+            try:
+                check_object(line.decode(errors="replace"))
+            except LineError as error:
+                yield start, str(error)
+        start += len(line) + 1
 
 
 def _line(number: int) -> str:
@@ -257,6 +283,8 @@ def _derived(file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataTy
         columns = _inferred(block.text, types)
     except pa.ArrowInvalid as error:
         columns = _inferred_without(file, block, types, error)
+    with file.schema_errors():
+        check_depth(columns)
     fields = [*types.items()]
     for field in columns:
         if field.name not in types:
@@ -281,8 +309,14 @@ def _inferred_without(
             numbers.append(number)
     if not any(documents):
         return pa.schema([])
+    texts = []
+    for number, document in zip(numbers, documents, strict=True):
+        try:
+            texts.append(as_document(document))
+        except LineError as problem:
+            raise file.damaged(problem, _line(block.first_line + number)) from problem
     try:
-        return _inferred(b"".join(map(as_document, documents)), {})
+        return _inferred(b"".join(texts), {})
     except pa.ArrowInvalid as problem:
         text = str(problem)
         place = f", lines {block.first_line:,} to {block.first_line + len(lines) - 1:,},"

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.rows.buffers import is_list_like
+from ftfile.rows.spark_types import DEPTH_MAX
+from ftfile.tools.load.schema_texts import schema_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _EXPONENT_MAX = 1000
+_BIGINT_END = 1 << 63
+_DECIMAL_END = 10**38
+_SQL_NAMES = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT"}
 
 
 class LineError(ValueError):
@@ -38,6 +43,11 @@ def _object_in(line: str) -> _Object:
     if not isinstance(row, _Object):
         raise LineError("it is not an object: write each object on a line")
     return row
+
+
+def check_object(line: str) -> None:
+    """Raise a `LineError` for a line that is not one object."""
+    _object_in(line)
 
 
 def check_members(line: str, schema: pa.Schema) -> None:
@@ -70,6 +80,8 @@ def _check(value: Any, kind: pa.DataType, path: str, column: str) -> None:  # no
             _check(element, kind.value_type, f"{path}.element", column)
     elif isinstance(value, (Decimal, str)) and pa.types.is_decimal(kind):
         _check_decimal(value, kind, path)
+    elif isinstance(value, Decimal) and pa.types.is_integer(kind):
+        _check_integer(value, kind, path, column)
     elif isinstance(value, str):
         try:
             value.encode()
@@ -107,6 +119,20 @@ def _check_decimal(value: Decimal | str, kind: pa.Decimal128Type, path: str) -> 
         raise LineError(f"column `{path}`: {value} has more digits after the point than {kind}: round it")
 
 
+def _check_integer(number: Decimal, kind: pa.DataType, path: str, column: str) -> None:
+    end = 1 << (kind.bit_width - 1)
+    if -end <= number < end:
+        return
+    remedy = "correct it"
+    if path == column:
+        if -_BIGINT_END <= number < _BIGINT_END:
+            other = "bigint"
+        else:
+            other = "decimal(38,0)" if abs(number) < _DECIMAL_END else "string"
+        remedy += f", or use {schema_option(column, other)} for a new directory"
+    raise LineError(f"column `{path}`: {number} does not fit its type, {_SQL_NAMES[kind]}: {remedy}")
+
+
 def other_members(line: str, types: Mapping[str, pa.DataType]) -> list[tuple[str, Any]]:
     """Return the members of the object on a line whose types are not given; a `LineError` as `check_members`."""
     row = _object_in(line)
@@ -115,13 +141,19 @@ def other_members(line: str, types: Mapping[str, pa.DataType]) -> list[tuple[str
 
 
 def as_document(members: list[tuple[str, Any]]) -> bytes:
-    """Return members as a line of JSON."""
-    return f"{_text(_Object(members))}\n".encode()
+    """Return members as a line of JSON; a `LineError` if one has more levels than a column can have."""
+    texts = [f"{json.dumps(name)}:{_text(member, name, DEPTH_MAX)}" for name, member in members]
+    return f"{{{','.join(texts)}}}\n".encode()
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - JSON
+def _text(value: Any, column: str, levels: int) -> str:  # noqa: ANN401 - JSON
+    if isinstance(value, list) and levels == 0:
+        raise LineError(
+            f"column `{column}` has more than {DEPTH_MAX} levels of arrays and objects: store it as text, with "
+            f"{schema_option(column, 'string')}"
+        )
     if isinstance(value, _Object):
-        return "{" + ",".join(f"{json.dumps(name)}:{_text(member)}" for name, member in value) + "}"
+        return "{" + ",".join(f"{json.dumps(name)}:{_text(inner, column, levels - 1)}" for name, inner in value) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_text, value)) + "]"
+        return "[" + ",".join(_text(inner, column, levels - 1) for inner in value) + "]"
     return str(value) if isinstance(value, Decimal) else json.dumps(value)

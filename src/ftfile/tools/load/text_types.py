@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ftfile.rows.buffers import leaf_types
 from ftfile.tools.load.exact_texts import RefusedText, read_exactly
+from ftfile.tools.load.schema_texts import schema_option
 
 if TYPE_CHECKING:
     from ftfile.core.errors import ConfigError
@@ -25,8 +26,8 @@ def check_known(file: FileToLoad, schema: pa.Schema) -> None:
         if any(pa.types.is_null(leaf) for leaf in leaf_types(field.type)):
             raise file.misfit(
                 field.name,
-                f"has no value in the first rows, so its type is not known: give it, as in --schema '{field.name} "
-                "string'",
+                "has no value in the first rows, so its type is not known: give it, as in "
+                f"{schema_option(field.name, 'string')}",
             )
 
 

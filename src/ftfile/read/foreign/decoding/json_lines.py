@@ -59,7 +59,7 @@ _TOGETHER_MIN = 256  # lines that are read one by one if they cannot be read tog
 # If a block has a longer line, Python's parser reads all its lines. Regular expressions and arro3 need ten times the
 # length of a line, and arro3 ends the process if memory runs out.
 _ARRO3_LINE_BYTES = 4 << 20
-_LEVELS_MAX = 1000  # nested arrays and objects: Spark's parser refuses more
+JSON_LEVELS_MAX = 1000  # nested arrays and objects: Spark's parser refuses more
 _DECIMAL128_DIGITS = 38
 _NOT_UTF_8 = "it has bytes that are not UTF-8"
 _OF_VALUES = (ValueError, OverflowError, pa.ArrowException)  # errors of values that a column cannot have
@@ -194,7 +194,7 @@ class JsonRows:
     def rows(self, lines: LineBlock, undecoded: Collection[int] = ()) -> DecodedRows:
         """Return the rows of a block of UTF-8 lines. Bytes were replaced in the lines `undecoded`."""
         refused = dict.fromkeys(undecoded, _NOT_UTF_8)
-        for start, excess in unbounded_lines(lines.block, _LEVELS_MAX):
+        for start, excess in unbounded_lines(lines.block, JSON_LEVELS_MAX):
             refused[int(np.searchsorted(lines.starts, start))] = f"it has {excess}"
         if not refused:
             return self._bounded_rows(lines)
