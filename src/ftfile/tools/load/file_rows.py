@@ -8,10 +8,13 @@ import pyarrow as pa
 
 from ftfile.core.progress import Tracker
 from ftfile.operate.writers.arrow_rows import arrow_rows as stored_rows
+from ftfile.operate.writers.pandas_index import columns_without_labels
+from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.tools.load.columnar_files import arrow_rows, parquet_rows
 from ftfile.tools.load.csv_files import csv_rows
 from ftfile.tools.load.json_files import json_rows
+from ftfile.tools.load.schema_texts import schema_option
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.operate.writers.arrow_rows import StorableRows
     from ftfile.tools.load.input_files import FileRows, FileToLoad
+
+
+_IN_FILE = "in --schema: Parquet and Arrow files contain the types of their columns, so omit the column in --schema"
 
 
 class TextColumns(NamedTuple):
@@ -93,8 +99,10 @@ class LoadedRows:
     def _batches(self, file: FileToLoad, rows: FileRows) -> Iterator[pa.RecordBatch]:
         done_bytes = 0
         with file.schema_errors():
-            stored = stored_rows(pa.RecordBatchReader.from_batches(rows.schema, rows.batches))
+            known = self._with_known_types(file, rows.schema)
+            stored = stored_rows(pa.RecordBatchReader.from_batches(rows.schema, rows.batches), lambda: known)
             schema = self._checked(file, stored)
+            self._check_untyped(file, rows.schema)
             if file is self._files[0]:
                 yield pa.RecordBatch.from_pylist([], schema=schema)  # describes the columns if there are no rows
             for batch in stored.batches:
@@ -105,6 +113,34 @@ class LoadedRows:
                 done_bytes = position
         self._tracker.add(1, file.size_bytes - done_bytes)
 
+    def _with_known_types(self, file: FileToLoad, schema: pa.Schema) -> pa.Schema:
+        """Return a schema without the type null; a SchemaError if the type of a column is not known."""
+        if not has_untyped(schema):
+            return schema
+        earlier = self._schema or pa.schema(list(self._types.items()))
+        known = with_types_of(schema, earlier)
+        for place in columns_without_labels(schema):
+            if has_untyped(pa.schema([known.field(place)])):
+                name, kind = schema.field(place).name, schema.field(place).type
+                remedy = schema_option(name, "string")
+                if not pa.types.is_null(kind):
+                    remedy = "--schema with the JSON of a StructType"
+                raise file.misfit(
+                    name,
+                    f"has the type {kind} and no values, so its type in Spark is not known: give it, as in {remedy}",
+                )
+        return known
+
+    def _check_untyped(self, file: FileToLoad, schema: pa.Schema) -> None:
+        """Raise a SchemaError for a given type of a column that has a type in each file."""
+        if any(each.is_text for each in self._files):
+            return
+        for name in self._required:
+            if not has_untyped(pa.schema([schema.field(name)])):
+                raise file.misfit(
+                    name, f"is {schema.field(name).type} in the file, and its type must not be {_IN_FILE}"
+                )
+
     def _checked(self, file: FileToLoad, stored: StorableRows) -> pa.Schema:
         """Return the columns of all files; a SchemaError if this file has others."""
         names = stored.schema.names
@@ -113,7 +149,7 @@ class LoadedRows:
                 raise file.misfit(name, "occurs twice")
         nullable = arrow_schema(as_nullable(spark_schema_json(stored.schema)))
         if self._schema is None:
-            self._check_required(file, names)
+            self._check_required(file, nullable)
             order = [name for name in self._order if name in names]
             order += [name for name in names if name not in self._order]
             self._schema = pa.schema([nullable.field(name) for name in order])
@@ -130,10 +166,16 @@ class LoadedRows:
                 raise file.misfit(name, f"is not in {first}: all files must have the same columns")
         return self._schema
 
-    def _check_required(self, file: FileToLoad, names: Sequence[str]) -> None:
+    def _check_required(self, file: FileToLoad, schema: pa.Schema) -> None:
         for name in self._required:
-            if name not in names:
+            if name not in schema.names:
                 raise file.misfit(name, "is in the given schema, but not in the file")
+            kind, given = schema.field(name).type, self._types[name]
+            if not kind.equals(given):
+                raise file.misfit(
+                    name,
+                    f"is {kind} in the file, and {given} {_IN_FILE}",
+                )
 
 
 def _in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -38,6 +38,7 @@ TEXT = frozenset({"csv", "json"})  # formats whose files do not contain the type
 ARROW_FILE = b"ARROW1"  # begins an Arrow file; an Arrow stream begins with the next bytes
 _BEGINNINGS = {b"PAR1": "parquet", ARROW_FILE: "arrow", b"\xff\xff\xff\xff": "arrow"}
 _BEGINNING_BYTES = 8
+_WIDE_INTEGERS = "Integers with more than 64 bits"  # Arrow's error for a column of an Arrow file
 _COPIED_BYTES = 1 << 20
 
 
@@ -133,6 +134,12 @@ class FileToLoad:
         except MemoryError:
             raise
         except pa.ArrowNotImplementedError as error:
+            if _WIDE_INTEGERS in str(error):  # Arrow does not name the column
+                raise SchemaError(
+                    "a column has integers of 128 bits, such as the type Int128 of Polars, which Spark does not have "
+                    f"({error}). Write the file again with the column as a decimal of at most 38 digits, such as "
+                    "pl.Decimal(38, 0), or as a text"
+                ) from error
             raise SchemaError(
                 f"Arrow does not support a type or a codec of the file ({error}): cast the column, or change the "
                 "codec, and write the file again"

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError
 from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Transaction
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from ftfile.core.arguments import Access
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
-    from ftfile.tools.load.input_files import FileToLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,8 @@ class FilesToLoad:
     Attributes:
         paths: of the files; `-` is stdin.
         file_format: of all files; None if their names show it.
-        schema: types of columns of text files, as for `migrate`. The other columns have the types of the directory.
+        schema: types of columns of text files, and of columns without a type in other files, as for `migrate`. The
+            other columns of text files have the types of the directory.
     """
 
     paths: Sequence[str]
@@ -113,7 +112,7 @@ def write_files(
     """
     with _interruptions():  # it may wait for stdin
         files = input_files(inputs.paths, inputs.file_format)
-    types = _given_types(inputs.schema, files)
+    types = {} if inputs.schema is None else _types_of(arrow_schema(given_schema(inputs.schema)))
     log = existing_log(path, access)
     before = -1
     options = dict(settings.options)
@@ -153,14 +152,6 @@ def write_files(
             **options,
         )
         return _report(open_log(path, access), version, before, settings, rows.count)
-
-
-def _given_types(schema: str | None, files: Sequence[FileToLoad]) -> dict[str, pa.DataType]:
-    if schema is None:
-        return {}
-    if not any(file.is_text for file in files):
-        raise ConfigError("--schema: Parquet and Arrow files contain the types of their columns: omit the option")
-    return _types_of(arrow_schema(given_schema(schema)))
 
 
 @contextmanager

@@ -7,11 +7,13 @@ import gzip
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -477,3 +479,94 @@ def test_ctrl_c_after_the_commit(out: str, tmp_path: Path, monkeypatch: pytest.M
     error = run("write", out, given(tmp_path / "a.csv"), *NAMES, code=130).stderr
     assert error == "ftfile: interrupted. All rows were written, or none: see ftfile history\n"
     assert rows_of(out) == ROWS
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_columns_without_a_type(out: str, tmp_path: Path, kind: str) -> None:
+    """The type is the one of the directory, of `--schema` or of an earlier file; otherwise, the error names it."""
+    path, typed = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
+    empty = pa.table({"id": [1], "x y": pa.nulls(1), "l": pa.array([[None]], pa.list_(pa.null()))})
+    full = pa.table({"id": [2], "x y": ["a"], "l": [["b"]]})
+    for each, table in ((path, empty), (typed, full)):
+        if kind == "parquet":
+            pq.write_table(table, each)
+        else:
+            feather.write_feather(table, each)
+    error = run("write", out, path, code=2).stderr
+    assert "column `x y` has the type null and no values, so its type in Spark is not known" in error
+    assert "give it, as in --schema '`x y` string'" in error
+    assert (
+        "as in --schema with the JSON of a StructType"
+        in run("write", out, path, "--schema", "`x y` string", code=2).stderr
+    )
+    schema = '{"type":"struct","fields":[{"name":"x y","type":"date"},{"name":"l","type":{"type":"array",'
+    schema += '"elementType":"long","containsNull":true}}]}'
+    run("write", out, path, "--schema", schema)
+    assert ftfile.open(out).to_arrow().schema.field("x y").type == pa.date32()
+    run("write", out, path)
+    assert ftfile.open(out).count() == 2
+    run("write", out + "2", typed, path)
+    assert ftfile.open(out + "2").to_arrow()["x y"].to_pylist() == ["a", None]
+
+
+def test_a_schema_that_differs_from_a_file(out: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    error = run("write", out, tmp_path / "a.parquet", "--schema", "id string", code=2).stderr
+    assert (
+        "column `id` is int64 in the file, and string in --schema: Parquet and Arrow files contain the types" in error
+    )
+
+
+@pytest.mark.parametrize("name", ["", "b c", "it's", "a`b", "x,y", "{", "(", "plain"])
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_the_remedy_for_a_column_without_values_can_be_given(out: str, tmp_path: Path, name: str, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        given(path, f'a,"{name}"\n1,\n')
+    else:
+        given(path, json.dumps({"a": 1, name: None}) + "\n")
+    error = run("write", out, path, code=2).stderr
+    remedy = error.partition("as in ")[2].removesuffix(". Nothing was written\n")
+    run("write", out, path, *shlex.split(remedy), "--format", "json")
+    assert ftfile.open(out).to_arrow().schema.field(name).type == pa.string()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "shown", "other"),
+    [
+        (2**70, "bigint", "BIGINT", "decimal(38,0)"),
+        (-(2**63) - 1, "bigint", "BIGINT", "decimal(38,0)"),
+        (10**38, "bigint", "BIGINT", "string"),
+        (2**31, "int", "INT", "bigint"),
+        (-129, "tinyint", "TINYINT", "bigint"),
+    ],
+)
+def test_integers_that_are_too_large(out: str, tmp_path: Path, number: int, kind: str, shown: str, other: str) -> None:
+    path = given(tmp_path / "a.json", f'{{"x y":1}}\n{{"x y":{number}}}\n')
+    error = run("write", out, path, "--schema", f"`x y` {kind}", code=2).stderr
+    assert f"line 2, cannot be read as json: column `x y`: {number} does not fit its type, {shown}: correct it" in error
+    assert f"or use --schema '`x y` {other}' for a new directory" in error
+    run("write", out, path, "--schema", f"`x y` {other}", "--format", "json")
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
+def test_the_largest_integers(out: str, tmp_path: Path, number: int) -> None:
+    run("write", out, given(tmp_path / "a.json", f'{{"a":{number}}}\n'), "--schema", "a bigint")
+    assert ftfile.open(out).to_arrow()["a"].to_pylist() == [number]
+
+
+def test_nested_integers_that_are_too_large(out: str, tmp_path: Path) -> None:
+    path = given(tmp_path / "a.json", '{"s":{"x":[1]}}\n')
+    run("write", out, path)
+    error = run("write", out, given(path, f'{{"s":{{"x":[{2**70}]}}}}\n'), code=2).stderr
+    assert f"column `s.x.element`: {2**70} does not fit its type, BIGINT: correct it. Nothing" in error
+
+
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+def test_wide_integers_of_polars(out: str, tmp_path: Path, ending: str) -> None:
+    frame = pl.DataFrame({"a": pl.Series([2**100], dtype=pl.Int128)})
+    write_frame = frame.write_ipc if ending == "arrow" else frame.write_ipc_stream
+    write_frame(tmp_path / f"a.{ending}")
+    error = run("write", out, tmp_path / f"a.{ending}", code=2).stderr
+    assert "a column has integers of 128 bits, such as the type Int128 of Polars" in error
+    assert "pl.Decimal(38, 0)" in error
