@@ -109,7 +109,7 @@ a full disk. `python counts.py` prints the window after which its store resumes,
 omitted lines.
 """
 # Modules that call `is_terminal`.
-PRINTING = ("terminal", "output", "check_commands", "row_formats")
+PRINTING = ("terminal", "output", "check_commands", "inspect_commands", "row_formats")
 
 
 def to_markdown(scenes: Mapping[str, Sequence[tuple[str, str]]]) -> str:

@@ -9,12 +9,12 @@ import typer
 
 from ftfile.core import __version__
 from ftfile.tools.cli import check_commands as checking
-from ftfile.tools.cli import look_commands as looking
+from ftfile.tools.cli import inspect_commands as inspecting
 from ftfile.tools.cli import maintain_commands as maintaining
-from ftfile.tools.cli import migrate_commands as migrating
 from ftfile.tools.cli import read_commands as reading
 from ftfile.tools.cli import remove_commands as removing
 from ftfile.tools.cli import store_commands as stores
+from ftfile.tools.cli import write_commands as writing
 from ftfile.tools.cli.command import Command, epilog_of
 from ftfile.tools.cli.failures import Commands, WarningPrinter
 
@@ -69,24 +69,24 @@ def _options(
 
 PANELS: dict[str, tuple[Command, ...]] = {
     "Inspect: these commands write nothing": (
-        checking.status,
-        looking.ls,
-        looking.history,
-        looking.show,
-        reading.diff,
-        reading.schema,
-        checking.report,
-        looking.source,
+        inspecting.status,
+        inspecting.ls,
+        inspecting.history,
+        inspecting.show,
+        inspecting.diff,
+        inspecting.schema,
+        inspecting.report,
+        inspecting.source,
     ),
-    "Write rows": (migrating.write,),
+    "Write rows": (writing.write,),
     "Read rows": (reading.cat, reading.head, reading.tail, reading.count),
     "Check": (checking.verify, checking.doctor),
     "Maintain: no row is lost": (
         maintaining.flush,
         maintaining.compact,
-        migrating.export,
+        maintaining.export,
         maintaining.repair,
-        migrating.migrate,
+        maintaining.migrate,
     ),
     "Remove or delete: these ask for confirmation": (
         removing.vacuum,

@@ -1,4 +1,4 @@
-"""The commands `cat`, `head`, `tail`, `count`, `schema` and `diff`, which read rows and versions, and write nothing."""
+"""The commands `cat`, `head`, `tail` and `count`, which read the rows of a version, and write nothing."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +8,6 @@ import typer
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Wording
-from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.cli.command import command
 from ftfile.tools.cli.directory_options import (
     Columns,
@@ -22,15 +21,12 @@ from ftfile.tools.cli.directory_options import (
 from ftfile.tools.cli.output import Json, Output
 from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
 from ftfile.tools.cli.store_commands import rows_of
-from ftfile.tools.cli.terminal import heading, print_fields, print_table, put
-from ftfile.tools.report.views import BYTES, COUNT, TableColumn, same_text, yes_or_no
+from ftfile.tools.cli.terminal import put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow as pa
-
-    from ftfile.operate.details import AddedFile, VersionDifference, VersionSchema
 
 
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The number of rows.")]
@@ -137,84 +133,6 @@ def count(
 
 def _print_count(rows: int) -> None:
     put(str(rows))
-
-
-@command("ftfile schema /data/out", "ftfile schema /data/out --json | jq -r .ddl")
-def schema(place: DirectoryOptions, *, version: Version = None, timestamp: Timestamp = None, output: Output) -> None:
-    """Show the columns of a version with their types in Spark SQL, and as text for Spark's .schema(…)."""
-    directory = place.open()
-    output.show(directory.schema(version_of(directory, version, timestamp)), _print_schema)
-
-
-def _print_schema(version_schema: "VersionSchema") -> None:
-    columns = [
-        TableColumn("column", "name", folds=True),
-        TableColumn("type", "type", folds=True),
-        TableColumn("nullable", "nullable", same_text(yes_or_no)),
-    ]
-    print_table(columns, version_schema.columns)
-    heading("As text")
-    put(version_schema.ddl)
-
-
-@command("ftfile diff /data/out 3 12", "ftfile diff /data/out 2024-07-01T12:00:00Z --json | jq .rows_added")
-def diff(
-    place: DirectoryOptions,
-    old: Annotated[
-        str, typer.Argument(metavar="A", help="A version, or a time: the version that was newest at this time.")
-    ],
-    new: Annotated[
-        str | None, typer.Argument(metavar="B", help="A version or a time as well; by default the newest version.")
-    ] = None,
-    *,
-    output: Output,
-) -> None:
-    """Show the changes between two versions: files, rows and columns. No file is read."""
-    if new is None:
-        newest = None
-    else:
-        newest = _version_or_time(new)
-    output.show(place.open().diff(_version_or_time(old), newest), _print_diff)
-
-
-def _print_diff(changes: "VersionDifference") -> None:
-    rows = f"{changes.rows_added:,} added, {changes.rows_removed:,} removed"
-    files = f"{_files(changes.added)} added, {_files(changes.removed)} removed"
-    print_fields([("versions", f"{changes.old_version} to {changes.new_version}"), ("rows", rows), ("files", files)])
-    if changes.columns:
-        heading(f"Columns changed: {len(changes.columns):,}")
-        columns = [
-            TableColumn("column", "name", folds=True),
-            TableColumn("was", "old_type", folds=True),
-            TableColumn("is", "new_type", folds=True),
-        ]
-        print_table(columns, changes.columns)
-    for title, changed in (("Files added", changes.added), ("Files removed", changes.removed)):
-        if changed:
-            heading(f"{title}: {len(changed):,}")
-            columns = [
-                TableColumn("file", "path", folds=True),
-                TableColumn("rows", "rows", COUNT),
-                TableColumn("bytes", "size_bytes", BYTES, keep=5),
-                TableColumn("kind", _kind_of_file, keep=4),
-            ]
-            print_table(columns, changed)
-
-
-def _version_or_time(text: str) -> int | str:
-    if text.isdecimal():
-        return int(text)
-    return text
-
-
-def _kind_of_file(file: "AddedFile") -> str | None:
-    if file.kind == "segment":
-        return "piece of an open file"
-    return None
-
-
-def _files(files: "Sequence[AddedFile]") -> str:
-    return f"{count_text(len(files), 'file')} of {bytes_text(sum(file.size_bytes for file in files))}"
 
 
 def _chosen(

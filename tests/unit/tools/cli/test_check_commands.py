@@ -1,21 +1,20 @@
-"""The commands `verify`, `status`, `doctor` and `report`."""
+"""The commands `verify` and `doctor`."""
 
 from __future__ import annotations
 
 import os
-import re
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import ftfile
 from ftfile.log.format import layout
 from ftfile.operate.findings import CheckReport, check, find
-from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.source_run import SourceRun
-from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import documents, run
+
+if TYPE_CHECKING:
+    from ftfile.testing.micro_batch import MicroBatch
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 
@@ -125,141 +124,3 @@ def test_each_finding_has_its_command(out: str) -> None:
         f"ftfile repair {out} --give-up {damaged} --full",
         f"ftfile repair {out} --quarantine FILE",
     }
-
-
-@pytest.mark.slow
-def test_status(out: str, rolled: str) -> None:
-    text = run("status", out).stdout
-    assert "version\t2, committed " in text
-    assert f"{QUERY}\t2\t2\t" in text
-    text = run("status", rolled).stdout
-    assert "open files\t2\n" in text
-    assert "UTC by rolloverInterval, or 1,000 segments" in text
-    assert "\tin 60 min\t" in text
-    (found,) = documents("status", rolled)
-    assert [each["directory"] for each in found["open"]] == ["month=6", "month=7"]
-    assert found["queries"][0]["last_batch"] == 2
-
-
-@pytest.mark.slow
-def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
-    query.run(3, [[{"id": 1, "month": "9", "word": "x"}]])
-    directory = ftfile.open(query.path)
-    file = directory.files()[-1].path
-    # The process died before it published the file: the file is staged, and a foreign file has its name.
-    staged = next(add for add in directory.snapshot().adds.values() if add.final_path == file)
-    Path(query.path, staged.path).parent.mkdir(parents=True, exist_ok=True)
-    Path(query.path, file).rename(Path(query.path, staged.path))
-    Path(query.path, file).write_text("mine")
-    Path(query.path, layout.PUBLISHED_HINT).unlink()
-    text = run("status", query.path).stdout
-    assert "not published\t1, 1 of them stuck" in text
-    assert "a foreign file of 4 bytes" in text
-    assert documents("ls", query.path)[-1]["state"] == "pending"
-
-
-@pytest.mark.slow
-def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Path) -> None:
-    text = run("status", query.path).stdout
-    assert re.search(rf"^{QUERY}\t2\t2\t\d\.\d s ago\tno batch\tfile://{query.checkpoint}\t\t$", text, re.MULTILINE)
-    about = f'{{"batchTimestampMs": {time.time_ns() // 1_000_000 - 600_000}}}'
-    Path(str(query.checkpoint), "offsets/3").write_text(f'v1\n{about}\n{{"t":{{"0":7}}}}\n{{"t":{{"0":8}}}}\n')
-    text = run("status", query.path).stdout
-    assert "\t3, for 10 min\t" in text
-    assert "\t0\tkafka\tnot known\t\tt: partition 0 at 7\n" in text
-    assert text.count("kafka: only Kafka has the newest offsets") == 1
-    (found,) = documents("status", query.path)
-    assert found["queries"][0]["checkpoint"]["sources"][0]["offset"] == {"t": {"0": 7}}
-    assert (found["queries"][0]["checkpoint"]["planned_batch"], found["queries"][0]["last_batch"]) == (3, 2)
-    assert "under way" in run("status", query.path, "--no-lag").stdout
-    assert "no batch" not in run("status", query.path, "--no-lag").stdout
-    Path(str(query.checkpoint)).rename(tmp_path / "moved")
-    result = run("status", query.path)
-    assert (
-        f"\ninfo checkpoint-unread: file://{query.checkpoint}\nexpected\tthe checkpoint of query {QUERY}\n"
-        in result.stdout
-    )
-    assert "\t3, for 10 min\t" in run("status", query.path, "--checkpoint", tmp_path / "moved").stdout
-    assert "not a readable checkpoint" in run("status", query.path, "--checkpoint", tmp_path / "nowhere", code=2).stderr
-
-
-@pytest.mark.slow
-def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path) -> None:
-    """For files and for followed directories; the output names the source as the command line does."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.log").write_text("one\n")
-    options = {"fileFormat": "text", "checkpointLocation": str(query.checkpoint)}
-    files = FilesRun(str(tmp_path / "in"), {"value": "string"}, options)
-    files.run()
-    followed = MicroBatch(str(tmp_path / "followed"), {"id": "long"}, {"fileFormat": "json"})
-    followed.run(0, [[{"id": 1}]])
-    source = SourceRun(followed.path, {"id": "long"})
-    source.run()
-    text = "\n".join(["v1", "{}", files.offsets[-1], source.offsets[-1]])
-    Path(str(query.checkpoint), "offsets/3").write_text(text)
-    (tmp_path / "in/b.log").write_text("three\n")
-    os.utime(tmp_path / "in/b.log", (time.time() - 7200,) * 2)
-    followed.run(1, [[{"id": 1}]])
-    text = run("status", query.path).stdout
-    assert f"\t0\tfiles\t1 file of 6 B, the oldest changed 2 h ago\tfile://{tmp_path}/in\t" in text
-    assert (
-        "ftfile: a checkpoint does not name the directory that the query follows: give it with --source PATH\n" in text
-    )
-    text = run("status", query.path, "--source", followed.path).stdout
-    assert f"\t1\tftfile\t1 version\tfile://{followed.path}\t" in text
-
-
-@pytest.mark.slow
-def test_status_counts_orphans_when_asked(rolled: str) -> None:
-    assert "not needed" not in run("status", rolled).stdout
-    assert documents("status", rolled)[0]["unneeded_files"] is None
-    assert documents("status", rolled, "--staged")[0]["unneeded_files"] == 0, (
-        "all of these files have rows of open files"
-    )
-    Path(rolled, layout.STAGED, "lost").write_bytes(b"12345")
-    assert "not needed\t1 staged file of 5 B: " in run("status", rolled, "--staged").stdout
-    ftfile.flush(rolled)
-    (found,) = documents("status", rolled, "--staged")
-    assert found["unneeded_files"] == 4
-    assert found["unneeded_bytes"] > 5
-
-
-@pytest.mark.slow
-def test_status_of_a_directory_whose_log_is_lost(out: str) -> None:
-    for record in Path(out, layout.LOG).iterdir():
-        record.unlink()
-    assert "no readable version" in run("status", out, code=4).stdout
-    (found,) = documents("status", out, code=4)
-    assert [each["code"] for each in found["findings"]] == ["lost-records"]
-
-
-@pytest.mark.slow
-def test_report_to_stdout_is_the_page_alone(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = {*tmp_path.iterdir()}
-    page = run("report", out, "-o", "-", "--no-verify").stdout
-    assert page.startswith("<!doctype html>")
-    assert page.rstrip().endswith("</html>")
-    assert {*tmp_path.iterdir()} == before
-    assert "use only one of them" in run("report", out, "-o", "-", "--json", code=2).stderr
-
-
-@pytest.mark.slow
-def test_status_tells_the_oldest_version_that_can_be_read(query: MicroBatch) -> None:
-    ftfile.compact(query.path)
-    status = run("status", query.path).stdout
-    assert "oldest version\t0\n" in status
-    ftfile.expire(query.path, older_than="0s", force=True, dry_run=False)
-    found = ftfile.open(query.path)
-    assert (found.oldest_version(), found.status().oldest_version) == (3, 0)
-    status = run("status", query.path).stdout
-    assert "oldest version\t3 can be read; the log has records from 0 on\n" in status
-
-
-@pytest.mark.slow
-def test_report_says_remedies_as_commands(out: str, tmp_path: Path) -> None:
-    gone = ftfile.open(out).files()[0].path
-    Path(out, gone).unlink()
-    text = run("report", out, "-o", tmp_path / "report.html").stdout
-    assert f"`ftfile repair {out} --give-up {gone}`" in text
-    assert "ftfile.repair(" not in text

@@ -123,7 +123,7 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
 @pytest.mark.parametrize(
     ("command", "module", "function"),
-    [("source", "look_commands", "source_status"), ("migrate", "migrate_commands", "migrate")],
+    [("source", "inspect_commands", "source_status"), ("migrate", "maintain_commands", "migrate")],
 )
 def test_files_of_others_are_not_repaired(
     command: str, module: str, function: str, out: str, monkeypatch: pytest.MonkeyPatch
@@ -249,7 +249,7 @@ def test_completion(out: str) -> None:
 @pytest.mark.parametrize("command", ["compact", "vacuum"])
 def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -> None:
     """The command is interrupted after some of its changes to the storage."""
-    from tests.unit.tools.cli.test_operate_commands import made_old
+    from tests.unit.tools.cli.test_remove_commands import made_old
 
     if command == "vacuum":
         ftfile.compact(query.path)

@@ -78,7 +78,7 @@ def write_data(checkpoint: Path, store: str = STORE) -> None:
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("terminal", "output", "check_commands", "row_formats"):
+    for module in ("terminal", "output", "check_commands", "inspect_commands", "row_formats"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -60,7 +60,7 @@ def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.Monkey
     def noted(_: str) -> Iterator[Any]:
         yield reports.append
 
-    for module in ("change", "migrate_commands", "store_commands"):
+    for module in ("change", "maintain_commands", "store_commands", "write_commands"):
         monkeypatch.setattr(import_module(f"ftfile.tools.cli.{module}"), "progress_bar", noted)
     case = CASES[name]
     with mounted(MemoryFileSystem("progress")) as url:

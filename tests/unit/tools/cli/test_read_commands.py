@@ -1,4 +1,4 @@
-"""The commands `cat`, `head` and `tail`."""
+"""The commands `cat`, `head`, `tail` and `count`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,30 @@ from ftfile.tools.cli import read_commands as reading
 from ftfile.tools.cli.row_formats import RowPrinter
 from tests.kit.parameters import parametrize
 from tests.unit.tools.cli.conftest import rows
-from tests.unit.tools.cli.running import documents, lines, run
+from tests.unit.tools.cli.running import documents, run
 from tests.unit.writing.files.encrypted import forget_all, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ("ring",)
+
+
+class _Clock:
+    """A clock whose sleeps run the steps of a test. The last sleep raises KeyboardInterrupt."""
+
+    def __init__(self, steps: Sequence[Callable[[], object]]) -> None:
+        self._steps = iter(steps)
+
+    def now_ms(self) -> int:
+        return 0
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds == 2.5
+        step = next(self._steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
 
 
 @pytest.mark.slow
@@ -165,59 +182,6 @@ def test_count_reads_no_file_where_the_log_knows(out: str) -> None:
     assert run("count", out, "--where", "id = 1", code=4).stdout == ""
 
 
-def test_schema(tmp_path: Path) -> None:
-    out = str(tmp_path / "out")
-    inner = {"name": "x y", "type": {"type": "array", "elementType": "decimal(9,2)", "containsNull": True}}
-    struct = {"type": "struct", "fields": [{**inner, "nullable": True, "metadata": {}}]}
-    columns = {"id": "long", "a `b`,c": struct, "at": "timestamp_ntz", "day": "date"}
-    query = MicroBatch(out, columns, {"fileFormat": "parquet", "partitionBy": "day"})
-    query.run(0, [[{"id": 1, "a `b`,c": None, "at": None, "day": datetime.date(2024, 7, 1)}]])
-    assert lines("schema", out)[:4] == [
-        ["id", "bigint", "yes"],
-        ["a `b`,c", "struct<`x y`:array<decimal(9,2)>>", "yes"],
-        ["at", "timestamp_ntz", "yes"],
-        ["day", "date", "yes"],
-    ]
-    (document,) = documents("schema", out)
-    assert document["columns"][0] == {"name": "id", "type": "bigint", "nullable": True}
-    ddl = "`id` bigint, `a ``b``,c` struct<`x y`:array<decimal(9,2)>>, `at` timestamp_ntz, `day` date"
-    assert document["ddl"] == ddl
-    assert run("schema", out).stdout.endswith(f"\nAs text\n{ddl}\n")
-    assert "there is no version 3" in run("schema", out, "--version", 3, code=2).stderr
-
-
-def test_schema_of_an_older_version(query: MicroBatch) -> None:
-    wider = MicroBatch(query.path, {"id": "long", "month": "string", "n": "date"}, query.options, overwrite=True)
-    wider.run_job("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
-    assert [column["name"] for column in documents("schema", query.path)[0]["columns"]] == ["id", "month", "n"]
-    older = ftfile.open(query.path).schema(2)
-    assert (older.version, [column.name for column in older.columns]) == (2, ["id", "month", "word"])
-
-
-@pytest.mark.slow
-def test_diff(query: MicroBatch, store: str) -> None:
-    ftfile.delete(query.path, "month = '6' AND id >= 10")
-    (changes,) = documents("diff", query.path, 1, 3)
-    assert (changes["rows_added"], changes["rows_removed"]) == (2, 2)
-    assert [file["path"] for file in changes["removed"]] == [
-        file.path for file in ftfile.open(query.path).files(1) if file.batch_id == 1 and file.directory == "month=6"
-    ]
-    text = run("diff", query.path, "0").stdout
-    assert text.startswith("versions\t0 to 3\nrows\t4 added, 0 removed\nfiles\t2 files of ")
-    assert "Files removed" not in text
-    assert "\nColumns" not in text
-    assert "there is no version 9" in run("diff", query.path, 9, code=2).stderr
-    assert "is not an ISO 8601 time" in run("diff", query.path, 0, "yesterday", code=2).stderr
-    assert "ftfile.kv.changes returns the keys" in run("diff", store, 0, code=2).stderr
-
-
-def test_diff_of_columns(query: MicroBatch) -> None:
-    wider = MicroBatch(query.path, {"id": "long", "month": "string", "n": "date"}, query.options, overwrite=True)
-    wider.run_job("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
-    text = run("diff", query.path, 2, 3).stdout
-    assert "Columns changed: 2\ncolumn\twas\tis\nn\t\tdate\nword\tstring\t\n" in text
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["", ",", " , "])
 def test_columns_that_name_none(out: str, store: str, names: str) -> None:
@@ -261,23 +225,6 @@ def test_tail_reads_no_more_than_it_needs(out: str) -> None:
     for file in ftfile.open(out).files()[:-1]:
         Path(out, file.path).unlink()
     assert documents("tail", out, "-n", 2) == expected[-2:]
-
-
-class _Clock:
-    """A clock whose sleeps run the steps of a test. The last sleep raises KeyboardInterrupt."""
-
-    def __init__(self, steps: Sequence[Callable[[], object]]) -> None:
-        self._steps = iter(steps)
-
-    def now_ms(self) -> int:
-        return 0
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds == 2.5
-        step = next(self._steps, None)
-        if step is None:
-            raise KeyboardInterrupt
-        step()
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ PLACES = [(shown, field.name) for shown in IN_JSON_ALONE for field in fields(sho
 @pytest.mark.parametrize(("shown", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
 def test_every_place_has_every_field_of_a_status(shown: type[Any], name: str) -> None:
     page = (ROOT / "docs/repair.md").read_text().partition("## Verify")[0]
-    modules = ("cli/check_commands.py", "report/views.py")
+    modules = ("cli/inspect_commands.py", "report/views.py")
     sources = "".join((ROOT / "src/ftfile/tools" / module).read_text() for module in modules)
     is_printed = bool(re.search(rf'\.{name}\b|", "{name}"', sources))
     has = {

@@ -1,49 +1,92 @@
-"""The commands `repair`, `drop`, `delete` and `restore`."""
+"""The commands `vacuum`, `expire`, `drop`, `delete`, `restore` and `undo`: preview, question, execution, and report."""
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 import ftfile
 from ftfile.log.format import layout
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
 from tests.unit.tools.cli.running import documents, run
 
 
-@pytest.mark.slow
-def test_repair(out: str) -> None:
-    assert run("repair", out).stdout == "Nothing to repair\n"
-    Path(out, layout.RETIRED).rmdir()
-    plan = run("repair", out, "--dry-run").stdout
-    assert plan == f"Would do\nfinding\tstep\terror\nmissing-directory\tcreate the directory '{layout.RETIRED}'\t\n"
-    assert not Path(out, layout.RETIRED).exists()
-    assert documents("repair", out, "--dry-run")[0]["dry_run"] is True
-    result = run("repair", out)
-    assert result.stdout.startswith("Done\n")
-    assert result.stderr == f"This takes 1 step\n  create the directory '{layout.RETIRED}'\n"
-    assert Path(out, layout.RETIRED).exists()
+def made_old(path: str, days: float) -> None:
+    """Set the modification times of all files and directories to some days ago."""
+    then = time.time() - days * 86_400
+    for file in Path(path).rglob("*"):
+        os.utime(file, (then, then))
 
 
 @pytest.mark.slow
-def test_giving_up_is_asked_for(out: str) -> None:
-    gone = ftfile.open(out).files()[0].path
-    Path(out, gone).unlink()
-    assert "Nothing that can be repaired automatically" in run("repair", out, code=1).stdout
-    assert "--yes" in run("repair", out, "--give-up", gone, code=2).stderr
-    assert ftfile.open(out).version() == 2
-    (report,) = documents("repair", out, "--give-up", gone, "--yes")
-    assert [step["code"] for step in report["steps"]] == ["missing-part"]
-    assert ftfile.open(out).count() == 10
-    assert "not known to be lost" in run("repair", out, "--give-up", "nothing", code=2).stderr
+def test_vacuum_asks_and_deletes(out: str) -> None:
+    ftfile.compact(out)
+    made_old(out, days=8)
+    plan = run("vacuum", out, "--dry-run").stdout
+    assert plan.startswith("Would delete 6 files of ")
+    assert "\nretired\t6\t" in plan
+    result = run("vacuum", out, code=2)
+    assert "--yes" in result.stderr
+    assert documents("vacuum", out, "--dry-run")[0]["files"][0]["kind"] == "retired"
+    (report,) = documents("vacuum", out, "--yes")
+    assert (len(report["files"]), report["dry_run"]) == (6, False)
+    assert run("vacuum", out).stdout == "Deleted nothing\n", "it only asks a question if data can be lost"
+    assert check_directory(open_filesystem(out)).live_rows.total() == 12
+    for command, option in (("vacuum", "--retention"), ("expire", "--older-than")):
+        output = run(command, out, option, "1h", code=2).stderr
+        assert "24h" in output
+        assert output.endswith("If no other process writes or reads, use --force\n")
+    run("vacuum", out, "--retention", "1h", "--force", "--yes")
 
 
 @pytest.mark.slow
-def test_quarantine_needs_no_yes(out: str) -> None:
-    Path(out, "foreign.json").write_text("mine")
-    assert "step" in run("repair", out, "--quarantine", "foreign.json").stderr
-    assert not Path(out, "foreign.json").exists()
+def test_vacuum_says_what_waits(out: str) -> None:
+    ftfile.compact(out)
+    text = run("vacuum", out, "--dry-run").stdout
+    assert text.startswith(
+        "Would delete nothing\n\nFiles that cannot be deleted yet\n"
+        "files\tbytes\tfirst from (UTC)\tlast from (UTC)\twhy\n"
+    )
+    assert text.endswith("\tversions within the retention contain it\n")
+    (report,) = documents("vacuum", out, "--dry-run")
+    (group,) = report["waiting"]
+    newest = ftfile.open(out).history()[-1].time_ms
+    assert (group["reason"], group["files"], group["first_ms"]) == ("readers", 6, newest + 7 * 86_400_000)
+
+
+@pytest.mark.slow
+def test_vacuum_says_what_is_younger_than_the_newest_record(out: str) -> None:
+    lost = Path(out, layout.STAGED, "lost")
+    lost.touch()
+    at_s = Path(out, layout.record_path(2)).stat().st_mtime
+    for record in Path(out, layout.LOG).iterdir():
+        os.utime(record, (at_s - 600, at_s - 600))
+    os.utime(lost, (at_s - 300, at_s - 300))
+    text = run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout
+    assert text.startswith("Deleted nothing\n\nFiles that cannot be deleted yet\n")
+    assert "\n1\t0\t\t\tnot older than the newest record " in text
+    assert run("vacuum", out, "--retention", "0s", "--force", "--yes").stdout.startswith("Deleted 1 file of 0 B. ")
+
+
+@pytest.mark.slow
+def test_expire(out: str) -> None:
+    ftfile.compact(out)
+    made_old(out, days=50)
+    for number, file in enumerate(sorted(Path(out, "_ftfile/log").glob("*.record"))):
+        os.utime(file, (time.time() - 86_400 * (40 - number),) * 2)
+    # The version before the compaction is one of the last two versions, so `expire` must keep all of its files.
+    assert run("expire", out, "--keep-last", 2).stdout == "Deleted nothing\n"
+    assert run("expire", out, "--older-than", "90d").stdout == "Deleted nothing\n"
+    assert ftfile.open(out).count(2) == 12
+    assert "--yes" in run("expire", out, code=2).stderr
+    assert len(documents("expire", out, "--yes")[0]["files"]) == 6
+    assert ftfile.open(out).count() == 12
+    assert "--keep-last 0" in run("expire", out, "--keep-last", 0, code=2).stderr
 
 
 @pytest.mark.slow
