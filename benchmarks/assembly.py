@@ -18,7 +18,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
 from ftfile.writing.batch import commit_batch, plan_write, write_task
-from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity

@@ -13,7 +13,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.messages import JobIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 

@@ -20,7 +20,7 @@ from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known_files import KnownFiles
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings

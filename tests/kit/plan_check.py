@@ -13,8 +13,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.places import list_own
 from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.known.files import KnownFiles
-from ftfile.read.foreign.known.rows import is_parked
+from ftfile.read.foreign.known_files import KnownFiles
+from ftfile.read.foreign.known_rows import is_parked
 from ftfile.read.foreign.plan import Plan, position_of
 from ftfile.testing.log_check import require
 

@@ -28,7 +28,7 @@ from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.export.after_commit import operating
 from ftfile.rows.value_text import UTC
 from ftfile.storage.registry import normalise
-from ftfile.writing.files.assembly.assembler import Assembled, Assembler
+from ftfile.writing.files.assembler import Assembled, Assembler
 from ftfile.writing.files.namer import Namer
 from ftfile.writing.files.publishing import (
     Publishing,

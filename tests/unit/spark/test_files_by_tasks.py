@@ -20,7 +20,7 @@ from ftfile.spark.maintenance import shares_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.files.assembly.assembler import Assembled, Assembler
+from ftfile.writing.files.assembler import Assembled, Assembler
 from tests.kit.parameters import parametrize
 from tests.unit.spark.fake_session import Session
 from tests.unit.writing.files.encrypted import ring
@@ -381,7 +381,7 @@ class TestRefusals:
 
 def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out, rolling="policy")
-    monkeypatch.setattr("ftfile.writing.files.assembly.assembler.is_away", lambda _: True)
+    monkeypatch.setattr("ftfile.writing.files.assembler.is_away", lambda _: True)
     tried = []
 
     def assemble(_: object, job: Job, *__: object) -> object:

@@ -21,7 +21,7 @@ UNUSED = {
         *("ftfile.writing.fingerprint", "ftfile.writing.stage", "ftfile.log.protocol", "ftfile.log.read.snapshot"),
         "ftfile.writing.files.task",
     },
-    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.writing.files.assembly.assembler"},
+    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.writing.files.assembler"},
     "commit": {"ftfile.writing.bad_records", "ftfile.writing.stage", "ftfile.writing.files.task"},
     "read": {"ftfile.writing.files.file_options", "ftfile.spark.pushdown"},
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ftfile.core.codecs import codec_of
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, WINDOW_BYTES
-from ftfile.read.foreign.known.rows import NO_IDENTITY
+from ftfile.read.foreign.known_rows import NO_IDENTITY
 from ftfile.read.foreign.matching import CHANGED, Content, ContentProbe, Copy, Failure, IdentityRule
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.core.errors import FtfileError
     from ftfile.read.foreign.contents import Fingerprints
     from ftfile.read.foreign.file_table import Row, Table
-    from ftfile.read.foreign.known.rows import KnownFile
+    from ftfile.read.foreign.known_rows import KnownFile
     from ftfile.read.foreign.matching import Answer, Match
 
     Key: TypeAlias = tuple[int, str]  # identifies a content: the place of its row in the listing, and its codec

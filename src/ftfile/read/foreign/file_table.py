@@ -10,14 +10,14 @@ import numpy as np
 
 from ftfile.core.per_process import cached_property
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
-from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, is_parked
+from ftfile.read.foreign.known_rows import KEY_BYTES, KnownFile, has_unread, is_parked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.known.files import KnownFiles
+    from ftfile.read.foreign.known_files import KnownFiles
     from ftfile.read.foreign.listing import Listing
 
 

@@ -17,7 +17,7 @@ from ftfile.core.logs import get_logger
 from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.read.foreign.globs import alternatives, glob_pattern, has_wildcard
-from ftfile.read.foreign.known.rows import identity_hash, key_of
+from ftfile.read.foreign.known_rows import identity_hash, key_of
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem

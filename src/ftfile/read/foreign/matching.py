@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ftfile.read.foreign.contents import Fingerprints
-from ftfile.read.foreign.known.rows import NO_IDENTITY
+from ftfile.read.foreign.known_rows import NO_IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.core.errors import FtfileError
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.known.rows import KnownFile
+    from ftfile.read.foreign.known_rows import KnownFile
 
 
 class IdentityRule(enum.Enum):

@@ -29,7 +29,7 @@ from ftfile.log.format.record import definition_key
 from ftfile.log.places import delete_file, list_own, stat_or_none, write_file
 from ftfile.log.protocol import record_of
 from ftfile.log.publish import renew_checkpoint
-from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known_files import KnownFiles
 from ftfile.read.foreign.plan import Plan, PlanPosition
 from ftfile.storage.calls import parallel
 

@@ -14,7 +14,7 @@ from ftfile.core.retries import RetryPolicy
 from ftfile.read.foreign.copies import Contents, Originals, match_content
 from ftfile.read.foreign.extend import CHANGED, Extension, PlanBuilder, extend, extend_unread, parked
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known.rows import KEY_BYTES, KnownFile, has_unread, packed_rows
+from ftfile.read.foreign.known_rows import KEY_BYTES, KnownFile, has_unread, packed_rows
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.listing_schedule import ListingSchedule
 from ftfile.read.foreign.matching import IdentityRule, known_probes, match_known, match_unchanged
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.read.foreign.file_table import Row
-    from ftfile.read.foreign.known.files import KnownFiles
+    from ftfile.read.foreign.known_files import KnownFiles
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.matching import Match
     from ftfile.read.foreign.plan import Plan

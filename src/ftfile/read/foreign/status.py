@@ -17,7 +17,7 @@ from ftfile.log.places import list_or_empty
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known.rows import PARKED, key_of
+from ftfile.read.foreign.known_rows import PARKED, key_of
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.matching import likely_answers, match_known
 from ftfile.read.foreign.plan_log import PlanLog, plan_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.core.context import Context
-    from ftfile.read.foreign.known.files import KnownFiles
+    from ftfile.read.foreign.known_files import KnownFiles
     from ftfile.read.foreign.listing import Listing
     from ftfile.read.foreign.plan import Late, Plan, Refused
 

@@ -65,7 +65,7 @@ def run_jobs(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> As
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return AssemblyResults()
-    from ftfile.writing.files.assembly.assembler import Assembled, Assembler  # noqa: PLC0415 - tasks without jobs need none
+    from ftfile.writing.files.assembler import Assembled, Assembler  # noqa: PLC0415 - tasks without jobs need none
 
     clock = stage.fs.context.clock
     began_s = clock.monotonic_s()

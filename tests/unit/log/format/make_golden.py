@@ -31,7 +31,7 @@ from ftfile.log.records import PublishedHint, store_now_ms, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.known.rows import key_of
+from ftfile.read.foreign.known_rows import key_of
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.storage.local import LocalFileSystem

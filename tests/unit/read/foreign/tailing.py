@@ -11,7 +11,7 @@ from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
 from ftfile.filters.chain import Chain
 from ftfile.read.foreign.contents import fingerprints
-from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known_files import KnownFiles
 from ftfile.read.foreign.plan import Plan, Range
 from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings

@@ -11,7 +11,7 @@ from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.read.foreign.contents import WINDOW_BYTES, fingerprints, marks_of
 from ftfile.read.foreign.copies import Contents, Original, match_content
 from ftfile.read.foreign.file_table import Row
-from ftfile.read.foreign.known.rows import KnownFile
+from ftfile.read.foreign.known_rows import KnownFile
 from ftfile.read.foreign.matching import CHANGED, Content, Failure, IdentityRule, Match
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.extend import Extension, PlanBuilder
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known.files import KnownFiles
-from ftfile.read.foreign.known.rows import key_of
+from ftfile.read.foreign.known_files import KnownFiles
+from ftfile.read.foreign.known_rows import key_of
 from ftfile.read.foreign.matching import IdentityRule, Match
 from ftfile.read.foreign.plan import FileEntry, Plan, Range
 from ftfile.read.foreign.settings import FilesSettings

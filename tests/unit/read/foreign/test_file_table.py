@@ -9,8 +9,8 @@ import pytest
 
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN, Fingerprints, fingerprints
 from ftfile.read.foreign.file_table import Table
-from ftfile.read.foreign.known.files import KnownFiles
-from ftfile.read.foreign.known.rows import KnownFile, key_of
+from ftfile.read.foreign.known_files import KnownFiles
+from ftfile.read.foreign.known_rows import KnownFile, key_of
 from ftfile.read.foreign.plan import Plan, Range
 from tests.unit.read.foreign.tailing import Tailing
 

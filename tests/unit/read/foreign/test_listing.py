@@ -15,7 +15,7 @@ from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.table import OPTIONS
 from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.globs import glob_pattern
-from ftfile.read.foreign.known.rows import identity_hash, key_of
+from ftfile.read.foreign.known_rows import identity_hash, key_of
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.settings import FilesSettings
 from ftfile.testing.context import open_filesystem

@@ -10,7 +10,7 @@ import pytest
 from ftfile.core.errors import PermissionDenied
 from ftfile.read.foreign.contents import Fingerprints
 from ftfile.read.foreign.file_table import Row
-from ftfile.read.foreign.known.rows import NO_IDENTITY, KnownFile
+from ftfile.read.foreign.known_rows import NO_IDENTITY, KnownFile
 from ftfile.read.foreign.matching import (
     CHANGED,
     Content,

@@ -14,7 +14,7 @@ import pytest
 
 from ftfile.core.errors import CorruptData, StateLost
 from ftfile.log.format import layout
-from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known_files import KnownFiles
 from ftfile.read.foreign.plan import PlanPosition
 from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.testing.fs.memory import RootedFileSystem

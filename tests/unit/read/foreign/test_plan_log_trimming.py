@@ -16,7 +16,7 @@ from ftfile.log import checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.known.files import KnownFiles
+from ftfile.read.foreign.known_files import KnownFiles
 from ftfile.read.foreign.plan import PlanPosition, to_offset
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import current

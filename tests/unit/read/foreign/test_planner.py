@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import Unavailable
-from ftfile.read.foreign.known.rows import ROW, key_of
+from ftfile.read.foreign.known_rows import ROW, key_of
 from tests.unit.read.foreign.tailing import Tailing
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ftfile.core.options.typed import FilesOptions
 from ftfile.read.foreign.contents import Fingerprints, fingerprints
 from ftfile.read.foreign.extend import extend
 from ftfile.read.foreign.file_table import Row
-from ftfile.read.foreign.known.rows import KnownFile, identity_hash, key_of
+from ftfile.read.foreign.known_rows import KnownFile, identity_hash, key_of
 from ftfile.read.foreign.matching import CHANGED, Content, ContentProbe, Failure, IdentityRule, Match
 from ftfile.read.foreign.probes import ContentProbes, FileMemory, answer_to
 from ftfile.read.foreign.settings import FilesSettings

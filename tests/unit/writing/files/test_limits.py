@@ -19,8 +19,8 @@ from ftfile.writing import fingerprint
 from ftfile.writing import stage as staging
 from ftfile.writing.files import naming as settings
 from ftfile.writing.files import part_writer as encodable
-from ftfile.writing.files.assembly import joiners as joining
-from ftfile.writing.files.assembly.joiners import merging_saves
+from ftfile.writing.files import segment_joiners as joining
+from ftfile.writing.files.segment_joiners import merging_saves
 from ftfile.writing.fingerprint import row_hashes
 from ftfile.writing.messages import JobIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
@@ -122,7 +122,7 @@ def test_rows_of_compressed_files_are_all_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_bytes: int, rounds: int
 ) -> None:
     """However little is looked at, and however often a strict part is filled up."""
-    monkeypatch.setattr("ftfile.writing.files.assembly.joiners.SAMPLE_BYTES", sample_bytes)
+    monkeypatch.setattr("ftfile.writing.files.segment_joiners.SAMPLE_BYTES", sample_bytes)
     monkeypatch.setattr(joining, "_STRICT_ROUNDS", rounds)
     options = {"fileFormat": "json", "compression": "gzip", "rolling": "policy"}
     options |= {"maxBytesPerFile": "300", "strictFileSize": "true"}

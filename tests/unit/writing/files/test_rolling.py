@@ -29,7 +29,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import write_task
 from ftfile.writing.files import rolling_plan as plan
 from ftfile.writing.files import spool, task
-from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.prepared_files import PreparedFiles
 from ftfile.writing.messages import TaskIdentity, author_of
 from tests.kit.parameters import parametrize

@@ -29,7 +29,7 @@ from ftfile.writing.batch import write_task
 from ftfile.writing.files import file_writer as writer
 from ftfile.writing.files import rolling_plan as plan
 from ftfile.writing.files import spool
-from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.part_writer import PartWriter
 from ftfile.writing.files.rolling_plan import jobs_of
 from ftfile.writing.files.rolling_rules import ALL_END

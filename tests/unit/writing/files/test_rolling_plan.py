@@ -38,7 +38,7 @@ from ftfile.writing.files import file_writer as sink_writer
 from ftfile.writing.files import rolling_plan as jobs
 from ftfile.writing.files import rolling_plan as plan
 from ftfile.writing.files import task
-from ftfile.writing.files.assembly.assembler import Assembler
+from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.files.prepared_files import PreparedFiles
 from ftfile.writing.files.rolling_plan import jobs_of

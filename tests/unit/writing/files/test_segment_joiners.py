@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ftfile.writing.files.assembly.joiners import merging_saves
+from ftfile.writing.files.segment_joiners import merging_saves
 
 if TYPE_CHECKING:
     from ftfile.filters.chain import Chain

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.read.foreign.known import files as known_files
-from ftfile.read.foreign.known.files import KnownFiles
-from ftfile.read.foreign.known.rows import DISPLACED, PARKED, ROW, KnownFile, has_unread, key_of
+from ftfile.read.foreign import known_files
+from ftfile.read.foreign.known_files import KnownFiles
+from ftfile.read.foreign.known_rows import DISPLACED, PARKED, ROW, KnownFile, has_unread, key_of
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from tests.kit.parameters import parametrize
 

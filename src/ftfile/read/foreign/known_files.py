@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ftfile.core.errors import CorruptData
-from ftfile.read.foreign.known.rows import KEY_BYTES, ROW, KnownFile, identity_hash, is_parked, key_of, packed_rows
+from ftfile.read.foreign.known_rows import KEY_BYTES, ROW, KnownFile, identity_hash, is_parked, key_of, packed_rows
 
 if TYPE_CHECKING:
     from typing import Any

@@ -21,7 +21,9 @@ from ftfile.log.format.model import Add, Job, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.statistics.merging import entries_of_some
-from ftfile.writing.files.assembly.joiners import (
+from ftfile.writing.files.rolling_groups import live_bytes
+from ftfile.writing.files.rolling_plan import limits_of
+from ftfile.writing.files.segment_joiners import (
     PartJoiner,
     PartTarget,
     SegmentReader,
@@ -29,8 +31,6 @@ from ftfile.writing.files.assembly.joiners import (
     merging_saves,
     sample_of,
 )
-from ftfile.writing.files.rolling_groups import live_bytes
-from ftfile.writing.files.rolling_plan import limits_of
 from ftfile.writing.files.segment_statistics import planned_statistics
 from ftfile.writing.messages import StagedPart, add_of
 from ftfile.writing.stage import Stage, StagedFile

@@ -1,1 +1,0 @@
-"""The files whose state the plans of a source record."""

@@ -1,1 +1,0 @@
-"""Assembling files from the segments of files that stay open."""
