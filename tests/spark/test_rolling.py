@@ -76,7 +76,7 @@ def test_attached_a_stream_that_is_started_again_before_its_end_is_told(
         if not options["due_only"]:
             was_told.set()
 
-    monkeypatch.setattr("ftfile.spark.session.listener.flush", slow_flush)
+    monkeypatch.setattr("ftfile.spark.listener.flush", slow_flush)
     script = Script(paths["script"]).write(batches(2), available=1)
     run(attached, paths, script, 1, rolloverInterval="1h")
     query = start(attached, paths, rolloverInterval="1h")

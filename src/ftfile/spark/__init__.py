@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
+    from ftfile.spark.listener import attach, detach
     from ftfile.spark.maintenance import compact, delete, flush, verify
     from ftfile.spark.native_load import load, load_plan
     from ftfile.spark.query_metrics import listen, unlisten
-    from ftfile.spark.session.listener import attach, detach
     from ftfile.spark.store_lookup import lookup
     from ftfile.spark.workers.interpreter import python
 
@@ -34,7 +34,7 @@ __all__ = (
 # Python workers import this package, but do not need these modules.
 _HOMES = {
     "workers.interpreter": ("python",),
-    "session.listener": ("attach", "detach"),
+    "listener": ("attach", "detach"),
     "maintenance": ("compact", "delete", "flush", "verify"),
     "native_load": ("load", "load_plan"),
     "query_metrics": ("listen", "unlisten"),

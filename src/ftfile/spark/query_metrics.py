@@ -20,7 +20,7 @@ from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.per_process import PerProcess
-from ftfile.spark.session.listener import execution_of, place_of
+from ftfile.spark.listener import execution_of, place_of
 from ftfile.tools.monitor.monitor import Monitor, MonitoredDirectory
 
 if TYPE_CHECKING:

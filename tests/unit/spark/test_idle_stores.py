@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ftfile import kv
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import ReadOptions
-from ftfile.spark.session import listener
-from ftfile.spark.session.listener import WrittenPlace
+from ftfile.spark import listener
+from ftfile.spark.listener import WrittenPlace
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """\
 import atexit, os, sys
-from ftfile.spark.session import listener
+from ftfile.spark import listener
 
 class Query:
     runId = "run"

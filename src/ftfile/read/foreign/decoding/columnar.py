@@ -15,8 +15,8 @@ from ftfile.read.foreign.decoding.casts import ColumnCast, present_columns
 from ftfile.read.foreign.decoding.file_times import orc_times
 from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
 from ftfile.read.foreign.decoding.misfits import ColumnsReader
-from ftfile.read.foreign.decoding.orc_files.far_times import far_rows, schema_with_far_times
-from ftfile.read.foreign.decoding.orc_files.tails import OrcTail
+from ftfile.read.foreign.decoding.orc_far_times import far_rows, schema_with_far_times
+from ftfile.read.foreign.decoding.orc_tails import OrcTail
 from ftfile.read.foreign.decoding.stored_times import StoredTimes
 
 if TYPE_CHECKING:

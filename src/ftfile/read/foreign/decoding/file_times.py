@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from ftfile.read.foreign.decoding.orc_files.tails import first_values
+from ftfile.read.foreign.decoding.orc_tails import first_values
 from ftfile.read.foreign.decoding.stored_times import FIRST_GREGORIAN_SECOND, UTC_NAMES, StoredTimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.read.foreign.decoding.orc_files.tails import OrcTail
+    from ftfile.read.foreign.decoding.orc_tails import OrcTail
     from ftfile.read.foreign.decoding.stored_times import Calendar
 
 

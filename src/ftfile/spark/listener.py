@@ -25,8 +25,8 @@ from ftfile.core.per_process import PerProcess
 from ftfile.kv.upkeep.compact import compact, compact_idle
 from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_soon
 from ftfile.operate.flush import flush
-from ftfile.spark.session.token_keeper import TokenKeeper, process_of
 from ftfile.spark.settings import absolute_options
+from ftfile.spark.token_keeper import TokenKeeper, process_of
 from ftfile.spark.writers import CHECKPOINT
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pyarrow import orc
 from ftfile.core.errors import SchemaError
 from ftfile.formats.reading.batches import batch_of
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
-from ftfile.read.foreign.decoding.orc_files.tails import bytes_of, first_values, messages, number_of, read_at
+from ftfile.read.foreign.decoding.orc_tails import bytes_of, first_values, messages, number_of, read_at
 from ftfile.read.foreign.decoding.stored_times import UTC_NAMES
 from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, values_of
 from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.read.foreign.decoding.orc_files.tails import OrcTail, Stripe
+    from ftfile.read.foreign.decoding.orc_tails import OrcTail, Stripe
 
 
 # Numbers of fields in ORC's messages, and their values.

@@ -1,1 +1,0 @@
-"""Metadata of ORC files, and the times in them that Arrow cannot read."""
