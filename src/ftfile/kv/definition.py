@@ -237,7 +237,9 @@ def define(  # noqa: PLR0913 - all by name
     _check_types(schema)
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
-        raise ConfigError(f"bucketBy={columns_text(bucket_by)}: it can only name key columns: {','.join(keys)}")
+        raise ConfigError(
+            f"bucketBy={columns_text(bucket_by)}: it can only name key columns, which are {','.join(keys)}"
+        )
     check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]

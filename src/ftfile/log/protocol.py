@@ -89,7 +89,9 @@ def commit(  # noqa: PLR0913 - the last by name
             check_replay(log, head, author=author, fingerprint=fingerprint, policy=policy)
             return Committed(head.version, replayed=True)
         if task_found_batch:
-            raise InvalidMessages("a task wrote nothing because this batch was in the log, but no record has it")
+            raise InvalidMessages(
+                "a task wrote nothing because this batch was in the log, but the log has no record of the batch"
+            )
         starts = lineage_start(head, author, policy)
         if (body := _prepared(log, head, prepare, stored_ms)) is None:
             return Committed(head.version, replayed=False)

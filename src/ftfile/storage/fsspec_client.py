@@ -100,7 +100,10 @@ class FsspecClient:
         except ConfigError:
             raise
         except (TimeoutError, NoThreadError) as error:
-            text = f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store does not respond"
+            text = (
+                f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store is unreachable or does not "
+                "respond"
+            )
             raise Unavailable("open", "", text) from error
         except Exception as error:
             text = f"{type(error).__name__}: {hidden(str(error), self._secrets)}"

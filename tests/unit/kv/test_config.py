@@ -99,7 +99,7 @@ def test_the_size_of_records_has_a_limit() -> None:
             {"keyColumns": "words"},
             "keyColumns names a column that does not exist: 'words'; the columns are word, n, gone, at",
         ),
-        ({"bucketBy": "n"}, "bucketBy=n: it can only name key columns: word"),
+        ({"bucketBy": "n"}, "bucketBy=n: it can only name key columns, which are word"),
         ({"buckets": "12"}, "buckets=12: it must be a power of two"),
         ({"merge": "m:sum"}, "'m' is not one of the value columns"),
         ({"merge": "word:sum"}, "'word' is not one of the value columns"),

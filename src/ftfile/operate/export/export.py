@@ -104,7 +104,9 @@ def export(  # noqa: PLR0913 - all by name
             if report.waiting:
                 _log.warning("%d versions wait until the files of version %d are published", report.waiting, last + 1)
             return report
-    raise CorruptData(to, "a commit that others do not create first", f"{TRIES} commits", "Export again later")
+    raise CorruptData(
+        to, "a commit that no other process creates first", f"{TRIES} commits of other processes", "Export again later"
+    )
 
 
 def _newest(log: CommitLog) -> LogState:

@@ -34,7 +34,8 @@ LENGTH_BYTES_MAX = 40  # of a `.valid-length` file
 _BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint shows if its rows are committed"
 _BY_WINDOW = "Apex has not published it: only its window state shows if its rows are committed"
 _NOT_COMPACTED = (
-    "Flink has not compacted it, or has not deleted it since: only its state shows which. `flink stop --drain` compacts"
+    "Flink has not compacted it, or has not deleted it after the compaction: only the job's state shows which. "
+    "`flink stop --drain` compacts these files"
 )
 
 
@@ -83,7 +84,9 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             length = _valid_length(fs, path, part)
             if part is not None and part.size_bytes > length:
                 too_long.append((part, length))
-            inventory.left_out.append(LeftOut(path, info.size_bytes, "it only stores another file's length", moved))
+            inventory.left_out.append(
+                LeftOut(path, info.size_bytes, "it only contains the length of another file", moved)
+            )
         else:
             inventory.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
     _require_cut(too_long)
