@@ -54,7 +54,7 @@ def random_bytes(count: int) -> bytes:
     return os.urandom(count)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The environment that an opened file system uses; entry points of Spark and maintenance calls choose it."""
 
@@ -88,7 +88,7 @@ def is_worker() -> bool:
 
 
 # The environment of the machine.
-SYSTEM = Context(SystemClock(), SystemIds(), writer=process_owner())
+SYSTEM = Context(clock=SystemClock(), ids=SystemIds(), writer=process_owner())
 
 
 def cores() -> int:

@@ -24,7 +24,7 @@ OnProgress: TypeAlias = "Callable[[Progress], object]"
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """The progress of an operation."""
 
@@ -67,7 +67,9 @@ class Tracker:
         self._clock = clock
         self._on_progress = on_progress
         self._began_s = self._logged_s = clock.monotonic_s()
-        self._now = Progress(operation, 0, total=total, done_bytes=0, total_bytes=total_bytes, elapsed_s=0.0, unit=unit)
+        self._now = Progress(
+            operation=operation, done=0, total=total, done_bytes=0, total_bytes=total_bytes, elapsed_s=0.0, unit=unit
+        )
 
     def expect(self, more: int, more_bytes: int) -> None:
         """Set the remaining work."""

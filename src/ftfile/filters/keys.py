@@ -105,7 +105,7 @@ def is_key_id(text: str) -> bool:
     return 0 < len(text) <= KEY_ID_BYTES_MAX and all("!" <= character <= "~" for character in text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsableKey:
     """A key-encryption key and the keys derived from it, one for each use."""
 
@@ -260,7 +260,7 @@ def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
             f"{WRAPPED_BYTES_MAX}"
         )
     wrapping, records = _derived(issued.key, _WRAPPING), _derived(issued.key, _RECORDS)
-    return UsableKey(key_id, issued.wrapped, wrapping=wrapping, records=records, key=issued.key)
+    return UsableKey(key_id=key_id, wrapped=issued.wrapped, wrapping=wrapping, records=records, key=issued.key)
 
 
 def _derived(key: bytes, use: bytes) -> bytes:

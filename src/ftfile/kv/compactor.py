@@ -299,7 +299,7 @@ def _joined_origin(runs: Sequence[Run]) -> Origin:
     return Origin(oldest.query_id, first, last)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compactor:
     """Runs compactions."""
 

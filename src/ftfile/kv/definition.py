@@ -68,7 +68,7 @@ def deletes_in(rows: pa.RecordBatch) -> int:
     return int(np.count_nonzero(values_of(rows[OP], np.int8) == DELETE))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDefinition:
     """The definition of a store.
 
@@ -256,8 +256,8 @@ def define(  # noqa: PLR0913 - all by name
     if sequence is not None:
         _check_sequence(sequence, values, fields, functions)
     return StoreDefinition(
-        tuple(keys),
-        pa.schema(stored),
+        keys=tuple(keys),
+        schema=pa.schema(stored),
         bucket_by=tuple(bucket_by) or tuple(keys),
         buckets=buckets,
         merge=functions,

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HowWritten:
     """The settings with which maintenance writes a store: the newest writer's, or the defaults."""
 
@@ -83,8 +83,8 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
         if compression not in COMPRESSIONS or type(block_bytes) is not int or not 0 < block_bytes <= NUMBER_MAX:
             raise ValueError(f"runs have the compression {compression!r:.80}, and blocks of {block_bytes!r:.80} bytes")
         return HowWritten(
-            StoreDefinition.from_json(encoding["store"]).naming(code),
-            head.encoding,
+            definition=StoreDefinition.from_json(encoding["store"]).naming(code),
+            encoding=head.encoding,
             chain=Chain.from_definition(encoding["filters"], keys_of(fs)),
             plan=convert(store["plan"], PlanSettings, "rules of merges") if store else DEFAULT_PLAN,
             compression=compression,
@@ -170,7 +170,7 @@ def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreChange:
     """The change that one record makes to a store."""
 

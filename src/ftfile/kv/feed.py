@@ -85,7 +85,9 @@ class FeedPlanner(LogPlanner[FeedShare]):
     @_advising()
     def shares_of_version(self, version: int) -> list[FeedShare]:
         """Return the change of one version, in the same way as `shares`."""
-        return self._shares_of_records(self._log.refresh(), InLog(version - 1, ""), InLog(version, ""))
+        return self._shares_of_records(
+            self._log.refresh(), InLog(version=version - 1, nonce=""), InLog(version=version, nonce="")
+        )
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
         return map(Unit._make, by_bucket(change_of(record, (0, BUCKETS_MAX)).new_runs).items())
@@ -113,7 +115,12 @@ class FeedPlanner(LogPlanner[FeedShare]):
         adds = tuple(self._live.at(start.version).values())
         last = BUCKETS_MAX if behind is None else behind
         whole = VersionChange(
-            record.version, record.time_ms, adds=adds, removes=(), scope="all", buckets=(start.read, last)
+            version=record.version,
+            time_ms=record.time_ms,
+            adds=adds,
+            removes=(),
+            scope="all",
+            buckets=(start.read, last),
         )
         return _shares({}, [whole], self._live.definitions, self._code)
 
@@ -198,7 +205,9 @@ def _shares(
             narrowed.append(bucket_change)
             has_changes |= bucket_change.scope == "all" or bool(bucket_change.new_runs)
         if has_changes:
-            shares.append(FeedShare(bucket_adds, tuple(narrowed), definition.to_json(), code))
+            shares.append(
+                FeedShare(live=bucket_adds, changes=tuple(narrowed), definition=definition.to_json(), code=code)
+            )
     return shares
 
 

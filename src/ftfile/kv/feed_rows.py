@@ -49,7 +49,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 _WINDOW_BYTES = 16 << 20  # size of the keys that are looked up at a time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChange:
     """The change that one version makes."""
 
@@ -69,7 +69,7 @@ class VersionChange:
         return tuple(add for add in self.adds if _is_new(add, self.version))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeedShare:
     """The changes in some buckets, read by one task."""
 
@@ -91,7 +91,7 @@ def change_of(record: Record, buckets: tuple[int, int]) -> VersionChange:
     elif not any(_is_new(add, record.version) for add in record.adds):
         scope = "none"
     return VersionChange(
-        record.version, record.time_ms, adds=record.adds, removes=removes, scope=scope, buckets=buckets
+        version=record.version, time_ms=record.time_ms, adds=record.adds, removes=removes, scope=scope, buckets=buckets
     )
 
 

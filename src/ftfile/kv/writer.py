@@ -178,7 +178,7 @@ class StoreSink(Sink[StoreConfig]):
 
     def task_input(self, config: StoreConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[StoreConfig]:
         """See `Sink.task_input`."""
-        return TaskInput(config, batches, definition=_definition_key(config))
+        return TaskInput(config=config, batches=batches, definition=_definition_key(config))
 
     def write_rows(
         self, plan: WritePlan[StoreConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
@@ -206,8 +206,8 @@ class StoreSink(Sink[StoreConfig]):
             _log.warning("this task compacts no runs: %s", error)
             return AssemblyResults()
         compactor = Compactor(
-            stage,
-            definition,
+            stage=stage,
+            definition=definition,
             encoding=encoding,
             open_spool=lambda: config.spool(stage, definition),
             read_version=state.version,
@@ -249,7 +249,7 @@ class PreparedRuns(PreparedBatch[StoreConfig]):
         common = self.config.common
         refuse_operator(head, common.transaction)
         runs = tuple(segments_of(self.messages, "", {"committedMs": self.committed_ms}))
-        change = StoreChange(runs, tuple(self.rewrites), self.failed, len(self.messages))
+        change = StoreChange(runs=runs, rewrites=tuple(self.rewrites), failed=self.failed, tasks=len(self.messages))
         body = body_of(self.config, self.log, head, change)
         place = checkpoint_table_change(head, self.author, common.checkpoint)
         return structs.replace(

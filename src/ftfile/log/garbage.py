@@ -48,7 +48,7 @@ _WHY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GarbageFile:
     """A file that is not needed."""
 
@@ -60,7 +60,7 @@ class GarbageFile:
     why: str  # why it is not needed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFiles:
     """Files that the newest version does not need, but that a vacuum keeps for one reason."""
 
@@ -74,7 +74,7 @@ class WaitingFiles:
     last_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The files that are not needed at a version."""
 
@@ -89,7 +89,7 @@ class Findings:
 
     def add(self, info: FileInfo, kind: str, why: str = "") -> None:
         """Add a file to delete."""
-        self.files.append(GarbageFile(info.path, info.size_bytes, kind, why or _WHY[kind]))
+        self.files.append(GarbageFile(path=info.path, size_bytes=info.size_bytes, kind=kind, why=why or _WHY[kind]))
         self.modified_ms[info.path] = info.modified_ms
 
     @property
@@ -128,7 +128,9 @@ def find_garbage(
     foreign: list[str] = []
     for remove, info in _find_removed(log, head):
         if is_recorded(log.fs, info, remove):
-            returned.append((remove, GarbageFile(info.path, info.size_bytes, "returned", _WHY["returned"])))
+            returned.append(
+                (remove, GarbageFile(path=info.path, size_bytes=info.size_bytes, kind="returned", why=_WHY["returned"]))
+            )
         else:
             foreign.append(info.path)
     # The file of a restored part is known, and its name reserved, while the record that removed it is kept.
@@ -140,7 +142,9 @@ def find_garbage(
     log_start = head.log_start
     if vacuumed_to is None:
         log_start = max(log_start, min(possible, within.compacted_to + 1))
-    findings = Findings(log_start, since, log_start < possible, returned=returned, foreign=foreign)
+    findings = Findings(
+        log_start=log_start, vacuumed_to=since, lacks_compacted=log_start < possible, returned=returned, foreign=foreign
+    )
     _collect_parts(log.fs, head, within=within, horizon_ms=horizon_ms, findings=findings)
     # A record with a future time was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
@@ -198,7 +202,9 @@ class _WaitingGroup:
             if time_ms + retention_ms > now_ms:
                 ends_ms.append(time_ms + retention_ms)
         first_ms, last_ms = min(ends_ms, default=None), max(ends_ms, default=None)
-        return WaitingFiles(self.reason, len(self.files), size_bytes, first_ms=first_ms, last_ms=last_ms)
+        return WaitingFiles(
+            reason=self.reason, files=len(self.files), size_bytes=size_bytes, first_ms=first_ms, last_ms=last_ms
+        )
 
 
 def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:

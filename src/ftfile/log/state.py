@@ -203,7 +203,7 @@ class SegmentChange:
     ended: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogView:
     """The part of a state by which a task finds that its batch is committed; at most 64 KiB pickled."""
 
@@ -299,7 +299,13 @@ class LogState:
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         last_batches = {query_id: query.last_batch for query_id, query in newest}
         transactions = {app: transaction.last for app, transaction in self.transactions.items() if app == app_id}
-        return LogView(self.version, self.nonce, last_batches, transactions, has_jobs=bool(self.jobs))
+        return LogView(
+            version=self.version,
+            nonce=self.nonce,
+            last_batches=last_batches,
+            transactions=transactions,
+            has_jobs=bool(self.jobs),
+        )
 
 
 def has_author(

@@ -54,7 +54,7 @@ UNCOVERED_RECORDS = 128
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
     """The result of a vacuum, or of a dry run."""
 
@@ -189,20 +189,27 @@ def _delete_garbage(
             log, head, findings=findings, horizon_ms=horizon_ms, now_ms=now_ms, retention_ms=retention_ms
         )
         files = _garbage_files(findings)
-        return VacuumReport(None, horizon_ms, findings.log_start, files, dry_run=True, waiting=waiting)
+        return VacuumReport(
+            version=None,
+            horizon_ms=horizon_ms,
+            oldest_version=findings.log_start,
+            files=files,
+            dry_run=True,
+            waiting=waiting,
+        )
     if not findings.needs_record and (
         wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms, keep_from=keep_from)[1].needs_record
     ):
         _remove_directories(log.fs, findings)
         _merge(log, head, needed=findings.lacks_compacted)
-        return VacuumReport(None, horizon_ms, head.log_start, ())
+        return VacuumReport(version=None, horizon_ms=horizon_ms, oldest_version=head.log_start, files=())
     needed = findings.lacks_compacted or findings.log_start > head.log_start
     version = _announce(log, author, horizon_ms, findings)
     # The second search sees the commits before the record, and the files that they need.
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum deletes nothing and leaves all files to the next vacuum: a horizon was lowered meanwhile")
-        return VacuumReport(version, horizon_ms, head.log_start, ())
+        return VacuumReport(version=version, horizon_ms=horizon_ms, oldest_version=head.log_start, files=())
     summary = _garbage_files(findings)
     failed = _delete(log, findings, Tracker(author.operation, log.clock, progress, len(summary)))
     _merge(log, head, needed=needed)
@@ -215,7 +222,12 @@ def _delete_garbage(
     else:
         waiting = ()
     return VacuumReport(
-        version, horizon_ms, oldest_version=head.log_start, files=done, failed=len(failed), waiting=waiting
+        version=version,
+        horizon_ms=horizon_ms,
+        oldest_version=head.log_start,
+        files=done,
+        failed=len(failed),
+        waiting=waiting,
     )
 
 

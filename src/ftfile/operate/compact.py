@@ -100,10 +100,12 @@ def choice_of(
     order = None
     if sort_by is not None:
         order = order_of(sort_by, target_bytes)
-    return CompactionChoice(where, target_bytes, clock=log.clock, fs=log.fs, order=order, commit_every=commit_every)
+    return CompactionChoice(
+        where=where, target_bytes=target_bytes, clock=log.clock, fs=log.fs, order=order, commit_every=commit_every
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompactionChoice(RewriteChoice):
     """The choice of a compaction: parts of one directory that are small, or in an order the parts that overlap."""
 

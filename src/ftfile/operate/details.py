@@ -49,7 +49,7 @@ class OffsetRange:
     end: Any  # end of the last of these batches; equal to `start` if they read nothing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
     """Consecutive batches of a streaming query, and the offsets that Spark read in them.
 
@@ -67,7 +67,7 @@ class Batches:
     offset_ranges: tuple[OffsetRange, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddedFile:
     """A finished file, a segment of an open file, or a run of a store, as added by a record."""
 
@@ -128,7 +128,7 @@ class ColumnChange:
     new_type: str | None  # the same for the second version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDifference:
     """The result of `OpenedDirectory.diff`."""
 
@@ -253,8 +253,8 @@ def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | 
         in_both = min(max(in_both, 0), rows_added, rows_removed)
         rows_added, rows_removed = rows_added - in_both, rows_removed - in_both
     return VersionDifference(
-        first.version,
-        second.version,
+        old_version=first.version,
+        new_version=second.version,
         added=tuple(map(_added, added)),
         removed=tuple(map(_added, removed)),
         rows_added=rows_added,
@@ -334,8 +334,8 @@ def _added(add: Add) -> AddedFile:
     first, last = add.origin.first_batch, add.origin.last_batch
     directory = layout.directory_of(add.directory_key)
     return AddedFile(
-        add.final_path or add.path,
-        add.kind,
+        path=add.final_path or add.path,
+        kind=add.kind,
         rows=add.rows,
         size_bytes=add.length,
         directory=directory,
@@ -349,8 +349,8 @@ def _batches(log: CommitLog, add: Add, version: int) -> Batches:
     before = _offsets_of(log, query_id, first - 1, version)
     after = _offsets_of(log, query_id, last, version)
     return Batches(
-        query_id,
-        first,
+        query_id=query_id,
+        first_batch=first,
         last_batch=last,
         offsets_before=before,
         offsets=after,

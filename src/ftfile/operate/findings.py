@@ -317,7 +317,7 @@ class Action:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A result of a check: a fault, a note, or with severity `ok`, a passed check."""
 
@@ -356,8 +356,8 @@ def find(
     """Return a finding of a kind of the table; `remedy` replaces the remedy of the table."""
     kind = KINDS[code]
     return Finding(
-        code,
-        path,
+        code=code,
+        path=path,
         expected=expected,
         actual=actual,
         severity=kind.severity,

@@ -73,7 +73,7 @@ _DEFAULT_PUBLISHING = Publishing.from_options(parse_options({}, SinkOptions), ""
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlushReport:
     """The result of a flush."""
 
@@ -171,7 +171,7 @@ class Flush:
         for job in self.all_jobs(head):
             files += files_of(job)
             rows += total_rows(job.inputs)
-        return FlushReport(files, rows, head.version, dry_run=True)
+        return FlushReport(files=files, rows=rows, version=head.version, dry_run=True)
 
     def _check_code(self, head: LogState) -> None:
         """Raise a ConfigError if a query of this flush needs code that the caller has not named."""
@@ -259,7 +259,7 @@ class _FlushRun:
             raise StillOpen(list(errors))
         for error in errors.values():
             raise error
-        return FlushReport(self.files, self.rows, log.refresh().version)
+        return FlushReport(files=self.files, rows=self.rows, version=log.refresh().version)
 
     def _open_segments(self, head: LogState) -> dict[str, list[Add]]:
         """Return the segments that were open when the flush began and have not failed, by query."""

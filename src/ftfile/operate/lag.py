@@ -74,7 +74,7 @@ _ELSEWHERE = (
 _NOT_LOOKED_AT = f"it was not read: only the {CHECKPOINTS_MAX} checkpoints of the queries that wrote last are read"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLag:
     """The backlog of one source of a query, if it is known. For files it is the result of `ftfile.source_status`."""
 
@@ -92,7 +92,7 @@ class SourceLag:
     unknown: str = ""  # why the backlog is not known, and where to find it; empty if it is known
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointStatus:
     """The progress of a query, as recorded in its Spark checkpoint."""
 
@@ -130,7 +130,7 @@ class CheckpointStatus:
         return self.planned_batch is not None and self.planned_batch != self.committed_batch
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Lag:
     """Reader of the backlog of queries. Each checkpoint is read in a separate thread."""
 
@@ -188,12 +188,12 @@ class Lag:
             if url is None:
                 continue
             if named is None and self._is_elsewhere(url):
-                statuses[query_id] = CheckpointStatus(url, _ELSEWHERE)
+                statuses[query_id] = CheckpointStatus(path=url, problem=_ELSEWHERE)
             elif len(chosen) < CHECKPOINTS_MAX:
                 chosen[query_id] = url
-                statuses[query_id] = CheckpointStatus(url, _SILENT)
+                statuses[query_id] = CheckpointStatus(path=url, problem=_SILENT)
             else:
-                statuses[query_id] = CheckpointStatus(url, _NOT_LOOKED_AT)
+                statuses[query_id] = CheckpointStatus(path=url, problem=_NOT_LOOKED_AT)
         return chosen, statuses
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
@@ -217,7 +217,7 @@ class Lag:
         try:
             progress = read_progress(url, query_id, context, self._settings_for(url))
         except (FtfileError, OSError) as error:
-            results.put((query_id, CheckpointStatus(url, str(error))))
+            results.put((query_id, CheckpointStatus(path=url, problem=str(error))))
             return
         offsets = progress.offsets
         planned_ms = None
@@ -226,7 +226,11 @@ class Lag:
             planned_ms = offsets.time_ms
             sources += [_recorded(number, offset) for number, offset in enumerate(offsets.offsets)]
         status = CheckpointStatus(
-            url, "", planned_batch=progress.planned, planned_ms=planned_ms, committed_batch=progress.committed
+            path=url,
+            problem="",
+            planned_batch=progress.planned,
+            planned_ms=planned_ms,
+            committed_batch=progress.committed,
         )
         results.put((query_id, replace(status, sources=tuple(sources))))
         for number, recorded in enumerate(sources):
@@ -358,12 +362,16 @@ def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
     kind = fields.get("kind")
     # not a set, which would hash the value: for a topic with the name `kind`, the value is a dict
     if kind in ("log", "start"):
-        return SourceLag(number, "ftfile", offset, unknown=_NOT_COUNTED)
+        return SourceLag(source=number, kind="ftfile", offset=offset, unknown=_NOT_COUNTED)
     if kind == "plans":
-        return SourceLag(number, "files", offset, unknown=_NOT_COUNTED)
+        return SourceLag(source=number, kind="files", offset=offset, unknown=_NOT_COUNTED)
     if fields and all(map(_is_topic, fields.values())):
-        return SourceLag(number, "kafka", offset, unknown=f"only Kafka has the newest offsets: {_WHERE}")
-    return SourceLag(number, "other", offset, unknown=f"only the source has its newest offset: {_WHERE}")
+        return SourceLag(
+            source=number, kind="kafka", offset=offset, unknown=f"only Kafka has the newest offsets: {_WHERE}"
+        )
+    return SourceLag(
+        source=number, kind="other", offset=offset, unknown=f"only the source has its newest offset: {_WHERE}"
+    )
 
 
 def _is_topic(ends: object) -> bool:

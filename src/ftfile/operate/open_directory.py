@@ -70,7 +70,9 @@ class OpenedDirectory(Directory):
         backlog = None
         if lag:
             checkpoint_paths, source_paths = [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)]
-            backlog = Lag(self.path, checkpoint_paths, source_paths, self._access.settings)
+            backlog = Lag(
+                url=self.path, checkpoints=checkpoint_paths, sources=source_paths, storage=self._access.settings
+            )
         prices = None
         if request_prices is not None:
             prices = RequestPrices(*request_prices)

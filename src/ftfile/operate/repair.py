@@ -38,7 +38,7 @@ ROUNDS = 8
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RepairStep:
     """A completed step of a repair, or in a dry run, a planned step."""
 
@@ -160,7 +160,7 @@ def _repair(
 
 
 def _step(finding: Finding, action: Action, error: str = "") -> RepairStep:
-    return RepairStep(finding.code, finding.path or action.path, str(action), error)
+    return RepairStep(code=finding.code, path=finding.path or action.path, action=str(action), error=error)
 
 
 @dataclass(frozen=True, slots=True)

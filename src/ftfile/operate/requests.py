@@ -28,7 +28,7 @@ class RequestPrices(NamedTuple):
     get: float = 0.0004
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequests:
     """The mean numbers of requests of one step of a batch."""
 
@@ -40,7 +40,7 @@ class StepRequests:
     cost: float  # the price of these requests for 1,000 batches
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRequests:
     """The requests of recent batches, computed from their records.
 
@@ -95,11 +95,11 @@ def requests_of(records: Sequence[Record], prices: RequestPrices) -> StoreReques
     if passed_s > 0:
         batches_a_day = 86_400 * (count - 1) / passed_s
         cost_a_day = batches_a_day * sum(step.cost for step in steps) / 1000
-    return StoreRequests(count, steps, batches_a_day, cost_a_day)
+    return StoreRequests(batches=count, steps=steps, batches_a_day=batches_a_day, cost_a_day=cost_a_day)
 
 
 def _step(
     step: str, prices: RequestPrices, *, get: float = 0, put: float = 0, copy: float = 0, delete: float = 0
 ) -> StepRequests:
     cost = (put + copy) * prices.put + get * prices.get
-    return StepRequests(step, get=get, put=put, copy=copy, delete=delete, cost=cost)
+    return StepRequests(step=step, get=get, put=put, copy=copy, delete=delete, cost=cost)

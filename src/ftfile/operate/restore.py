@@ -64,7 +64,7 @@ class RestoredFile:
     size_bytes: int  # on storage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReport:
     """The result of a restore or of an undo, or of a dry run."""
 
@@ -275,8 +275,8 @@ class _RestorePlan:
         if self._version >= 0:
             restored_version = self._version
         return RestoreReport(
-            version,
-            restored_version,
+            version=version,
+            restored_version=restored_version,
             restored=restored,
             removed=removed,
             missing=missing,

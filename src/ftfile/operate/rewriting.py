@@ -131,7 +131,7 @@ def rewrite(
         FtfileError: some files could not be rewritten. All others were, except if the choice takes all: then nothing
             was changed.
     """
-    operation = _Rewriting(log, author, workers=workers, choice=choice, progress=progress)
+    operation = _Rewriting(log=log, author=author, workers=workers, choice=choice, progress=progress)
     if dry_run:
         return operation.plan()
     pending: tuple[Rewrite, ...] = ()
@@ -152,7 +152,7 @@ def rewrite(
     return result.report
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Rewriting:
     """One call of `rewrite`."""
 

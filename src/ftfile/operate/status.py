@@ -53,7 +53,7 @@ class ApplicationStatus:
     process: str  # `user@host` of the process; empty if unknown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStatus:
     """A streaming query that has written here, or an application that writes by `ftfile.writer`."""
 
@@ -67,7 +67,7 @@ class QueryStatus:
     application: ApplicationStatus | None = None  # None for a query of Spark
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnpublishedFile:
     """A committed file that is not at its final name, or a removed file that still is."""
 
@@ -304,8 +304,8 @@ def _queries(log: CommitLog, head: LogState, checkpoints: Mapping[str, Checkpoin
     times = parallel(log.fs, partial(version_time_ms, log), versions)
     for (query_id, query), time_ms in zip(queries, times, strict=True):
         yield QueryStatus(
-            query_id,
-            query.last_batch,
+            query_id=query_id,
+            last_batch=query.last_batch,
             version=query.version,
             time_ms=time_ms,
             checkpoint=checkpoints.get(query_id),
@@ -366,13 +366,17 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
         for add, where in zip(entry.adds, places, strict=True):
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):
-                yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
+                yield UnpublishedFile(
+                    version=entry.version, query_id=entry.query_id, path=add.final_path or "", problem=problem
+                )
         at_names = parallel(fs, partial(stat_or_none, fs), [remove.final_path or "" for remove in entry.removes])
         for remove, there in zip(entry.removes, at_names, strict=True):
             # Another file with the same name stays there.
             if there is not None and is_recorded(fs, there, remove, read=False):
                 problem = _problem_of_hiding(fs, remove)
-                yield UnpublishedFile(entry.version, entry.query_id, there.path, problem, removed=True)
+                yield UnpublishedFile(
+                    version=entry.version, query_id=entry.query_id, path=there.path, problem=problem, removed=True
+                )
 
 
 def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:

@@ -259,9 +259,9 @@ class LogPlanner(ABC, Generic[_Share]):
                 next_place = plan.take_first(version, units)
             plan.records.append(record)
             if next_place is not None:
-                plan.position = InLog(version - 1, record.nonce, next_place, begin.first)
+                plan.position = InLog(version=version - 1, nonce=record.nonce, read=next_place, first=begin.first)
                 return
-            plan.position, read = InLog(version, record.nonce, first=begin.first), 0
+            plan.position, read = InLog(version=version, nonce=record.nonce, first=begin.first), 0
 
     def _records_between(self, head: LogState, start: InLog, end: InLog) -> Iterator[tuple[Record, int, int | None]]:
         """Yield records, each with the first place to read and the place at which reading stops; None for the end."""

@@ -58,7 +58,7 @@ class InSnapshot:
 
     def behind_snapshot(self) -> InLog:
         """Return the first position after the snapshot."""
-        return InLog(self.version, self.nonce)
+        return InLog(version=self.version, nonce=self.nonce)
 
     def origin(self) -> Begun:
         """Return the start of the first batch if that batch ends at this position."""
@@ -73,7 +73,7 @@ class InSnapshot:
         return {"kind": "log", "snapshot": self.version, "nonce": self.nonce, "read": self.read}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InLog:
     """A position after a version; all versions up to it were read."""
 
@@ -105,7 +105,7 @@ class InLog:
         """Return the start of the first batch if that batch ends at this position."""
         if self.first is None:
             return InSnapshot(self.version, self.nonce, 0)
-        return InLog(self.first - 1, "")
+        return InLog(version=self.first - 1, nonce="")
 
     def resumed(self) -> Begun:
         """Return the position as the start of the next batch."""
@@ -148,7 +148,7 @@ def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoin
 def _parsed(offset: dict[str, Any]) -> Begun:
     if "snapshot" in offset:
         return InSnapshot(offset["snapshot"], offset["nonce"], offset["read"])
-    return InLog(offset["version"], offset["nonce"], offset.get("next", 0), offset.get("from"))
+    return InLog(version=offset["version"], nonce=offset["nonce"], read=offset.get("next", 0), first=offset.get("from"))
 
 
 def _is_sound(offset: dict[str, Any]) -> bool:
@@ -215,4 +215,4 @@ def pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog
     nonce = ""
     if first > end >= 0:
         nonce = record_or_gone(log, head, end).nonce
-    return InLog(first - 1, nonce, first=first)
+    return InLog(version=first - 1, nonce=nonce, first=first)

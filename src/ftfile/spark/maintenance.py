@@ -206,9 +206,9 @@ def compact(  # noqa: PLR0913 - all by name
         is_store, progress = store_of(log.refresh()) is not None, access.get("progress")
         if is_store:
             _check_no_others(workers.place.path, of_files, is_store=True)
-            return CompactionRounds(log, author, workers=workers, code=code_of(merge), progress=progress).compact(
-                full=full
-            )
+            return CompactionRounds(
+                log=log, author=author, workers=workers, code=code_of(merge), progress=progress
+            ).compact(full=full)
         _check_no_others(workers.place.path, {"full": full or None, "merge": merge}, is_store=False)
         if target_bytes is None:
             target_bytes = TARGET_BYTES
@@ -354,7 +354,7 @@ def _maintaining(
             marker = read_marker(log.fs)
         else:
             marker = write_marker(log.fs)
-        place = TaskDirectory(url, access.key_provider, executor_settings, marker)
+        place = TaskDirectory(path=url, key_provider=access.key_provider, storage=executor_settings, marker=marker)
         yield log, author, SparkTasks(author.job_id, at_once, spark, place)
 
 

@@ -97,8 +97,8 @@ def load(  # noqa: PLR0913 - the last by name
     where = at_once(spark, where)
     directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
     loading = _Loading(
-        spark,
-        directory,
+        spark=spark,
+        directory=directory,
         snapshot=snapshot,
         access=place,
         where=where,
@@ -122,7 +122,7 @@ def load_plan(
     For the arguments and errors see `load`.
     """
     directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
-    return _plan(_Loading(spark, directory, snapshot, place))
+    return _plan(_Loading(spark=spark, directory=directory, snapshot=snapshot, access=place))
 
 
 def _snapshot(
@@ -149,7 +149,7 @@ def _plan(loading: _Loading) -> LoadPlan:
     return plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoadPlan:
     """How a version is read.
 
@@ -175,7 +175,7 @@ class LoadPlan:
         return f"{self.path!r} version {self.version} is read: {', '.join(ways) or 'no files'}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Loading:
     """The load of one snapshot."""
 
@@ -217,7 +217,11 @@ class _Loading:
         else:
             rows = self._no_rows()
         return LoadPlan(
-            self.directory.path, self.snapshot.version, rows=rows, spark_files=spark_files, ftfile_files=ways.reasons
+            path=self.directory.path,
+            version=self.snapshot.version,
+            rows=rows,
+            spark_files=spark_files,
+            ftfile_files=ways.reasons,
         )
 
     def _ways(self) -> Ways:
@@ -323,7 +327,10 @@ class _Loading:
         shares = pack(adds, self.snapshot.definitions)
         storage = tuple(settings_for_others(self.directory.path, self.access.settings).items())
         place = TaskDirectory(
-            self.directory.path, self.access.key_provider, storage, read_marker(self.directory.file_system)
+            path=self.directory.path,
+            key_provider=self.access.key_provider,
+            storage=storage,
+            marker=read_marker(self.directory.file_system),
         )
         task = _Task(place, self.schema_json, shares[0])
 

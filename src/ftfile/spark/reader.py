@@ -78,7 +78,12 @@ class FtFileReader(Shipped, DataSourceReader):
 
     def __init__(self, directory: Directory, version: int | None, parsed: ReadOptions, schema: StructType) -> None:
         storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
-        self._place = TaskDirectory(directory.path, parsed.key_provider, storage, read_marker(directory.file_system))
+        self._place = TaskDirectory(
+            path=directory.path,
+            key_provider=parsed.key_provider,
+            storage=storage,
+            marker=read_marker(directory.file_system),
+        )
         if version is None:
             self._version = directory.version()
         else:

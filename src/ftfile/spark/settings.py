@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _PATHS = ("path", "statelocation", "sourcearchivedir")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDirectory:
     """A directory that tasks open."""
 

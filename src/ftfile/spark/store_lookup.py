@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 READERS_KEPT = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StorePlace:
     """The arguments with which a task opens a store."""
 
@@ -86,8 +86,8 @@ def open_on_driver(
     marker = read_marker(open_with_keys(reader.path, SYSTEM, keys, access.settings.items()))
     number = None if follows else reader.version
     place = StorePlace(
-        reader.path,
-        number,
+        path=reader.path,
+        version=number,
         merge=merge,
         key_provider=keys,
         storage=executor_settings,

@@ -166,7 +166,12 @@ class FtFileStreamReader(StreamReader):
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
             return rows_for_spark(read_files(fs, share, requested, config.settings.decoding))
         assert isinstance(share, Share), f"a share of another source: {share!r}"
-        place = TaskDirectory(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
+        place = TaskDirectory(
+            path=config.path,
+            key_provider=config.key_provider,
+            storage=tuple(self._storage_of_tasks.items()),
+            marker=partition.marker,
+        )
         return rows_for_spark(read_share(place.open(), share, requested))
 
     def _open(self) -> FollowStream | FileStream:

@@ -46,7 +46,7 @@ __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_pla
 RowsOf = Callable[[bytes], Iterable[Hashable]]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DirectoryReport:
     """The content of a directory."""
 
@@ -87,7 +87,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
         InvariantViolation: names the invariant and the violation.
     """
     log = read_log(fs)
-    report = DirectoryReport(log.texts, log.start, log=log)
+    report = DirectoryReport(records=log.texts, log_start=log.start, log=log)
     for version, content in (earlier.records if earlier else {}).items():
         same = log.texts.get(version) == content or version < log.start
         require(same, "I1", f"version {version} changed, or is gone")

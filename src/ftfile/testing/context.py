@@ -123,7 +123,7 @@ def repeatable(clock: Clock | None = None, ids: IdSource | None = None) -> Itera
         ids: `SeededIds` of seed 0 by default.
     """
     clock, ids = ManualClock() if clock is None else clock, SeededIds() if ids is None else ids
-    _contexts.append(Context(clock, ids, threads=1))
+    _contexts.append(Context(clock=clock, ids=ids, threads=1))
     try:
         yield current()
     finally:

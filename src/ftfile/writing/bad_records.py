@@ -52,7 +52,7 @@ def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
     )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class BadRecords:
     """The bad records of one attempt, which are handled as `badRecords` sets; stages the file of dead letters."""
 

@@ -61,7 +61,7 @@ _C = TypeVar("_C", bound=WriteConfig)
 ABORTED_JOB_RECORDS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan(Generic[_C]):
     """The settings of a batch, and the log at the time of planning. A pickled plan has at most 64 KiB."""
 
@@ -83,7 +83,7 @@ class DirectoryCheck(Generic[_C]):
     definitions: dict[str, Any]  # of the encodings of due jobs, by key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInput(Generic[_C]):
     """The rows of a task."""
 
@@ -189,8 +189,8 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
             marker = write_marker(log.fs)
         view, offsets_known = head.view(app_id), query_id is not None
         return WritePlan(
-            sink,
-            config,
+            sink=sink,
+            config=config,
             view=view,
             time_ms=now_ms,
             definitions=check.definitions,
@@ -259,11 +259,21 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
     if author is not None and head is not None and head.has(author):
         for _ in rows:
             pass
-        return TaskCommit(identity, (), fingerprint_json(fingerprint), found_committed=True, time_zone=task.time_zone)
+        return TaskCommit(
+            identity=identity,
+            parts=(),
+            fingerprint=fingerprint_json(fingerprint),
+            found_committed=True,
+            time_zone=task.time_zone,
+        )
     stage = Stage(fs, identity, common.storage.durability, sink.final_path(plan, identity))
     try:
         bad = BadRecords(
-            common.bad_records, common.max_record_bytes, chain=config.hidden_chain, stage=stage, identity=identity
+            handling=common.bad_records,
+            max_bytes=common.max_record_bytes,
+            chain=config.hidden_chain,
+            stage=stage,
+            identity=identity,
         )
         segments = sink.write_rows(plan, rows, stage, bad)
         letters = bad.finish()
@@ -277,8 +287,8 @@ def _write(plan: WritePlan[_C], identity: TaskIdentity, task: TaskInput[_C], fs:
         assembled = sink.run_jobs(plan, stage, head)
     now_s = clock.monotonic_s()
     return TaskCommit(
-        identity,
-        tuple(stage.finished),
+        identity=identity,
+        parts=tuple(stage.finished),
         fingerprint=fingerprint_json(fingerprint),
         segments=tuple(segments),
         rewritten=assembled.rewrites,

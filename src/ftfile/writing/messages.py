@@ -91,7 +91,7 @@ class TaskIdentity:
         return Origin(self.writer.owner, self.writer.batch_number, self.writer.batch_number)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedPart:
     """A complete, durable file that is not committed yet."""
 
@@ -106,7 +106,7 @@ class StagedPart:
     statistics: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # see `rows.statistics`
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSegment(StagedPart):
     """The rows of one directory in a complete, durable spool, described like a separate file."""
 
@@ -121,7 +121,7 @@ class AssemblyResults(NamedTuple):
     failed: tuple[str, ...] = ()  # ids of failed jobs, and of inputs that were left out of the new files
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCommit:
     """The result of one attempt."""
 

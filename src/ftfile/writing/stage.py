@@ -75,8 +75,8 @@ class StagedFile:
     def part(self, plain_bytes: int, rows: int, directory_key: str, filters: tuple[str, ...]) -> StagedPart:
         """Return the log entry of the ended file."""
         return StagedPart(
-            self.id,
-            self.path,
+            id=self.id,
+            path=self.path,
             length=self.position,
             logical_length=plain_bytes,
             checksum=self.checksum,
@@ -108,14 +108,14 @@ class StagedRange(FilteredFile):
         """End the segment and return its log entry. `number` is the number of the segment in its spool."""
         self.finish()
         return StagedSegment(
-            f"{self._spool.id}-{number}",
-            self._spool.path,
-            self._spool.position - self._offset,
-            self.position,
-            self._end.crc.text(),
-            rows,
-            directory_key,
-            self._chain.names,
+            id=f"{self._spool.id}-{number}",
+            path=self._spool.path,
+            length=self._spool.position - self._offset,
+            logical_length=self.position,
+            checksum=self._end.crc.text(),
+            rows=rows,
+            directory_key=directory_key,
+            filters=self._chain.names,
             offset=self._offset,
             rolling_stats=stats,
         )

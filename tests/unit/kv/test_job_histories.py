@@ -65,7 +65,7 @@ class StoredRuns(Store):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.fs = MemoryFileSystem(f"jobs-{seed}")
-        self.fs.context = Context(ManualClock(), SeededIds(seed + 1000))
+        self.fs.context = Context(clock=ManualClock(), ids=SeededIds(seed + 1000))
         self.block_bytes = self.rng.choice((1, 100, 400))
         self.tables: dict[str, pa.Table] = {}
         self.stage = Stage(self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
@@ -79,11 +79,11 @@ class StoredRuns(Store):
 
     def _compacted(self, compaction: Compaction, terms: Terms, cuts: Sequence[Key]) -> list[Add]:
         compactor = Compactor(
-            self.stage,
-            self.definition,
-            "encoding",
-            lambda: RunSpool(self.stage, self.definition, Chain(), "lz4", self.block_bytes),
-            len(self.versions) - 1,
+            stage=self.stage,
+            definition=self.definition,
+            encoding="encoding",
+            open_spool=lambda: RunSpool(self.stage, self.definition, Chain(), "lz4", self.block_bytes),
+            read_version=len(self.versions) - 1,
             window_bytes=self.rng.choice((1, 200, 1 << 20)),
         )
         planned = PlannedCompaction(compaction, terms, tuple(cuts), self.rules.max_file_bytes)

@@ -170,7 +170,7 @@ class TestFeed:
         log = CommitLog(open_filesystem(out))
         followed = feed.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
         head = log.refresh()
-        assert len(followed.shares(InLog(0, ""), InLog(head.version, head.nonce))) == 4
+        assert len(followed.shares(InLog(version=0, nonce=""), InLog(version=head.version, nonce=head.nonce))) == 4
         found = [row for batch in kv.changes(out) for row in batch.to_pylist()]
         assert sorted(found, key=str) == sorted(whole, key=str)
         assert len(found) == 30

@@ -102,7 +102,14 @@ class Bench:
 
     def compactor(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Compactor:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
-        return Compactor(stage, self.definition, "new", lambda: self.spool(stage), version, **more)
+        return Compactor(
+            stage=stage,
+            definition=self.definition,
+            encoding="new",
+            open_spool=lambda: self.spool(stage),
+            read_version=version,
+            **more,
+        )
 
     def do(
         self, *compactions: PlannedCompaction, version: int = 0, fs: FileSystem | None = None, piece_bytes: int = 0
@@ -125,7 +132,7 @@ class Bench:
 def bench() -> Iterator[Bench]:
     fs = MemoryFileSystem("bench")
     clock = ManualClock()
-    fs.context = Context(clock, SeededIds(1))
+    fs.context = Context(clock=clock, ids=SeededIds(1))
     yield Bench(fs, clock)
     MemoryFileSystem.drop("bench")
 

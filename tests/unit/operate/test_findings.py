@@ -27,7 +27,10 @@ def test_a_finding_has_what_the_table_says_of_its_kind() -> None:
         passed = check(code, "", "", is_passed=True)
         assert (passed.severity, passed.remedy, passed.command("/out")) == ("ok", "", None)
         assert is_well([passed, finding]) == (kind.severity == "info")
-    every = [Finding("python", "", "", "", severity, "") for severity in reversed(SEVERITIES)]
+    every = [
+        Finding(code="python", path="", expected="", actual="", severity=severity, remedy="")
+        for severity in reversed(SEVERITIES)
+    ]
     assert [finding.severity for finding in worst_first(every)] == [*SEVERITIES]
 
 
@@ -56,7 +59,7 @@ def test_a_report_is_as_its_worst_finding() -> None:
 
 
 def test_a_repair_with_a_step_that_failed_is_not_well() -> None:
-    steps = (RepairStep("bad-hint", "a", "rebuild the hint"),)
+    steps = (RepairStep(code="bad-hint", path="a", action="rebuild the hint"),)
     done = RepairReport(version=3, dry_run=False, steps=steps)
     assert (done.ok, done.verdict) == (True, "well: version 3, rebuild the hint")
     assert not replace(done, steps=(replace(steps[0], error="no space"),)).ok

@@ -158,7 +158,7 @@ def test_a_row_may_end_it(tmp_path: Path) -> None:
     stream.run(0, [[{"id": 1, "last": False}]])
     (file,) = ftfile.status(stream.path).open
     assert file.waiting.endswith(", or a row that ends it by finalizeColumn")
-    assert file.rules[-1] == PendingRule("finalize", "finalizeColumn")
+    assert file.rules[-1] == PendingRule(reason="finalize", option="finalizeColumn")
 
 
 def test_due_files(tmp_path: Path) -> None:
@@ -269,11 +269,11 @@ class TestVerdict:
 
     def test_a_query_is_behind(self, world: World) -> None:
         world.driver.commit_new(0)
-        read = SourceLag(0, "ftfile", None, versions_behind=0)
+        read = SourceLag(source=0, kind="ftfile", offset=None, versions_behind=0)
         status = ftfile.status(world.url)
 
         def with_checkpoint(*sources: SourceLag, **fields: Any) -> str:
-            checkpoint = CheckpointStatus("file:///checkpoint", sources=sources, **fields)
+            checkpoint = CheckpointStatus(path="file:///checkpoint", sources=sources, **fields)
             queries = (replace(status.queries[0], checkpoint=checkpoint),)
             changed = replace(status, queries=queries, made_ms=(status.time_ms or 0) + 40_000)
             return replace(changed, findings=(*findings_of(changed),)).verdict
@@ -326,7 +326,7 @@ class TestVerdict:
     def test_the_worst_goes_before_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The due file comes before the stuck file, but is less severe."""
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
-        stuck = UnpublishedFile(1, None, "part.json", "its file is missing")
+        stuck = UnpublishedFile(version=1, query_id=None, path="part.json", problem="its file is missing")
         monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])
         status = ftfile.status(stream.path)
         assert [finding.code for finding in findings_of(status)] == ["open-file-due", "not-publishable"]

@@ -231,7 +231,12 @@ def test_an_expression_is_compared_with_at_most_20_000_files() -> None:
     snapshot, recorded = snapshot_of(({"x": "long"}, {"x": 5}))
     adds = [*snapshot.adds.values()]
     for files, possible in ((FILES_MAX, False), (FILES_MAX + 1, True)):
-        many = Snapshot(0, None, snapshot.definitions, {str(number): adds[0] for number in range(files)})
+        many = Snapshot(
+            version=0,
+            schema=None,
+            definitions=snapshot.definitions,
+            adds={str(number): adds[0] for number in range(files)},
+        )
         reader = StatisticsReader(many, pc.field("x") == 7, recorded=recorded, filtered=recorded, time_zone="UTC")
         assert bool(chosen(reader)) == possible
 
@@ -265,7 +270,9 @@ def snapshot_of(*files: tuple[dict[str, str], dict[str, Any]]) -> tuple[Snapshot
             origin=Origin("query", 0, 0),
             statistics=statistics,
         )
-    return Snapshot(0, None, definitions, adds), recorded_schema(spark_schema(files[min(1, len(files) - 1)][0]))
+    return Snapshot(version=0, schema=None, definitions=definitions, adds=adds), recorded_schema(
+        spark_schema(files[min(1, len(files) - 1)][0])
+    )
 
 
 def _bound(value: Any, schema: pa.Schema) -> Any:

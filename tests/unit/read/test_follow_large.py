@@ -76,7 +76,7 @@ def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
     "position",
     [
         InSnapshot(10**19, "f" * 32, 10**12),
-        InLog(10**19, "f" * 32, 10**12, 10**19),
+        InLog(version=10**19, nonce="f" * 32, read=10**12, first=10**19),
     ],
     ids=["snapshot", "log"],
 )

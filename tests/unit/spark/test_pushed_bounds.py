@@ -272,7 +272,7 @@ def test_filters_are_compared_with_any_number_of_files() -> None:
     encoding = spark_schema({"id": "long"})
     definitions = {"e": {"schema": encoding, "partitionBy": [], "timeZone": "UTC", "format": {}}}
     adds = {str(number): add_of(number) for number in range(30_000)}
-    snapshot = Snapshot(0, None, definitions, adds)
+    snapshot = Snapshot(version=0, schema=None, definitions=definitions, adds=adds)
     pushed = PushedFilters([ds.EqualTo(("id",), 5), ds.IsNotNull(("id",))], arrow_schema(encoding))
     reader = StatisticsReader(
         snapshot, pushed, recorded=arrow_schema(encoding), filtered=pa.schema([]), time_zone="UTC"

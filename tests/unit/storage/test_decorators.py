@@ -88,7 +88,7 @@ def retrying(
     memory.make_directories("directory")
     faulty = FaultyFileSystem(memory, [fault])
     policy = RetryPolicy(attempts=attempts, delay_s=1, growth=3, delay_s_max=5)
-    return RetryingFileSystem(faulty, Context(clock, SeededIds(), policy), "memory://x"), faulty
+    return RetryingFileSystem(faulty, Context(clock=clock, ids=SeededIds(), retry=policy), "memory://x"), faulty
 
 
 @pytest.mark.parametrize("operation", CALLS)
@@ -128,7 +128,7 @@ def test_no_try_begins_after_the_time_limit(memory: MemoryFileSystem) -> None:
     faulty = FaultyFileSystem(memory, [Fault(Unavailable, times=100)])
     policy = RetryPolicy(attempts=None, delay_s=1, growth=3, delay_s_max=5, total_s=14.5)
     with pytest.raises(Unavailable):
-        RetryingFileSystem(faulty, Context(clock, SeededIds(), policy), "memory://x").stat("file")
+        RetryingFileSystem(faulty, Context(clock=clock, ids=SeededIds(), retry=policy), "memory://x").stat("file")
     assert clock.slept_s == [1, 3, 5, 5]
     assert RetryPolicy(attempts=None).delay_after_s(10_000) == 5
 

@@ -276,8 +276,12 @@ class TestProgress:
         assert told[-1].done_bytes == told[-1].total_bytes > 0
 
     def test_time_left(self) -> None:
-        assert Progress("compact", 0, 4, 0, 100, 5.0).left_s is None
-        assert Progress("compact", 1, 4, 25, 100, 5.0).left_s == 15.0
+        assert (
+            Progress(operation="compact", done=0, total=4, done_bytes=0, total_bytes=100, elapsed_s=5.0).left_s is None
+        )
+        assert (
+            Progress(operation="compact", done=1, total=4, done_bytes=25, total_bytes=100, elapsed_s=5.0).left_s == 15.0
+        )
 
     @pytest.mark.slow
     def test_lines_of_the_log(self, out: str, caplog: pytest.LogCaptureFixture) -> None:

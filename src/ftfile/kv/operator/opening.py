@@ -140,7 +140,7 @@ def record_fence(
             wal_epoch = before.wal_epoch
         opening = Opening(epoch, wal_epoch, before.wal_id or log.ids.unique())
         fences[:] = [_Fence(opening, _definition_after(config, head))]
-        return structs.replace(body_of(config, log, head, StoreChange(())), tables=set_opening(writer, opening))
+        return structs.replace(body_of(config, log, head, StoreChange(runs=())), tables=set_opening(writer, opening))
 
     with log.lock:
         commit(log, MaintenanceAuthor(_OPERATION, log.ids.unique()), prepare, config.common.policy)

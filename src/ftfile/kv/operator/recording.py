@@ -258,7 +258,7 @@ class Recorder:
 
     def _commit(self, number: int, windows: Sequence[Window], last: int) -> None:
         job_id = self.log.ids.unique()
-        change = StoreChange(tuple(self._staged(job_id, windows)))
+        change = StoreChange(runs=tuple(self._staged(job_id, windows)))
 
         def prepare(head: LogState, _: object) -> Body:
             require_epoch(head, self.writer, self.epoch)

@@ -26,7 +26,7 @@ def keep_up(log: CommitLog, config: StoreConfig) -> None:
     vacuum_if_due(config, log)
     author = MaintenanceAuthor("compact", log.ids.unique())
     workers = Threads(author.job_id, 1)  # the writer needs cores, too
-    CompactionRounds(log, author, workers, config.definition.code).compact(skip_held=True)
+    CompactionRounds(log=log, author=author, workers=workers, code=config.definition.code).compact(skip_held=True)
 
 
 class Upkeep:

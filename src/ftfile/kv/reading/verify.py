@@ -44,7 +44,7 @@ _READ_BYTES = 4 << 20
 _CACHE_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedRun:
     """A run that differs from the committed run.
 
@@ -61,7 +61,7 @@ class DamagedRun:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
     """The result of `verify`.
 
@@ -129,9 +129,11 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
         if run.add.id in errors:
             run_problems.insert(0, errors[run.add.id])
         for problem in run_problems:
-            damaged.append(DamagedRun(run.add.path, run.add.offset, bucket, problem))
+            damaged.append(DamagedRun(path=run.add.path, offset=run.add.offset, bucket=bucket, error=problem))
     not_asked = tuple(sorted(code_of(view.definition.merge)))
-    return StoreReport(view.version, len(runs), rows=row_count(runs), damaged=tuple(damaged), not_asked=not_asked)
+    return StoreReport(
+        version=view.version, runs=len(runs), rows=row_count(runs), damaged=tuple(damaged), not_asked=not_asked
+    )
 
 
 @dataclass(frozen=True, slots=True)

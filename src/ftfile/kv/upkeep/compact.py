@@ -71,7 +71,7 @@ _STALE_MAX = 2
 _log = get_logger(__name__)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CompactionRounds:
     """The compactions of one call, in rounds with one record each, so that an interruption loses little work."""
 
@@ -239,8 +239,8 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
         """Yield the results of each piece, up to a piece that fails because the store is unavailable."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         compactor = Compactor(
-            stage,
-            how.definition,
+            stage=stage,
+            definition=how.definition,
             encoding=how.encoding,
             open_spool=lambda: how.spool(stage),
             read_version=self.read_version,
@@ -248,7 +248,7 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
         yield from compactor.compact_all(pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactReport:
     """The result of a compaction.
 
@@ -301,7 +301,7 @@ def compact(
         if dry_run:
             return _planned(log, workers.at_once, full=full)
         return CompactionRounds(
-            log, author, workers=workers, code=code_of(merge), progress=access.get("progress")
+            log=log, author=author, workers=workers, code=code_of(merge), progress=access.get("progress")
         ).compact(full=full)
 
 
@@ -309,7 +309,7 @@ def compact_idle(path: str | os.PathLike[str], **access: Unpack[AccessArguments]
     """Compact runs as `compact`, except runs whose compactions failed too often, because idle queries call it often."""
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
         workers = Threads.of(author.job_id, None, log.fs.context)
-        return CompactionRounds(log, author, workers).compact(skip_held=True)
+        return CompactionRounds(log=log, author=author, workers=workers).compact(skip_held=True)
 
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
@@ -323,7 +323,7 @@ def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     for planned in chain.from_iterable(choice.choose(head, how, ())):
         inputs |= run_ids(planned.compaction.runs)
         count += 1
-    return CompactReport(head.version, runs_replaced=len(inputs), runs_written=count, dry_run=True)
+    return CompactReport(version=head.version, runs_replaced=len(inputs), runs_written=count, dry_run=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ _HELD_BYTES = 64 << 20
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebucketReport:
     """The result of a change of the number of buckets.
 
@@ -105,7 +105,7 @@ def rebucket(
         how = how_written(head, log.fs, code)
         how.definition.require_code()
         if how.definition.buckets == buckets:
-            return RebucketReport(None, buckets)
+            return RebucketReport(version=None, buckets=buckets)
         change = _NewBuckets(log, author, buckets, code)
         for _ in range(_TRIES):
             change.write(log.refresh(durable=True))
@@ -113,7 +113,11 @@ def rebucket(
             if done.record is not None:
                 adds, removes = done.record.adds, done.record.removes
                 report = RebucketReport(
-                    done.version, buckets, runs_replaced=len(removes), runs_written=len(adds), rows=total_rows(adds)
+                    version=done.version,
+                    buckets=buckets,
+                    runs_replaced=len(removes),
+                    runs_written=len(adds),
+                    rows=total_rows(adds),
                 )
                 _log.info("rebucketed: %s", report)
                 return report

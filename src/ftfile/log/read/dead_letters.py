@@ -31,7 +31,7 @@ _READ_BYTES = 1 << 20
 _REMOVE = "Remove it"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A record that could not be written."""
 
@@ -169,7 +169,11 @@ def _letter(line: bytes, path: str) -> DeadLetter:
     try:
         text = json.loads(line)
         letter = DeadLetter(
-            text["reason"], text["queryId"], batch_id=text["batchId"], partition=text["partition"], row=text["row"]
+            reason=text["reason"],
+            query_id=text["queryId"],
+            batch_id=text["batchId"],
+            partition=text["partition"],
+            row=text["row"],
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptData(path, "dead letters, one JSON object a line", f"{line[:80]!r}") from error

@@ -43,7 +43,7 @@ _AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The live adds of a version, in the order of their records."""
 
@@ -301,8 +301,8 @@ class _Builder:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
-            self._version,
-            self._schema,
+            version=self._version,
+            schema=self._schema,
             definitions=Definitions(self._definitions),
             adds=AddTable(self._blocks, self._others),
             compacted_to=self._compacted_to,

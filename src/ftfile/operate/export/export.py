@@ -37,7 +37,7 @@ TRIES = 100
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
     """The result of an export."""
 
@@ -98,7 +98,9 @@ def export(  # noqa: PLR0913 - all by name
             current = None
             if last >= 0:
                 current = last
-            report = ExportReport(current, versions, open_rows=open_rows, waiting=head.version - last, dry_run=dry_run)
+            report = ExportReport(
+                version=current, versions=versions, open_rows=open_rows, waiting=head.version - last, dry_run=dry_run
+            )
             if not dry_run:
                 _log.info("exported to %s: version %s, %d new; %d rows in open files", to, current, versions, open_rows)
             if report.waiting:

@@ -27,7 +27,7 @@ _WIDER = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableLimits:
     """The limits of a format."""
 
@@ -165,8 +165,8 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
 LIMITS = {
     # Delta supports other names only with column mapping, which needs a field id in each file.
     "delta": TableLimits(
-        "Delta",
-        "_delta_log",
+        name="Delta",
+        directory="_delta_log",
         types=re.compile(f"{_COMMON}|timestamp_ntz"),
         refused_in_names=(re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
         refused_in_paths=_CONTROL,
@@ -174,8 +174,8 @@ LIMITS = {
         reads_names="Polars' scan_delta",
     ),
     "iceberg": TableLimits(
-        "Iceberg",
-        "_iceberg",
+        name="Iceberg",
+        directory="_iceberg",
         types=re.compile(f"{_COMMON}|timestamp_ntz"),
         refused_in_names=None,
         refused_in_paths=_CONTROL_OR_URL,

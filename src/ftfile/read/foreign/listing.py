@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Listing:
     """The files of one listing, as columns."""
 
@@ -309,7 +309,13 @@ def _listing(root: str, files: _ListedFiles, before: Listing | None, now_s: floa
         is_same &= (before.sizes[places] == sizes) & (before.times[places] == times)
         since_s[is_same] = before.since_s[places[is_same]]
     return Listing(
-        files.paths, sizes, times=times, identities=files.identities, keys=keys, hashes=hashes, since_s=since_s
+        paths=files.paths,
+        sizes=sizes,
+        times=times,
+        identities=files.identities,
+        keys=keys,
+        hashes=hashes,
+        since_s=since_s,
     )
 
 

@@ -298,7 +298,7 @@ class Planner:
                 return
         memory.failures = 0  # also for a parked file
         if match.displaces and row.known is not None and not extension.is_empty:
-            self._memories[row.known.displaced_key()] = FileMemory(row.path, used_in=self._listings)
+            self._memories[row.known.displaced_key()] = FileMemory(path=row.path, used_in=self._listings)
 
     def _memory(self, row: Row) -> FileMemory:
         """Return the memory of a listed file, cleared if the file has another state."""

@@ -50,7 +50,7 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
         yield file if is_in_place and file.size_bytes >= row.size_bytes else None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FileMemory:
     """Cached results of probes of the file of one path, in this process."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NativeGroup:
     """Parts that Spark's built-in source returns in one read."""
 
@@ -70,8 +70,8 @@ def group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: 
         options["recursiveFileLookup"] = "true"
     decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
     return NativeGroup(
-        kind,
-        options,
+        format=kind,
+        options=options,
         schema_json=spark_schema_json(pa.schema([*columns, *in_path])),
         partition_by=partition_by,
         decimals=decimals,

@@ -118,7 +118,7 @@ class _StopPoint(NamedTuple):
     replay: Replay  # of these steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CrashState:
     """A disk that one power cut can leave."""
 
@@ -183,7 +183,7 @@ def crash_states(
                 if key in seen:
                     continue
                 seen.add(key)
-            yield CrashState(point, step, notes=notes, loss=loss, disk=disk, origin=file_system)
+            yield CrashState(point=point, step=step, notes=notes, loss=loss, disk=disk, origin=file_system)
 
 
 def kill_states(file_system: CrashingFileSystem) -> Iterator[KillState]:

@@ -112,7 +112,7 @@ class FaultyFileSystem(WrapperFileSystem, PickledByReference):
             return due
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRun(Generic[Result]):
     """The result of one run with one fault."""
 
@@ -155,5 +155,5 @@ def fault_sweep(
             if error is not None:
                 raise error
             return
-        yield SweepRun(fault, faulty.injected[0][1], file_system=inner, error=error, result=result)
+        yield SweepRun(fault=fault, call=faulty.injected[0][1], file_system=inner, error=error, result=result)
         fault = dataclasses.replace(fault, at=fault.at + step)

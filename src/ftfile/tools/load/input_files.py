@@ -81,7 +81,7 @@ class ByteStream:
         """Leave the file open; its owner closes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileToLoad:
     """A file, or stdin."""
 
@@ -194,9 +194,9 @@ def input_files(paths: Sequence[str], file_format: str | None) -> list[FileToLoa
 def _input_file(path: str, file_format: str | None) -> FileToLoad:
     if path == STDIN:
         if file_format is not None:
-            return FileToLoad(path, file_format)
+            return FileToLoad(path=path, file_format=file_format)
         start = stdin().read(_BEGINNING_BYTES)
-        return FileToLoad(path, _format_of_bytes(start), start=start)
+        return FileToLoad(path=path, file_format=_format_of_bytes(start), start=start)
     status = _status_of(path)
     name, codec = path, None
     root, ending = os.path.splitext(path)

@@ -32,7 +32,7 @@ _ICEBERG = re.compile(r"(?P<table>.+)/metadata/[^/]+\.metadata\.json[^/]*")
 _OFFSETS = re.compile(r"(?P<checkpoint>.+)/offsets/\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A file whose rows are not committed."""
 
@@ -42,7 +42,7 @@ class LeftOut:
     moved: bool = False  # plain readers would read it, so a migration moves it below `_ftfile`
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Inventory:
     """The files that another program left in a directory."""
 
@@ -70,7 +70,7 @@ def uncommitted_files(files: Mapping[str, FileInfo], committed: Container[str | 
     uncommitted = []
     for path, info in files.items():
         if path not in committed and not is_hidden(path):
-            uncommitted.append(LeftOut(path, info.size_bytes, why, moved=True))
+            uncommitted.append(LeftOut(path=path, size_bytes=info.size_bytes, why=why, moved=True))
     return uncommitted
 
 
@@ -149,7 +149,7 @@ def read_entry(fs: FileSystem, path: str) -> bytes:
 
 def plain_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return all files that plain readers see."""
-    inventory = Inventory("files", [])
+    inventory = Inventory(source="files", files=[])
     for path, info in files.items():
         if not is_hidden(path):
             inventory.files.append(info)

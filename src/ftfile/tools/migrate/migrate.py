@@ -119,9 +119,19 @@ def migrate(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write, or the other program continued to write.
     """
     fs = _open(os.fspath(path), dict(storage or {}), context)
-    workers = Threads.of("migrate", threads, context)
-    arguments = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
-    request = Request(*arguments, dry_run, confirm, workers, progress)
+    request = Request(
+        from_=from_,
+        file_format=file_format,
+        schema=schema,
+        partition_by=partition_by,
+        options=options or {},
+        checkpoint=checkpoint,
+        leave_unfinished=leave_unfinished,
+        dry_run=dry_run,
+        confirm=confirm,
+        workers=Threads.of("migrate", threads, context),
+        progress=progress,
+    )
     with log_context(job=context.ids.unique()), file_as_config_error(CommitLog(fs), os.fspath(path)):
         return _migrate(fs, os.fspath(path), request)
 

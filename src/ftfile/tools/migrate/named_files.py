@@ -68,7 +68,7 @@ def is_named_by_kafka(names: Iterable[str]) -> bool:
 
 def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return the finished files of Flink's sinks; raises `ConfigError` if a length differs from `.valid-length`."""
-    inventory = Inventory("flink", [])
+    inventory = Inventory(source="flink", files=[])
     too_long: list[tuple[FileInfo, int]] = []
     for path, info in files.items():
         match = _BUCKETING.fullmatch(path) or _FILE_SINK.fullmatch(path)
@@ -76,7 +76,7 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             if not is_hidden(path):
                 inventory.files.append(info)
             elif _may_be_uncompacted(path):
-                inventory.unfinished.append(LeftOut(path, info.size_bytes, _NOT_COMPACTED))
+                inventory.unfinished.append(LeftOut(path=path, size_bytes=info.size_bytes, why=_NOT_COMPACTED))
             continue
         moved = not is_hidden(path)
         if match.groupdict().get("state") == "valid-length":
@@ -85,10 +85,15 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             if part is not None and part.size_bytes > length:
                 too_long.append((part, length))
             inventory.left_out.append(
-                LeftOut(path, info.size_bytes, "it only contains the length of another file", moved)
+                LeftOut(
+                    path=path,
+                    size_bytes=info.size_bytes,
+                    why="it only contains the length of another file",
+                    moved=moved,
+                )
             )
         else:
-            inventory.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
+            inventory.unfinished.append(LeftOut(path=path, size_bytes=info.size_bytes, why=_BY_CHECKPOINT, moved=moved))
     _require_cut(too_long)
     return inventory
 
@@ -135,7 +140,7 @@ def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
 
 def apex_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return the finished files of AbstractFileOutputOperator."""
-    inventory = Inventory("apex", [])
+    inventory = Inventory(source="apex", files=[])
     for path, info in files.items():
         match = _APEX.fullmatch(path)
         if match is None:
@@ -146,7 +151,7 @@ def apex_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
         why = _BY_WINDOW
         if is_published:
             why = f"an older copy of {match['name']!r}"
-        left_out = LeftOut(path, info.size_bytes, why, not is_hidden(path))
+        left_out = LeftOut(path=path, size_bytes=info.size_bytes, why=why, moved=not is_hidden(path))
         (inventory.left_out if is_published else inventory.unfinished).append(left_out)
     return inventory
 
@@ -157,14 +162,16 @@ def kafka_files(_fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     Raises:
         ConfigError: a name is unknown, there are several topics, or two files of a directory share an offset.
     """
-    inventory = Inventory("kafka-connect", [])
+    inventory = Inventory(source="kafka-connect", files=[])
     topics: dict[str, str] = {}  # each with the path of one of its files
     strangers: list[str] = []
     ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
     for path, info in files.items():
         if _KAFKA_TEMPORARY.fullmatch(path):
             why = "The connector has not committed it: only the connector's log shows if it will"
-            inventory.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
+            inventory.unfinished.append(
+                LeftOut(path=path, size_bytes=info.size_bytes, why=why, moved=not is_hidden(path))
+            )
             continue
         if is_hidden(path):
             continue

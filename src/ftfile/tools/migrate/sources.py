@@ -93,9 +93,9 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     for path, add in paths.items():
         _check_file(path, add, files, columns)
     return Inventory(
-        "delta",
-        [files[path] for path in paths],
-        uncommitted_files(files, paths, "it is not in the newest version of the table"),
+        source="delta",
+        files=[files[path] for path in paths],
+        left_out=uncommitted_files(files, paths, "it is not in the newest version of the table"),
         log=DELTA_LOG,
         last_entry=max(commits),
         schema=described["metaData"]["schemaString"],

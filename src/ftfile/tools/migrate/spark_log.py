@@ -64,9 +64,9 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
                 "changed it. Restore it from a copy. Nothing was changed"
             )
     return Inventory(
-        "spark",
-        [files[path] for path in paths.values()],
-        uncommitted_files(files, set(paths.values()), f"it is not in {SPARK_LOG}"),
+        source="spark",
+        files=[files[path] for path in paths.values()],
+        left_out=uncommitted_files(files, set(paths.values()), f"it is not in {SPARK_LOG}"),
         log=SPARK_LOG,
         last_entry=max(entries),
     )

@@ -59,7 +59,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{1
 _TEXT = "value string"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MigratedTable:
     """The part of a record that names the files."""
 
@@ -71,7 +71,7 @@ class MigratedTable:
     definitions: dict[str, Any]  # by key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The arguments of `migrate`, and the workers that read the files."""
 
@@ -151,8 +151,8 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
         statistics = {key: entry for key, entry in fact.statistics.items() if key in comparable[keys[kind]]}
         adds.append(structs.replace(add, statistics=statistics))
     return MigratedTable(
-        tuple(adds),
-        name,
+        adds=tuple(adds),
+        file_format=name,
         partition_by=columns,
         schema_key=definition_key(recorded),
         encoding_key=definition_key(encoding),

@@ -54,7 +54,7 @@ COLUMNS = np.dtype(
 )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Commits:
     """The kept versions with readable records, oldest first.
 
@@ -153,7 +153,7 @@ class CommitColumns:
         for name in ("create", "publish"):
             columns[name][places[is_kept]] = later[f"earlier_{name}"][is_kept]
         unreadable = max(0, newest + 1 - oldest - len(columns))
-        return Commits(columns, self._operations, self._reasons, unreadable)
+        return Commits(columns=columns, operations=self._operations, reasons=self._reasons, unreadable=unreadable)
 
 
 def read_commits(log: CommitLog) -> Commits:

@@ -70,7 +70,7 @@ _NEVER_MS = 1 << 62
 _NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The result of `ftfile.report`: a page that needs no network and no other file.
 
@@ -151,7 +151,7 @@ def report(
         jobs=head.jobs,
     )
     contents = replace(contents, findings=worst_first(_findings(contents, verify_report)))
-    return Report(url, contents.status.version, contents.findings, render(contents))
+    return Report(path=url, version=contents.status.version, findings=contents.findings, html=render(contents))
 
 
 def _findings(contents: PageContents, verify_report: VerifyReport | None) -> Iterator[Finding]:

@@ -100,11 +100,11 @@ class FileSink(Sink[SinkConfig]):
         """
         directories = config.directories
         if not directories.takes_zone:
-            return TaskInput(config, batches, directories.time_zone)
+            return TaskInput(config=config, batches=batches, time_zone=directories.time_zone)
         remaining = iter(batches)
         first = next(remaining, None)
         if first is None:
-            return TaskInput(config, ())
+            return TaskInput(config=config, batches=())
         config = config.in_zone(session_zone(first.schema))
         return self.task_input(config, chain([first], remaining))
 

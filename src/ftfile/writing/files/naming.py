@@ -124,7 +124,7 @@ def ending_fault(name: str, extension: str) -> str | None:
     return f"would end in {ending!r}: readers would decompress the files, but they are not compressed with this codec"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartFacts:
     """The facts from which a name is built. The user's naming function receives them."""
 
@@ -144,8 +144,8 @@ class PartFacts:
 def first_part(name: str, directory: str, extension: str) -> PartFacts:
     """Return an example."""
     return PartFacts(
-        name,
-        directory,
+        name=name,
+        directory=directory,
         batch="0000000000",
         index=0,
         number=0,

@@ -150,7 +150,7 @@ class Rule:
     counts: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRule:
     """A rule that may end an open file, and its progress. A rule without time and limit ends the file after a row."""
 
@@ -336,14 +336,14 @@ def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[Pendi
     by_time, by_amount = list[tuple[int, PendingRule]](), list[tuple[float, PendingRule]]()
     for rule in RULES:
         if rule.deadline is not None and (at := rule.deadline(settings, totals).now_ms) is not None:
-            by_time.append((at, PendingRule(rule.reason, rule.options[0], deadline_ms=at)))
+            by_time.append((at, PendingRule(reason=rule.reason, option=rule.options[0], deadline_ms=at)))
         if rule.counts is not None:
             limit, amount = _limit_and_amount(rule.counts, settings, totals)
             if limit is not None:
-                pending = PendingRule(rule.reason, rule.options[0], limit=limit, amount=amount)
+                pending = PendingRule(reason=rule.reason, option=rule.options[0], limit=limit, amount=amount)
                 by_amount.append((-amount / max(limit, 1), pending))
     in_order = (*sorted(by_time, key=itemgetter(0)), *sorted(by_amount, key=itemgetter(0)))
-    by_row = () if settings.finalize_column is None else (PendingRule("finalize", "finalizeColumn"),)
+    by_row = () if settings.finalize_column is None else (PendingRule(reason="finalize", option="finalizeColumn"),)
     return (*(pending for _, pending in in_order), *by_row)
 
 

@@ -268,7 +268,7 @@ class TestThreads:
         monkeypatch.setattr(
             Compactor, "compact", lambda _, piece: (CompactionResult(piece[0].compaction, None, silent),)
         )
-        rounds = CompactionRounds(log, MaintenanceAuthor("compact", "job"), Threads("job", 1))
+        rounds = CompactionRounds(log=log, author=MaintenanceAuthor("compact", "job"), workers=Threads("job", 1))
         assert len(pieces) == 4
         assert len(rounds._do_pieces(CompactionWork(how_written(head, log.fs), head.version), pieces)) == 1  # noqa: SLF001
 

@@ -92,8 +92,14 @@ def test_a_first_export_counts_each_file_twice(to: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("now", "shown"),
     [
-        (Progress("export", 1, 4, 0, 0, 5.0, "versions"), "1 of 4 versions, 15 s left"),
-        (Progress("compact", 1, 4, 1 << 20, 4 << 20, 5.0), "1 of 4 files, 1.0 MiB of 4.0 MiB, 15 s left"),
+        (
+            Progress(operation="export", done=1, total=4, done_bytes=0, total_bytes=0, elapsed_s=5.0, unit="versions"),
+            "1 of 4 versions, 15 s left",
+        ),
+        (
+            Progress(operation="compact", done=1, total=4, done_bytes=1 << 20, total_bytes=4 << 20, elapsed_s=5.0),
+            "1 of 4 files, 1.0 MiB of 4.0 MiB, 15 s left",
+        ),
     ],
     ids=["export", "compact"],
 )

@@ -37,7 +37,7 @@ def commits_of(versions: int, seed: int = 1) -> Commits:
     columns["publish"] = draw.lognormal(-3, 0.5, versions)
     operations = +Counter(stream=versions - versions // 100, compact=versions // 100)
     reasons = +Counter(size=versions, age=versions // 7, large=versions // 90)
-    return Commits(columns, operations, reasons)
+    return Commits(columns=columns, operations=operations, reasons=reasons)
 
 
 def contents_of(versions: int, *, is_store: bool = False) -> PageContents:
@@ -61,7 +61,7 @@ def contents_of(versions: int, *, is_store: bool = False) -> PageContents:
         oldest_version=0,
         oldest_readable=0,
         horizon_ms=0,
-        queries=(QueryStatus(query, versions - 1, versions - 1, MADE_MS - 10_000),),
+        queries=(QueryStatus(query_id=query, last_batch=versions - 1, version=versions - 1, time_ms=MADE_MS - 10_000),),
         open=() if is_store else opened,
         due=0,
         held=0,

@@ -140,8 +140,8 @@ def test_a_log_that_cannot_be_read_to_its_end_has_a_page(damaged: str) -> None:
 def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) -> None:
     status = ftfile.open(rolled.path).status()
     unpublished = (
-        UnpublishedFile(3, None, "a", "a foreign file is at 'a'"),
-        UnpublishedFile(3, None, "b", ""),
+        UnpublishedFile(version=3, query_id=None, path="a", problem="a foreign file is at 'a'"),
+        UnpublishedFile(version=3, query_id=None, path="b", problem=""),
     )
     opened = OpenFile("q", "day=1", 1, 7, 9, MADE_MS - 60_000, MADE_MS, "age", None, "", 0)
     status = replace(status, unpublished=unpublished, open=(opened, replace(opened, attempts=2)))
@@ -160,7 +160,7 @@ def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) ->
 
 @pytest.mark.slow
 def test_what_a_comparison_finds_is_told_once(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = UnpublishedFile(3, None, "b", "")
+    waiting = UnpublishedFile(version=3, query_id=None, path="b", problem="")
     monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [waiting])
     codes = [[each.code for each in ftfile.report(rolled.path, verify=is_told).findings] for is_told in (True, False)]
     assert ["not-published" in each for each in codes] == [False, True]
