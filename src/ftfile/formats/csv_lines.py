@@ -54,7 +54,7 @@ _OPTIONS = {
 _LINE_SEPS = ("\n", "\r\n", "\r")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CsvLines(Lines):
     """CSV."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _RECORD_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig(WriteConfig):
     """The settings of a write to a store, from its options and schema."""
 

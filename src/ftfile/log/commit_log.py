@@ -53,7 +53,7 @@ class _Instant(NamedTuple):
     monotonic_s: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RecentRecords:
     """Consecutive records up to the newest one, for writing compacted logs; empty in a process without commits."""
 
@@ -69,7 +69,7 @@ class RecentRecords:
         self.size_bytes = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class KnownPaths:
     """Final paths that are known from one commit to the next."""
 
@@ -86,7 +86,7 @@ class KnownPaths:
             self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CommitMetrics:
     """Counts of a process since its last record, for the metrics of its next one."""
 

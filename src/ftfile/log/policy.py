@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 _UNPROVEN = "its rows differ from the committed rows, or cannot be compared with them"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The protocol's options; with the defaults, a batch never continues silently if rows could be lost or doubled."""
 

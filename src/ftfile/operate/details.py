@@ -88,7 +88,7 @@ class RemovedFile:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDetails:
     """The result of `OpenedDirectory.version_details`."""
 
@@ -143,7 +143,7 @@ class VersionDifference:
     columns: tuple[ColumnChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileDetails:
     """The result of `OpenedDirectory.file_details`."""
 

@@ -283,7 +283,12 @@ class _FlushRun:
             if storage.file_settings:
                 log = open_with_written_settings(flush.url, flush.access, storage.file_settings)
             durability = durability_of(storage.durability, log.fs.capabilities)
-            work = Assembling(head.definitions, head.version, durability, flush.commit_every)
+            work = Assembling(
+                definitions=head.definitions,
+                read_version=head.version,
+                durability=durability,
+                files_max=flush.commit_every,
+            )
             due = [with_planned_statistics(job, head.definitions) for job in flush.jobs(head, query_id, segments)]
             for jobs in rounds_of(due, flush.commit_every, files_of):
                 rewrites = self._rewrites(work, jobs, log=log, written=dict(storage.file_settings), tracker=tracker)
@@ -411,8 +416,8 @@ def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState
         last_batch, since = (0, head.version)
     first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since
     return Namer(
-        publishing.naming,
-        f"{last_batch:010d}",
+        naming=publishing.naming,
+        batch=f"{last_batch:010d}",
         time_ms=log.clock.now_ms(),
         query_id=query_id,
         extensions={},
@@ -431,7 +436,7 @@ def _settings_of(
         return from_json({**head.definitions[query.settings]})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembling(Work[Job, Assembled]):
     """Assembles segments that were live at a version. A job ends when it has written `files_max` files."""
 

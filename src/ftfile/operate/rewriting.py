@@ -44,7 +44,7 @@ TRIES = 5
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteReport:
     """The result of a compaction, a drop or a delete."""
 

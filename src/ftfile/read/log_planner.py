@@ -50,7 +50,7 @@ class BatchLimits:
     rows: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowSettings:
     """Options of a follower."""
 
@@ -74,8 +74,12 @@ class FollowSettings:
     def from_options(cls, parsed: FollowOptions) -> FollowSettings:
         """Return the settings of the options; a ConfigError if they contradict each other."""
         limits = BatchLimits(parsed.max_files_per_trigger, parsed.max_bytes_per_trigger, parsed.max_rows_per_trigger)
-        skips_changes = isinstance(parsed, DirectoryFollowOptions) and parsed.skip_change_commits
-        return cls(parsed.starting_version, parsed.starting_timestamp, limits, skips_changes)
+        return cls(
+            starting_version=parsed.starting_version,
+            starting_time=parsed.starting_timestamp,
+            limits=limits,
+            skip_changes=isinstance(parsed, DirectoryFollowOptions) and parsed.skip_change_commits,
+        )
 
 
 class Unit(NamedTuple):

@@ -53,7 +53,7 @@ _STATES: dict[Place, FileState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedFile:
     """One committed file.
 

@@ -144,7 +144,7 @@ class TimeText:
         return f"{self.kind} {self.text!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """The columns of rows that conditions can compare."""
 

@@ -87,7 +87,10 @@ def predicate(
         return _checked(where, schema, columns)
     if isinstance(where, Mapping) and not where:
         return None
-    return bound(where, Columns(schema, time_zone, called=columns, time_zones=time_zones or {}, argument=argument))
+    return bound(
+        where,
+        Columns(schema=schema, time_zone=time_zone, called=columns, time_zones=time_zones or {}, argument=argument),
+    )
 
 
 def bound(where: object, columns: Columns) -> Any:  # noqa: ANN401 - the type depends on the columns

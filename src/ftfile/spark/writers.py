@@ -43,7 +43,7 @@ _CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SessionValues:
     """Settings of the session and properties of the query's thread, which are only visible to tasks."""
 

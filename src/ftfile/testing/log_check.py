@@ -46,7 +46,7 @@ def require(holds: bool, invariant: str, detail: str, *values: object) -> None: 
         raise InvariantViolation(invariant, detail.format(*values) if values else detail)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class LogContents:
     """The kept records, and the snapshots that they produce."""
 

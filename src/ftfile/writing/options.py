@@ -61,7 +61,7 @@ _MEANINGS: dict[Durability, str] = {
 LOGS_KEPT = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteConfig(ABC):
     """The settings of a write, from its options and schema."""
 
@@ -224,7 +224,7 @@ def open_for_writer(
     return SealedFileSystem(fs, encryption.keys, encryption.key_id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """The checked storage options. The log records the first two for maintenance."""
 
@@ -240,7 +240,12 @@ class Storage:
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is a separate option: write {_OWN[name]}")
         owner_only = encryption is not None and not parsed.is_given("filePermission")
-        return cls(_file_settings(parsed), parsed.durability, clients, owner_only)
+        return cls(
+            file_settings=_file_settings(parsed),
+            durability=parsed.durability,
+            client_settings=clients,
+            owner_only=owner_only,
+        )
 
     def for_store(self, store: Capabilities) -> Storage:
         """Return the settings for this store.
@@ -277,10 +282,10 @@ class Storage:
         durability = text["durability"]
         if durability not in {"auto", *_MEANINGS}:
             raise ValueError(f"the durability is {durability!r:.80}")
-        return cls(file_settings(text["storage"]), durability)
+        return cls(file_settings=file_settings(text["storage"]), durability=durability)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommonSettings:
     """The checked common options of files and stores."""
 

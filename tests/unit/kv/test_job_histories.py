@@ -86,7 +86,9 @@ class StoredRuns(Store):
             read_version=len(self.versions) - 1,
             window_bytes=self.rng.choice((1, 200, 1 << 20)),
         )
-        planned = PlannedCompaction(compaction, terms, tuple(cuts), self.rules.max_file_bytes)
+        planned = PlannedCompaction(
+            compaction=compaction, terms=terms, cuts=tuple(cuts), max_file_bytes=self.rules.max_file_bytes
+        )
         ((_, rewrite, error),) = compactor.compact((planned,))
         assert rewrite is not None, error
         moved = {run.add.path for run in planned.moves}

@@ -114,10 +114,10 @@ class TestDue:
         ]
         (planned,) = plan_of(live, now_ms=9)
         assert planned == PlannedCompaction(
-            Compaction("descend", tuple(map(run_of, live[2:]))),
-            Terms(is_bottommost=False, expired_ms=9 - SETTINGS.tombstone_ttl_ms),
-            ((0,), (10,), (16,)),
-            SETTINGS.max_file_bytes,
+            compaction=Compaction("descend", tuple(map(run_of, live[2:]))),
+            terms=Terms(is_bottommost=False, expired_ms=9 - SETTINGS.tombstone_ttl_ms),
+            cuts=((0,), (10,), (16,)),
+            max_file_bytes=SETTINGS.max_file_bytes,
         )
         assert planned.moves == ()
         assert planned.inputs == planned.compaction.runs
@@ -153,7 +153,9 @@ class TestResults:
     def planned(self, *runs: Add, cuts: Sequence[int] = (), is_bottommost: bool = False) -> PlannedCompaction:
         terms = Terms(is_bottommost=is_bottommost, expired_ms=0)
         compaction = Compaction("descend", tuple(map(run_of, runs)))
-        return PlannedCompaction(compaction, terms, tuple((cut,) for cut in cuts), 100 * MIB)
+        return PlannedCompaction(
+            compaction=compaction, terms=terms, cuts=tuple((cut,) for cut in cuts), max_file_bytes=100 * MIB
+        )
 
     def test_they_have_the_level_positions_and_time_of_what_was_merged(self) -> None:
         move = a_run((1, 2), (50, 60), 25 * MIB, committed_ms=1)

@@ -98,7 +98,12 @@ class Bench:
         self, *runs: Add, limit: int = SETTINGS.max_file_bytes, backoff: Backoff | None = None
     ) -> PlannedCompaction:
         terms = Terms(is_bottommost=True, expired_ms=0)
-        return PlannedCompaction(Compaction("level0", tuple(map(run_of, runs)), backoff), terms, (), limit)
+        return PlannedCompaction(
+            compaction=Compaction("level0", tuple(map(run_of, runs)), backoff),
+            terms=terms,
+            cuts=(),
+            max_file_bytes=limit,
+        )
 
     def compactor(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Compactor:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
@@ -240,7 +245,12 @@ class TestResult:
         metadata = replace(purged.metadata, purges=(((50,), (60,)), ((200,), None)))
         runs.append(run_of(purged.with_metadata(metadata)))
         terms = Terms(is_bottommost=False, expired_ms=0)
-        planned = PlannedCompaction(Compaction("descend", tuple(runs)), terms, ((30,), (50,), (100,)), 1 << 30)
+        planned = PlannedCompaction(
+            compaction=Compaction("descend", tuple(runs)),
+            terms=terms,
+            cuts=((30,), (50,), (100,)),
+            max_file_bytes=1 << 30,
+        )
         ((result,), _) = bench.do(planned)
         results = [run_of(add).metadata for add in result.adds]
         assert [metadata.keys for metadata in results] == [((0,), (29,)), ((30,), (49,)), ((60,), (99,)), None]
@@ -250,7 +260,12 @@ class TestResult:
     def test_a_run_that_moves_keeps_its_bytes(self, bench: Bench) -> None:
         large, small = bench.run(range(30_000)), bench.run([40_000])
         terms = Terms(is_bottommost=True, expired_ms=0)
-        planned = PlannedCompaction(Compaction("descend", (run_of(large), run_of(small))), terms, (), 1 << 16)
+        planned = PlannedCompaction(
+            compaction=Compaction("descend", (run_of(large), run_of(small))),
+            terms=terms,
+            cuts=(),
+            max_file_bytes=1 << 16,
+        )
         before = {info.path for info in bench.fs.list("_ftfile/staged/job")}
         ((result,), _) = bench.do(planned)
         assert result.inputs == (large, small)

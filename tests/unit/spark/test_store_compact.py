@@ -120,7 +120,14 @@ class TestRounds:
         origin = Origin("query", 0, 0)
         adds = [Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin) for size in sizes]
         due = [Compaction("level0", (Run(add, RunMetadata((0, 0), None)),)) for add in adds]
-        pieces = [(PlannedCompaction(each, Terms(is_bottommost=True, expired_ms=0), (), 5),) for each in due]
+        pieces = [
+            (
+                PlannedCompaction(
+                    compaction=each, terms=Terms(is_bottommost=True, expired_ms=0), cuts=(), max_file_bytes=5
+                ),
+            )
+            for each in due
+        ]
         work = CompactionWork(how_with(5), 0)
         found = [work.size_of(piece) for piece in compaction._round_of(work, pieces, 2)]  # noqa: SLF001
         assert shares_of(found, min(len(found), 2)) == shares

@@ -29,7 +29,7 @@ _UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC")
 _parsed = lru_cache(maxsize=64)(TimePattern.parse)  # all plans and tasks of a query need the same formats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeFormats:
     """Patterns, by default ISO 8601 with microseconds, and the time zone of TIMESTAMP columns."""
 

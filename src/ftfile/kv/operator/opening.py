@@ -90,7 +90,7 @@ def open_writer(
     # Listed before the fence reads the head, so that the log must contain their openings.
     names = list_wal(log.fs, writer)
     opening, definition = record_fence(log, config, writer=writer, names=names, restore=restore)
-    recorder = Recorder(log, replace(config, definition=definition), writer, opening.epoch)
+    recorder = Recorder(log=log, config=replace(config, definition=definition), writer=writer, epoch=opening.epoch)
     # Final for windows of older processes: their commits need their epoch.
     recorded = recorded_window(recorder.head(), writer)
     files = WalFiles(log.fs, writer, config.hidden_chain, opening.wal_id)

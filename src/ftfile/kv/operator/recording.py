@@ -221,7 +221,7 @@ class _Moved(Exception):
     """Windows to be recorded are already in the log: an earlier attempt with an unknown outcome has succeeded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recorder:
     """Records the windows of one process."""
 

@@ -135,7 +135,7 @@ class Result(NamedTuple):
     purges: tuple[KeyRange, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlannedCompaction:
     """A compaction of runs of a bucket, ready to run in a task."""
 
@@ -238,7 +238,9 @@ class CompactionPlanner:
         """Return a compaction with its terms and cuts, given all live runs of its bucket."""
         terms = terms_of(compaction.runs, bucket, self.rules, self.now_ms)
         cuts = cuts_of(compaction, bucket, self.key_types, self.rules)
-        return PlannedCompaction(compaction, terms, cuts, self.rules.max_file_bytes)
+        return PlannedCompaction(
+            compaction=compaction, terms=terms, cuts=cuts, max_file_bytes=self.rules.max_file_bytes
+        )
 
 
 def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list[Piece]:

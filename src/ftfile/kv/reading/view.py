@@ -153,7 +153,7 @@ def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
         )  # merging the cached merge may have failed for another key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
     """Statistics of a store at a version.
 

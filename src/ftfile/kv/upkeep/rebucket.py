@@ -106,7 +106,7 @@ def rebucket(
         how.definition.require_code()
         if how.definition.buckets == buckets:
             return RebucketReport(version=None, buckets=buckets)
-        change = _NewBuckets(log, author, buckets, code)
+        change = _NewBuckets(log=log, author=author, buckets=buckets, code=code)
         for _ in range(_TRIES):
             change.write(log.refresh(durable=True))
             done = commit(log, author, change.prepare)
@@ -128,7 +128,7 @@ def rebucket(
         )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _NewBuckets:
     """The runs of the new buckets. Old buckets with rows of the same new buckets form a group."""
 

@@ -45,7 +45,7 @@ WRITES = frozenset({"stream", "batch", "overwrite", "replace"})
 _LAST_COMMIT = ("version", "createSeconds", "publishSeconds")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionMetrics:
     """Metrics of one commit; 0 by default.
 

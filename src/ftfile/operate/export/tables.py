@@ -30,7 +30,7 @@ class Exported(NamedTuple):
     statistics: list[str]  # `ExportTable.statistics_columns` when the commit was created
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedFile:
     """A finished part."""
 

@@ -269,7 +269,7 @@ def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
 _GROWING = ("text", "json", "csv")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesSettings:
     """The location and selection of files, and the limits of plans. Plain data. The fields are named as the options."""
 

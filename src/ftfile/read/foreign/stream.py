@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesConfig:
     """A directory of foreign files and the options for reading it. Plain data, sent to tasks."""
 
@@ -64,13 +64,13 @@ class FilesConfig:
         texts = dict(parsed.texts)
         texts.pop("stateLocation", None)
         return cls(
-            state_location(parsed),
-            _storage(parsed, settings),
-            schema_json,
-            settings,
-            parsed.clean_source,
-            parsed.source_archive_dir,
-            texts,
+            state_location=state_location(parsed),
+            storage=_storage(parsed, settings),
+            schema_json=schema_json,
+            settings=settings,
+            clean_source=parsed.clean_source,
+            archive=parsed.source_archive_dir,
+            given=texts,
         )
 
 

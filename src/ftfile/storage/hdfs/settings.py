@@ -30,7 +30,7 @@ _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _MODE = re.compile("0?[01]?[0-7]{3}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopSettings:
     """Checked settings; the server decides settings that are None."""
 

@@ -30,7 +30,7 @@ _ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class S3Settings:
     """Checked settings; the environment and the profile decide settings that are None."""
 

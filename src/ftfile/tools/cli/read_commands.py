@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="The number of rows.")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadArguments:
     """The options that select the rows of a version and their format."""
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _VALUES = "values separated by commas and quoted as in CSV, or a JSON array"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoreReadArguments:
     """The options that select the values of a version and their format."""
 
@@ -240,7 +240,7 @@ def _scanned(
     return pa.RecordBatchReader.from_batches(shown, batches)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ListedRun:
     """A run of a store, as `ls` shows it."""
 

@@ -38,7 +38,7 @@ SinkOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WriteArguments:
     """The options of a write."""
 

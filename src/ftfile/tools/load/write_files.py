@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ftfile.log.commit_log import CommitLog
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
     """The result of a write.
 
@@ -67,7 +67,7 @@ class FilesToLoad:
     schema: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
     """The arguments of `ftfile.write`; options of the sink by names in snake case."""
 

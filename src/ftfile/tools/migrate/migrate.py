@@ -54,7 +54,7 @@ _log = get_logger(__name__)
 _POLICY = Policy.from_options(parse_options({"onGap": "accept"}, SinkOptions))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MigrateReport:
     """The result of a migration, or of a dry run."""
 

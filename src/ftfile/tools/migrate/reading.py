@@ -254,7 +254,7 @@ def joined(in_files: str, in_paths: str | None) -> str:
     return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
     """The properties of a file that reading it returns."""
 

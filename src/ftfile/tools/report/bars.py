@@ -42,7 +42,7 @@ class Bar:
     cells: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bars:
     """A table. The first head belongs to the labels, the other heads to the numbers."""
 
@@ -70,7 +70,12 @@ def size_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     for number, (count, total) in enumerate(zip(counts.tolist(), totals.tolist(), strict=True)):
         sizes = _range(low + number * step, step)
         rows.append(Bar(sizes, "", count / most, (count_text(count), bytes_text(int(total)))))
-    return Bars(f"{noun} by size", f"Live {noun.lower()} of the newest version.", ("size", noun.lower(), "bytes"), rows)
+    return Bars(
+        title=f"{noun} by size",
+        about=f"Live {noun.lower()} of the newest version.",
+        heads=("size", noun.lower(), "bytes"),
+        rows=rows,
+    )
 
 
 def _range(power: int, step: int) -> str:
@@ -85,13 +90,15 @@ def reason_bars(commits: Commits) -> Bars:
     rows = []
     for bar in _counted(commits.reasons):
         rows.append(replace(bar, about=REASONS.get(bar.label, POLICY.about)))
-    return Bars("Why files were finished", about, ("reason", "files"), rows)
+    return Bars(title="Why files were finished", about=about, heads=("reason", "files"), rows=rows)
 
 
 def operation_bars(commits: Commits) -> Bars:
     """Return the numbers of versions by operation."""
     heads = ("operation", "versions")
-    return Bars("Operations", "Authors of the kept versions.", heads, _counted(commits.operations))
+    return Bars(
+        title="Operations", about="Authors of the kept versions.", heads=heads, rows=_counted(commits.operations)
+    )
 
 
 def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
@@ -120,7 +127,7 @@ def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
         rest = f"Not shown: {count} smaller ones with {size} in {count_text(omitted.files)} {noun}."
         about = f"The largest of {count_text(len(ordered))} {nouns}."
     heads = ("bucket" if is_store else "directory", "bytes", noun, "rows")
-    return Bars(nouns.capitalize(), about, heads=heads, rows=rows, others=rest)
+    return Bars(title=nouns.capitalize(), about=about, heads=heads, rows=rows, others=rest)
 
 
 def _size_of_directory(item: tuple[str, DirectorySums]) -> int:
@@ -141,7 +148,7 @@ def stage_bars(commits: Commits) -> Bars:
         label, about = _STAGES[name]
         rows.append(Bar(label, about, values[1] / (most or 1), tuple(map(SECONDS.text, values))))
     heads = ("stage", "median", "95 %", "greatest")
-    return Bars("Where the time goes", "Stages of a commit, one after the other.", heads, rows)
+    return Bars(title="Where the time goes", about="Stages of a commit, one after the other.", heads=heads, rows=rows)
 
 
 def _counted(counter: Counter[str]) -> list[Bar]:

@@ -37,7 +37,7 @@ _EVENTS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chart:
     """A chart of one number of each version."""
 
@@ -64,7 +64,7 @@ class Lane:
     marks: str  # an SVG path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
     """All charts over the versions, with one time axis."""
 
@@ -78,7 +78,7 @@ class Timeline:
     lane_rows: list[tuple[str, ...]]  # of the events' table, one row for each group
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Binned:
     """Values of groups of consecutive versions; NaN for a group without values."""
 
@@ -99,13 +99,13 @@ def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
     """Return the least, the mean and the greatest value of each group as floats, ignoring NaN."""
     values = values.astype(float)
     if not len(values):
-        return Binned(values, values, most=values, total=values, counts=values)
+        return Binned(least=values, mean=values, most=values, total=values, counts=values)
     counts = np.add.reduceat(~np.isnan(values), starts, dtype=float)
     total = np.add.reduceat(np.nan_to_num(values), starts)
     mean = np.divide(total, counts, out=np.full(len(starts), np.nan), where=counts > 0)
     least, most = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
     # Rounding must not move a mean out of the band.
-    return Binned(least, np.clip(mean, least, most), most=most, total=total, counts=counts)
+    return Binned(least=least, mean=np.clip(mean, least, most), most=most, total=total, counts=counts)
 
 
 def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:

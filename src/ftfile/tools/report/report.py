@@ -231,7 +231,7 @@ def of_commits(commits: Commits) -> Iterator[Finding]:
             yield find("slower-commits", "", f"{SECONDS.text(before)}, as before", actual)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PageContents:
     """All facts on a page."""
 

@@ -66,7 +66,7 @@ BYTES = Measure(_bytes_text, 1024, 1)
 SECONDS = Measure(_seconds_text, 10, _MS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scale:
     """An axis that begins at 0."""
 
@@ -92,7 +92,9 @@ def scale_of(kind: Measure, values: np.ndarray) -> Scale:
         return _logarithmic(kind, most)
     step = _step(kind, most)
     count = max(1, math.ceil(most / step - 1e-9))
-    return Scale(kind, step * count, tuple(step * number for number in range(count + 1)), is_logarithmic=False)
+    return Scale(
+        kind=kind, top=step * count, ticks=tuple(step * number for number in range(count + 1)), is_logarithmic=False
+    )
 
 
 def _logarithmic(kind: Measure, most: float) -> Scale:
@@ -102,7 +104,7 @@ def _logarithmic(kind: Measure, most: float) -> Scale:
     top = powers[-1]
     # The greatest power, and powers at equal distances below it.
     shown = powers[:: -max(1, math.ceil(len(powers) / TICKS_MAX))][::-1]
-    return Scale(kind, top, (0.0, *shown), is_logarithmic=True)
+    return Scale(kind=kind, top=top, ticks=(0.0, *shown), is_logarithmic=True)
 
 
 def _step(kind: Measure, most: float) -> float:

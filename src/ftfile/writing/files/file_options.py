@@ -56,7 +56,7 @@ _NOTHING_STAYS_OPEN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig(WriteConfig):
     """The settings of a write, from its options and schema."""
 
@@ -151,7 +151,7 @@ class SinkConfig(WriteConfig):
         return Chain((*self.chain.filters, encryption.around_others))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckedOptions:
     """The options and the schema of a write. Each part of the settings is checked and built at its first use.
 

@@ -116,7 +116,11 @@ class FileSink(Sink[SinkConfig]):
         from ftfile.writing.files.namer import Namer  # noqa: PLC0415
 
         namer = Namer(
-            config.publishing.naming, writer.name_stem, time_ms=plan.time_ms, query_id=writer.owner, extensions={}
+            naming=config.publishing.naming,
+            batch=writer.name_stem,
+            time_ms=plan.time_ms,
+            query_id=writer.owner,
+            extensions={},
         )
         return partial(namer.path, extension=config.extension, index=identity.partition)
 

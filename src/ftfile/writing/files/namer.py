@@ -39,7 +39,7 @@ class Named:
     tables: dict[str, Any]  # changes of the log's tables: the next numbers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Namer:
     """Names the parts of one commit."""
 

@@ -225,7 +225,7 @@ def _before_ending(template: str, added: str) -> str:
     return f"{stem}{added}{dot}{ending}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
     """The settings for the names of parts."""
 

@@ -355,8 +355,8 @@ def _log_files_in_progress(config: SinkConfig, planner: RollingPlanner) -> None:
 def _namer(config: SinkConfig, message: TaskCommit, extensions: dict[str, str]) -> Namer:
     writer = message.identity.writer
     return Namer(
-        config.publishing.naming,
-        writer.name_stem,
+        naming=config.publishing.naming,
+        batch=writer.name_stem,
         time_ms=message.planned_ms,
         query_id=writer.owner,
         extensions=extensions,

@@ -127,7 +127,7 @@ class SuccessFile:
         fs.put(join(directory, self.name), json.dumps({"version": version}).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Publishing:
     """The checked options. The log keeps the first two for a flush."""
 
@@ -145,8 +145,13 @@ class Publishing:
         if (on_publish := parsed.on_publish) is not None:
             check_hook(on_publish)
         naming = Naming.from_options(parsed, extension, time_zone)
-        success, publish = _success(parsed, extension), _publish(parsed, naming, encryption)
-        return cls(naming, on_publish, success, publish, parsed.export_to)
+        return cls(
+            naming=naming,
+            on_publish=on_publish,
+            success=_success(parsed, extension),
+            publish=_publish(parsed, naming, encryption),
+            export_to=parsed.export_to,
+        )
 
     def check_store(self, store: Capabilities) -> None:
         """Raise a ConfigError if the store does not support the requested way to publish."""
@@ -172,7 +177,7 @@ class Publishing:
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Publishing:
         """Build from `to_json()`."""
-        return cls(Naming.from_json(text["naming"]), text["onPublish"])
+        return cls(naming=Naming.from_json(text["naming"]), on_publish=text["onPublish"])
 
 
 def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -214,7 +219,7 @@ def _publish(parsed: SinkOptions, naming: Naming, encryption: Encryption | None)
     return how
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPart:
     """One finished file."""
 

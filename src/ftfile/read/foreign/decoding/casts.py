@@ -219,7 +219,7 @@ def _plain_part(kind: pa.DataType) -> pa.DataType:
     return _PLAIN_TYPES.get(kind, kind)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCast:
     """The conversion of one column, decided once per file."""
 
@@ -255,7 +255,7 @@ class ColumnCast:
                 f"{'; '.join(problems)}. Read the column as a type that can represent all its values, and cast it in "
                 "the query"
             )
-        return cls(file_format, plain, spelled, target, times)
+        return cls(file_format=file_format, plain=plain, spelled=spelled, target=target, times=times)
 
     def __call__(self, array: pa.Array) -> pa.Array:
         """Return the values of a column; raises `MISFIT` if a value does not fit."""

@@ -34,7 +34,7 @@ _CLOCK = pa.timestamp("us")
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTimes:
     """The calendars of the dates and times of a column, and the clocks of times without a zone."""
 
