@@ -26,7 +26,7 @@ MODULES = (
     "ftfile.rows.statistics.collector",
     "ftfile.rows.statistics.merging",
     "ftfile.writing.bad_records",
-    "ftfile.writing.files.assembly.assembler",
+    "ftfile.writing.files.assembler",
     "ftfile.writing.files.part_writer",
     "ftfile.writing.files.rolling_plan",
     "ftfile.writing.files.spool",
