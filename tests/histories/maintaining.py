@@ -101,6 +101,7 @@ def _stand_still(world: World, step: Step) -> None:
             world.clock.advance(8 * _DAY_S)
             world.call("a vacuum", vacuum, world.url, dry_run=False, context=current())
             world.oracle.follow(world.now_ms())
+            _note_untold(world)
         write_named(world, step)
         world.oracle.follow(world.now_ms())
         forget_caches()

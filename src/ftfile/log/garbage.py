@@ -145,7 +145,7 @@ def find_garbage(
     findings = Findings(
         log_start=log_start, vacuumed_to=since, lacks_compacted=log_start < possible, returned=returned, foreign=foreign
     )
-    _collect_parts(log.fs, head, within=within, horizon_ms=horizon_ms, findings=findings)
+    _collect_parts(log.fs, head, within=within, horizon_ms=horizon_ms, now_ms=now_ms, findings=findings)
     # A record with a future time was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
     _collect_log(log, old, findings)
@@ -251,11 +251,14 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
     return max(head.log_start, min(since, checkpoints[0].version, *head.unpublished))
 
 
-def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+def _collect_parts(
+    fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, now_ms: int, findings: Findings
+) -> None:
     files, directories = _list_stage(fs)
     staged = _older(files, horizon_ms)
     hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
-    retired = _older(hidden, horizon_ms)
+    # A removed part with a future time was hidden while the store's clock was ahead. No running process writes it.
+    retired = {info.path: info for info in hidden if not horizon_ms < info.modified_ms <= now_ms}
     for add in within.adds.values():
         staged.pop(add.path, None)
         retired.pop(layout.retired_path(add.id), None)

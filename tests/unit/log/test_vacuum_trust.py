@@ -103,6 +103,19 @@ class TestClock:
         assert ahead < versions(world)[0] == CommitLog(world.fs).refresh().log_start
         assert world.fs.list(layout.RETIRED) == []
 
+    def test_a_part_that_was_hidden_meanwhile_is_deleted(self, world: World) -> None:
+        """On object stores, a hidden part is a copy, and has the time at which it was hidden."""
+        world.driver.commit_new(0)
+        world.clock.advance(AHEAD_S)
+        hidden = layout.retired_path("of a removed part")
+        world.fs.create_exclusive(hidden, b"row\n")
+        world.clock.advance(1 - AHEAD_S)
+        world.driver.commit_new(1)
+        world.days(8)
+        for _ in range(2):
+            world.vacuum()
+        assert not world.exists(hidden)
+
     def test_a_directory_without_records(self, world: World) -> None:
         world.driver.log.prepare_directory()
         world.clock.advance(1)
