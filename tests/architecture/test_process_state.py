@@ -17,6 +17,7 @@ OUTSIDE = ("ftfile/core/per_process.py", "ftfile/testing/")
 # State that a forked process inherits, each with the reason why this is right.
 INHERITED = {
     "ftfile/core/arrow_start.py: _started": "static objects of C++, which also exist in the fork",
+    "ftfile/core/log_wait.py: _held": "handlers of the fork's thread; the fork forgets them",
     "ftfile/core/extensions.py: _loaded": "places of code, which are the same in the fork",
     "ftfile/read/foreign/decoding/casts.py: _CONVERTS": "rules that the module itself enters during its import",
     "ftfile/storage/calls.py: _visited_s": "a time; the clock is the same in the fork",

@@ -8,7 +8,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import ftfile.core.import_wait  # noqa: F401 - from now on, a fork waits for imports of lazy names
+import ftfile.core.import_wait
+import ftfile.core.log_wait  # noqa: F401 - and for log messages
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
