@@ -13,7 +13,6 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -564,6 +563,7 @@ def test_nested_integers_that_are_too_large(out: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
 def test_wide_integers_of_polars(out: str, tmp_path: Path, ending: str) -> None:
+    pl: Any = pytest.importorskip("polars")
     frame = pl.DataFrame({"a": pl.Series([2**100], dtype=pl.Int128)})
     write_frame = frame.write_ipc if ending == "arrow" else frame.write_ipc_stream
     write_frame(tmp_path / f"a.{ending}")
