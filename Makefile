@@ -92,7 +92,7 @@ site := $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/si
 test: clean-reports java hdfs-jars parquet-jar s3-server environment ## before each push: a cross-section of all tests (under 10 minutes)
 	@exec $(python) .ci/stages.py "spark-core hdfs-core s3-core" "lint unit crash-core histories-core"
 
-test-all: test kafka-jars store-jars gcs-server azure-server prometheus browser table-jars ## before each merge: `make test`, then all other tests (45 minutes)
+test-all: test kafka-jars store-jars gcs-server azure-server prometheus browser table-jars ## before each merge: `make test`, then all other tests
 	@exec $(python) .ci/stages.py "servers-rest smoke-spark spark-rest object-store-rest" "crash-rest histories without unit-pythons trials"
 
 crash: crash-core crash-rest ## every crash and every fault, enumerated; and the slow unit tests
@@ -175,7 +175,7 @@ long: java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server env
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
 
-surroundings: java environment ## the quick tests and a stream in the environments in which users start them: background, locales, users, limits (an hour)
+surroundings: java environment ## the quick tests and a stream in the environments in which users start them: background, locales, users, limits
 	@$(python) .ci/surroundings.py
 
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)

@@ -58,6 +58,7 @@ def main(command: list[str]) -> int:
     deadline_s = time.monotonic() + GRACE_S
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < deadline_s:
+            # A wait without polling has no time limit.
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 time.sleep(POLL_S)
     for line in children():

@@ -24,8 +24,10 @@ def start_arrow() -> bool:
     has_started = False
     for start, modules in _STARTS.items():
         if start.__name__ not in _started and all(map(_is_imported, modules)):
-            start()
-            _started.add(start.__name__)
+            try:
+                start()
+            finally:
+                _started.add(start.__name__)  # an error is printed once, and not at each fork
             has_started = True
     return has_started
 

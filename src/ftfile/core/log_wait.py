@@ -16,7 +16,8 @@ _held: list[logging.Handler] = []
 
 def hold_handlers() -> None:
     """Wait until no other thread writes a message, and keep other threads from writing until the fork."""
-    for reference in tuple(logging._handlerList):  # type: ignore[attr-defined] # noqa: SLF001 - no public list
+    # Python has no public list of handlers. A Python without this one does not wait.
+    for reference in tuple(getattr(logging, "_handlerList", ())):
         handler = reference()
         if handler is not None and handler.lock is not None and handler.lock.acquire(timeout=WAIT_S):
             _held.append(handler)

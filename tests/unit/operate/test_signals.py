@@ -6,7 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+import ftfile
+from ftfile.core.per_process import PerProcess
+from ftfile.operate.writers import early_imports
+from ftfile.storage.calls import NoThreadError
 
 ROOT = Path(__file__).parents[3]
 # Interrupts the call at each place of the modules of Python in turn, and then uses the writer again.
@@ -114,3 +120,17 @@ def test_an_open_writer_imports_nothing_in_the_thread_that_signals_interrupt(
         [sys.executable, "-c", LATER, out, *options.split()], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
+
+
+def test_small_writes_need_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise NoThreadError("can't start new thread")
+
+    monkeypatch.setattr(early_imports, "start", refuse)
+    monkeypatch.setattr(early_imports, "_imported", PerProcess(set))
+    out = str(tmp_path / "out")
+    ftfile.write(out, pa.table({"n": [1]}), file_format="json")
+    with ftfile.writer(out, "program", file_format="json") as writer:
+        writer.write(pa.table({"n": [2]}))
+        writer.commit(1)
+    assert ftfile.open(out).count() == 2

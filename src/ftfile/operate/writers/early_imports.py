@@ -7,16 +7,17 @@ it is opened.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from ftfile.core.per_process import PerProcess
 from ftfile.formats.api import FORMATS
-from ftfile.storage.calls import start
+from ftfile.storage.calls import NoThreadError, start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # The modules that other modules import during calls of a writer.
 MODULES = (
@@ -44,9 +45,9 @@ _imported: PerProcess[set[str]] = PerProcess(set)
 
 
 def import_early(texts: Mapping[str, str]) -> None:
-    """Import the modules for options of the sink that this process has not imported so.
+    """Import the modules for options of the sink that this process has not imported by an earlier call.
 
-    Errors are ignored: the call that needs the module raises them.
+    Errors are ignored, also if there is no thread: the call that needs the module imports it, and raises them.
     """
     modules = [*MODULES]
     if texts.get("fileFormat") in FORMATS:
@@ -54,7 +55,14 @@ def import_early(texts: Mapping[str, str]) -> None:
     for (option, value), packages in PACKAGES.items():
         if texts.get(option) == value:
             modules += packages
+    missing = [module for module in modules if module not in _imported.here]
+    if missing:
+        with suppress(NoThreadError):
+            start(partial(_import, missing)).error()
+
+
+def _import(modules: Iterable[str]) -> None:
     for module in modules:
-        if module not in _imported.here:
-            start(partial(resolve_name, module)).error()
-            _imported.here.add(module)
+        with suppress(Exception):
+            resolve_name(module)
+        _imported.here.add(module)

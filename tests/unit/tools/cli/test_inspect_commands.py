@@ -7,7 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,29 +25,9 @@ from tests.kit.files_run import FilesRun
 from tests.unit.tools.cli.running import documents, lines, run
 from tests.unit.writing.files.encrypted import ring
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 QUERY = "00000000-0000-0000-0000-000000000001"
 
 __all__ = ("ring",)
-
-
-class _Clock:
-    """A clock whose sleeps run the steps of a test. The last sleep raises KeyboardInterrupt."""
-
-    def __init__(self, steps: Sequence[Callable[[], object]]) -> None:
-        self._steps = iter(steps)
-
-    def now_ms(self) -> int:
-        return 0
-
-    def sleep(self, seconds: float) -> None:
-        assert seconds == 2.5
-        step = next(self._steps, None)
-        if step is None:
-            raise KeyboardInterrupt
-        step()
 
 
 @pytest.mark.slow
