@@ -58,7 +58,7 @@ SURROUNDINGS: dict[str, list[str]] = {
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--seed=1", "--hypothesis-profile=few"]
 COMMANDS = {
     "unit": [*PYTEST, "-n", "2", "-m", "not slow", "tests/unit", "tests/hostile"],
-    "command": [sys.executable, "-m", "ftfile.tools.cli", "doctor"],
+    "command": [sys.executable, "-m", "ftfile.tools.cli", "write", "{scratch}/out", "tests/unit/tools/cli/rows.jsonl"],
     "stream": [*PYTEST, "tests/spark/test_stream.py", "-k", "test_rows_arrive_once_for_every_reader"],
 }
 
@@ -71,7 +71,7 @@ def run(name: str, scratch: Path) -> list[str]:
         log = REPORTS / f"{name.replace(' ', '-')}-{command}.log"
         with log.open("wb") as output:
             done = subprocess.run(
-                [*SURROUNDINGS[name], *words],
+                [*SURROUNDINGS[name], *(word.replace("{scratch}", str(scratch)) for word in words)],
                 cwd=ROOT,
                 env=variables,
                 stdin=subprocess.DEVNULL,
