@@ -181,8 +181,9 @@ surroundings: java environment ## the quick tests and a stream in the environmen
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
 	$(python) $(suite) kills
 
-mutants: environment ## make every known mistake in the protocol, and check that each one is caught (ten minutes)
+mutants: environment ## make every known mistake in the protocol, and plant a fault against each rule of the structure; each one must be caught
 	$(python) -m tests.mutants
+	$(python) -m tests.architecture
 
 # The modules below src/ftfile that `make mutation` changes.
 MODULES = log/policy
