@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import logging
 import sys
 import threading
 from pathlib import Path
@@ -20,12 +21,15 @@ MODELS = str(Path(ftfile.__file__).parent / "testing")
 
 # The modules of Python.
 LIBRARY = str(Path(threading.__file__).parent)
+# Before Python 3.13, these functions return with a lock that a signal handler can leave locked.
+LOGGING_LOCKS = {"acquire", "_acquireLock"}
 
 
 class LibraryInterrupt:
     """Raises an exception after a call of C code by a module of Python that this thread runs within the block.
 
-    Python runs signal handlers there, so a lock can have been acquired that nothing releases. Calls count from 1.
+    Python runs signal handlers there, so a lock can have been acquired that nothing releases. Calls count from 1. The
+    locks of `logging` are not counted, except for that of ftfile's handler: no library can protect other handlers.
     """
 
     def __init__(self, call: int, error: type[BaseException] = KeyboardInterrupt) -> None:
@@ -41,12 +45,19 @@ class LibraryInterrupt:
 
     def _profile(self, frame: FrameType, event: str, _function: object) -> None:
         file = frame.f_code.co_filename
-        if event != "c_return" or not file.startswith(LIBRARY) or "-packages" in file:
+        if event != "c_return" or not file.startswith(LIBRARY) or "-packages" in file or _is_of_other_handler(frame):
             return
         self.calls += 1
         if self.calls == self._call:
             sys.setprofile(None)
             raise self._error
+
+
+def _is_of_other_handler(frame: FrameType) -> bool:
+    """Return True in a function that acquires a lock of `logging`, or of a handler that is not ftfile's."""
+    if frame.f_code.co_filename != logging.__file__ or frame.f_code.co_name not in LOGGING_LOCKS:
+        return False
+    return not type(frame.f_locals.get("self")).__module__.startswith("ftfile")
 
 
 class Interrupt:

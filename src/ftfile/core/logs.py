@@ -83,6 +83,18 @@ class _ContextAdapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # gener
 class _LastResort(logging.Handler):
     """Writes messages that no other handler receives, like Python's last resort, with time, level and logger."""
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a message, unless a filter drops it, and return whether it was written.
+
+        Like Python 3.13, and unlike older ones, with a `with` statement: no signal handler runs between the lock and
+        the block, so its exception does not leave the lock locked.
+        """
+        if self.lock is None or not self.filter(record):
+            return False
+        with self.lock:
+            self.emit(record)
+        return True
+
     def emit(self, record: logging.LogRecord) -> None:
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None:

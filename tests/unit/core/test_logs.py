@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from ftfile.core.logs import get_logger, log_context
+from tests.kit.interrupts import LibraryInterrupt
 
 
 def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,3 +59,19 @@ log.warning("hear %d", 1)
 def test_lines_have_time_level_and_logger_where_logging_is_not_configured(configured: str, line: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, configured], capture_output=True, text=True, check=True)
     assert re.fullmatch(line, done.stderr)
+
+
+def test_ctrl_c_while_a_message_is_written_stops_no_other_thread() -> None:
+    log = get_logger("ftfile.signals")
+    (handler,) = logging.getLogger("ftfile").handlers
+    for call in range(1, 100):
+        interrupt = LibraryInterrupt(call)
+        with contextlib.suppress(KeyboardInterrupt), interrupt:
+            log.warning("a message")
+        other = threading.Thread(target=log.warning, args=("another message",), daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive(), f"{handler} is locked after an interrupt at call {call}"
+        if interrupt.calls < call:
+            break
+    assert call > 5
