@@ -1,4 +1,4 @@
-"""One cluster for all tests of this folder, with a master and two workers of one core each, one HDFS, and packages."""
+"""One cluster for all tests of this folder, with a master and two workers of one core each; one YARN; and packages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import quick_spark
 from tests.archives import spark_options
 from tests.cluster.cluster import Cluster
+from tests.cluster.yarn import Yarn
 from tests.hdfs.minicluster import MiniCluster
 from tests.unit.filters import filters_of_users
 
@@ -27,21 +28,33 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 ROOT = Path(__file__).parents[2]
-# Modules without a test that uses the cluster.
-_MODULES = ("connect", "kubernetes", "secured_yarn", "yarn", "yarn_kills")
-WITHOUT_CLUSTER = tuple(f"tests/cluster/test_{name}.py" for name in _MODULES)
+# Settings of the common YARN. A silent node is lost after ten seconds. A container on it is then not waited for.
+LOST_SOON = {
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
+    "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
+    "yarn.client.nodemanager-connect.max-wait-ms": "2000",
+    "yarn.client.nodemanager-connect.retry-interval-ms": "500",
+}
+# Modules whose tests use neither the cluster nor the common YARN.
+ALONE = tuple(f"tests/cluster/test_{name}.py" for name in ("connect", "kubernetes", "secured_yarn"))
 
 
-class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Assigns all tests of the cluster to one worker, and other tests by their class or module to any worker."""
+class OneOfEach(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Assigns all tests with the same servers to one worker, and other tests by their module to any worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith(WITHOUT_CLUSTER)
-        return super()._split_scope(nodeid) if needs_none else "cluster"
+        if nodeid.startswith("tests/hdfs/"):
+            return "hdfs"
+        if nodeid.startswith("tests/cluster/test_yarn"):
+            return "yarn"
+        if nodeid.startswith("tests/cluster/") and not nodeid.startswith(ALONE):
+            return "cluster"
+        scope: str = super()._split_scope(nodeid)
+        return scope
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneCluster:
-    return OneCluster(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneOfEach:
+    return OneOfEach(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,6 +104,13 @@ def cluster(
 def hdfs() -> Iterator[MiniCluster]:
     with MiniCluster() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def yarn(hdfs: MiniCluster) -> Iterator[Yarn]:
+    """A YARN with two nodes. Tests that kill its servers restart them."""
+    with Yarn(hdfs, settings=LOST_SOON) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")

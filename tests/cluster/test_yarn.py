@@ -13,16 +13,9 @@ from tests.cluster.yarn_application import Application
 from tests.crash.share import in_long
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.hdfs.minicluster import MiniCluster
-
-
-@pytest.fixture(scope="module")
-def yarn(hdfs: MiniCluster) -> Iterator[Yarn]:
-    with Yarn(hdfs) as servers:
-        yield servers
 
 
 @pytest.fixture

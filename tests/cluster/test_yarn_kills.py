@@ -9,28 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import held_commit
-from tests.cluster.yarn import Yarn
 from tests.cluster.yarn_application import Application
 from tests.cluster.yarn_stream import SHUFFLED, HeldStream
 from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.cluster.yarn import Yarn
     from tests.hdfs.minicluster import MiniCluster
 
 # A few batches are committed for each kill.
 FILES = 24
 FILES_WITH_SHUFFLES = 12
 MASTER_LOG_BYTES = 1_000_000
-# A silent node is lost after ten seconds. A container on it is then not waited for.
-SETTINGS = {
-    "yarn.nm.liveness-monitor.expiry-interval-ms": "10000",
-    "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
-    "yarn.client.nodemanager-connect.max-wait-ms": "2000",
-    "yarn.client.nodemanager-connect.retry-interval-ms": "500",
-}
 # A held task is slow, so that it gets another attempt as soon as one task has ended.
 DYNAMIC = {
     "spark.decommission.enabled": "true",
@@ -52,12 +44,6 @@ DYNAMIC = {
 }
 ARCHIVES = ("ftfile.zip", "held_commit.zip")
 OPTIONS = ("--deploy-mode", "cluster", "--py-files", ",".join(ARCHIVES))
-
-
-@pytest.fixture(scope="module")
-def yarn(hdfs: MiniCluster) -> Iterator[Yarn]:
-    with Yarn(hdfs, settings=SETTINGS) as servers:
-        yield servers
 
 
 @pytest.fixture
