@@ -35,9 +35,11 @@ class LibraryInterrupt:
     def __init__(self, call: int, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.calls = 0
         self._call, self._error = call, error
+        # Python 3.11 calls freed memory if a function that ends its own profile has no other reference.
+        self._function = self._profile
 
     def __enter__(self) -> LibraryInterrupt:  # noqa: PYI034 - typing.Self comes with Python 3.11
-        sys.setprofile(self._profile)
+        sys.setprofile(self._function)
         return self
 
     def __exit__(self, *_: object) -> None:
