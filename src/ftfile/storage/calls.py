@@ -55,13 +55,18 @@ class _Worker:
     """A thread that runs calls one after the other. It does not keep the process alive."""
 
     def __init__(self) -> None:
-        # Calls with their answers and their entries in `_running`.
-        self.calls: SimpleQueue[tuple[Callable[[], Any], Answer[Any], object]] = SimpleQueue()
+        # Lists of one call, with its answer and its entry in `_running`. An interrupted caller can take it back.
+        self.calls: SimpleQueue[list[tuple[Callable[[], Any], Answer[Any], object]]] = SimpleQueue()
         threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            call, answer, entry = self.calls.get()
+            given = self.calls.get()
+            try:
+                call, answer, entry = given.pop()
+            except IndexError:
+                _idle.here.append(self)
+                continue
             try:
                 end = functools.partial(answer.set_result, call())
             except BaseException as error:  # any error is raised in the thread of the caller
@@ -117,9 +122,16 @@ def start(call: Callable[[], Result], *, awaited: bool = True) -> Answer[Result]
             raise NoThreadError(f"{error}: raise the limit of threads or processes") from error
     answer: Answer[Result] = Answer()
     entry = object()
-    if awaited:
-        _running.here.add(entry)
-    worker.calls.put((call, answer, entry))
+    given = [(call, answer, entry)]
+    try:
+        if awaited:
+            _running.here.add(entry)
+        worker.calls.put(given)
+    except BaseException:  # of a signal handler
+        with suppress(IndexError):
+            given.pop()
+            _running.here.discard(entry)
+        raise
     return answer
 
 

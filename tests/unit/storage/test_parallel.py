@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,9 @@ import pytest
 
 from ftfile.core.errors import NotFound, StorageError, Unavailable
 from ftfile.core.retries import AWAY_S
+from ftfile.storage import calls
 from ftfile.storage.calls import parallel
+from tests.kit.interrupts import Interrupt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +54,19 @@ def test_a_store_that_is_away_is_not_waited_for_again_and_again(concurrency: int
 @pytest.mark.parametrize(("error", "waited_s"), [(NotFound, 0.0), (Unavailable, AWAY_S - 1)])
 def test_other_errors_hold_up_no_other_item(error: type[StorageError], waited_s: float, concurrency: int) -> None:
     assert calls_made(error, waited_s, concurrency) == ITEMS
+
+
+def test_an_interrupted_start_leaves_nothing_that_the_end_of_the_process_waits_for() -> None:
+    for line in itertools.count(1):
+        interrupt = Interrupt(line, below=(calls.__file__,), function="start")
+        with contextlib.suppress(KeyboardInterrupt), interrupt:
+            calls.start(int)
+        deadline_s = time.monotonic() + 10
+        while calls._running.here:  # noqa: SLF001 - nothing of the product asks for it
+            assert time.monotonic() < deadline_s, f"a call that never started is counted, after line {line}"
+        if not interrupt.is_raised:
+            break
+    assert line > 5
 
 
 AT_EXIT = """
