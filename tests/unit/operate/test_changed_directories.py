@@ -35,7 +35,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
         pa.table({"z": [[1]], "y": [1]}),
         {"mode": "overwrite", "file_format": "json", "partition_by": "y"},
     ),
-    "text": (pa.table({"line": ["x"]}), {"mode": "overwrite", "file_format": "text"}),
+    "text": (pa.table({"line": ["x"]}), {"mode": "overwrite", "file_format": "text", "partition_by": []}),
 }
 
 
@@ -72,6 +72,24 @@ class TestRepetitions:
         assert ftfile.write(out, rows, app_id="load", version=7, **FIRST) == version
         assert ftfile.write(out, rows, app_id="load", version=7) == version
         assert version_of(out) == version
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"mode": "dynamic"},
+            {"mode": "overwrite", "replace_where": "k = 'a' OR k = 'b'"},
+            {"mode": "overwrite", "sep": "\t"},
+            {"mode": "overwrite", "quote_all": True, "compression": "bzip2"},
+        ],
+        ids=str,
+    )
+    def test_write_with_options_for_the_earlier_settings(
+        self, out: str, change: Callable[[], int], options: dict[str, Any]
+    ) -> None:
+        ftfile.write(out, ROWS, **FIRST, partition_by=["k"], null_value="-")
+        ftfile.write(out, ROWS, app_id="load", version=7, **options)
+        version = change()
+        assert ftfile.write(out, ROWS, app_id="load", version=7, **options) == version
 
     def test_write_of_an_earlier_version(self, out: str, change: Callable[[], int]) -> None:
         ftfile.write(out, ROWS, app_id="load", version=7, **FIRST)

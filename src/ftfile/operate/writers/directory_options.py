@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ftfile.core.arguments import Access
 from ftfile.core.errors import ConfigError, KeysRequired
@@ -12,8 +12,11 @@ from ftfile.core.options.typed import SinkOptions
 from ftfile.log.directory import check_is_files, directory_url, file_as_config_error, has_log
 from ftfile.log.format.model import JobAuthor
 from ftfile.log.opening import open_log
+from ftfile.log.policy import find_record
+from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
 from ftfile.operate.writers.named_options import option_texts
+from ftfile.rows.spark_types import recorded_schema
 from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.writing.files.recorded_options import RecordedOptions
 from ftfile.writing.options import CommonSettings, Encryption, client_settings, transaction_of
@@ -21,8 +24,11 @@ from ftfile.writing.options import CommonSettings, Encryption, client_settings, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
     from ftfile.core.context import Context
     from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Transaction
     from ftfile.log.state import LogState
 
 
@@ -51,8 +57,8 @@ def writer_options(
 ) -> WriterOptions:
     """Return the caller's options, completed by the options of the directory's newest rows.
 
-    If the log contains the write, it is not completed: its rows are only compared with the committed rows, and other
-    programs can have changed the directory since.
+    If the log contains the write, they are completed by the options of its rows: other programs can have changed the
+    directory since.
 
     Args:
         path: of the directory, which need not exist.
@@ -73,27 +79,61 @@ def writer_options(
     chosen = frozenset(name for name, value in options.items() if value is not None)
     recorded = RecordedOptions(chosen, checked)
     access = Access(checked.key_provider, storage, checked.at_least_version, context)
-    head = _head_at(path, texts, checked, access)
-    if head is None:
+    log = _log_at(path, texts, checked, access)
+    if log is None:
         return WriterOptions(texts, recorded)
+    with file_as_config_error(log, path):
+        head = log.refresh()
     check_is_files(head, path)
-    transaction = transaction_of(checked, stream=False)
-    is_repetition = transaction is not None and head.has(JobAuthor("", transaction))
-    if head.encoding is None or is_repetition:
+    encoding = stored_rows(log, head, transaction_of(checked, stream=False)).encoding
+    if encoding is None:
         return WriterOptions(texts, recorded)
-    taken = option_texts(recorded.of(head.definitions[head.encoding]), None, {})
+    taken = option_texts(recorded.of(encoding), None, {})
     return WriterOptions(taken | texts, recorded)
 
 
-def _head_at(path: str, texts: Mapping[str, str], checked: SinkOptions, access: Access) -> LogState | None:
+def _log_at(path: str, texts: Mapping[str, str], checked: SinkOptions, access: Access) -> CommitLog | None:
     has_keys = checked.encryption != "none" or access.key_provider or os.environ.get(KEY_PROVIDER_VARIABLE)
     if has_keys and not (checked.is_given("encryption") and checked.is_given("encryptionKeyId")):
         # A writer's settings would require the encryption and the id of the key, which the log contains.
-        log = existing_log(path, access)
-        return log.refresh() if log is not None else None
-    log = common_settings(texts, stream=False).log_at(directory_url(path), access.context)  # is kept for the write
-    with file_as_config_error(log, path):
-        return log.refresh()
+        return existing_log(path, access)
+    return common_settings(texts, stream=False).log_at(directory_url(path), access.context)  # is kept for the write
+
+
+class StoredRows(NamedTuple):
+    """The columns and the encoding of rows of a directory, as recorded."""
+
+    definitions: Mapping[str, Any]
+    keys: tuple[str | None, str | None]  # of the schema and the encoding; None before the first rows
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Return the columns; None before the first rows."""
+        key, _ = self.keys
+        if key is None:
+            return None
+        return recorded_schema(self.definitions[key])
+
+    @property
+    def encoding(self) -> Mapping[str, Any] | None:
+        """Return how the rows are encoded; None before the first rows."""
+        _, key = self.keys
+        if key is None:
+            return None
+        return cast("Mapping[str, Any]", self.definitions[key])
+
+
+def stored_rows(log: CommitLog, head: LogState, transaction: Transaction | None) -> StoredRows:
+    """Return the newest rows of a directory or, if the log contains a write, the rows of this write.
+
+    If the record of the write is deleted, these are the newest rows, too.
+    """
+    record = None
+    if transaction is not None:
+        record = find_record(log, head, JobAuthor("", transaction))
+    if record is None:
+        return StoredRows(head.definitions, (head.schema, head.encoding))
+    return StoredRows(take_snapshot(log, record.version).definitions, (record.schema, record.encoding))
 
 
 def existing_log(path: str, access: Access) -> CommitLog | None:

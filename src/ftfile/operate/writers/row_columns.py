@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.log.directory import directory_url
-from ftfile.log.format.model import JobAuthor
-from ftfile.log.policy import find_record
-from ftfile.log.read.snapshot import take_snapshot
 from ftfile.operate.export.after_commit import check_exports
-from ftfile.operate.writers.directory_options import common_settings
+from ftfile.operate.writers.directory_options import common_settings, stored_rows
 from ftfile.rows.spark_types import recorded_schema, spark_schema_json
 from ftfile.writing.files.file_options import SinkConfig
 
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.core.context import Context
-    from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Transaction
     from ftfile.log.state import LogState
     from ftfile.operate.writers.directory_options import WriterOptions
     from ftfile.writing.options import CommonSettings
@@ -69,27 +64,6 @@ def columns_at(texts: Mapping[str, str], context: Context) -> pa.Schema | None:
     common = common_settings(texts, stream=False)
     log = common.log_at(directory_url(texts["path"]), context)
     return stored_rows(log, log.refresh(), common.transaction).schema
-
-
-class StoredRows(NamedTuple):
-    """The columns and the encoding of the rows of a directory."""
-
-    schema: pa.Schema | None  # None before the first rows
-    encoding: Mapping[str, Any] | None  # likewise
-
-
-def stored_rows(log: CommitLog, head: LogState, transaction: Transaction | None) -> StoredRows:
-    """Return the newest rows of a directory or, if the log contains a write, the rows of this write."""
-    record = None
-    if transaction is not None:
-        record = find_record(log, head, JobAuthor("", transaction))
-    schema, encoding, definitions = head.schema, head.encoding, head.definitions
-    if record is not None:
-        definitions = take_snapshot(log, record.version).definitions
-        schema, encoding = record.schema, record.encoding
-    if schema is None or encoding is None:
-        return StoredRows(None, None)
-    return StoredRows(recorded_schema(definitions[schema]), definitions[encoding])
 
 
 def columns_of_open_files(

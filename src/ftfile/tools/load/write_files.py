@@ -12,9 +12,8 @@ from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Transaction
 from ftfile.log.opening import open_log
 from ftfile.operate.details import version_details
-from ftfile.operate.writers.directory_options import existing_log
+from ftfile.operate.writers.directory_options import existing_log, stored_rows
 from ftfile.operate.writers.one_commit import write
-from ftfile.operate.writers.row_columns import stored_rows
 from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
@@ -122,8 +121,8 @@ def write_files(
         check_is_files(head, path)
         before = head.version
         stored = stored_rows(log, head, _identity(settings))
-        if stored.schema is not None:
-            recorded = _types_of(stored.schema)
+        if (schema := stored.schema) is not None:
+            recorded = _types_of(schema)
         if stored.encoding is not None and options.get("time_zone") is None:
             options["time_zone"] = _recorded_zone(stored.encoding)
     times = TimeFormats.from_options({"timeZone": options.get("time_zone") or "UTC"})
