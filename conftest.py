@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import getpass
 import itertools
+import os
 import random
 import re
 import signal
@@ -35,6 +37,16 @@ LEFT_BY_TOOLS = {
 # A shell lets its background processes ignore Ctrl-C, and so would all processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The id of a container's user can lack a name, which clients of HDFS send.
+try:
+    getpass.getuser()
+except (KeyError, OSError):
+    os.environ["LOGNAME"] = "tests"
+
+# The servers of tests are on this machine.
+for _variable in ("no_proxy", "NO_PROXY"):
+    os.environ[_variable] = ",".join(filter(None, [os.environ.get(_variable), "localhost", "127.0.0.1"]))
 
 # No deadlines: the machine may be busy. `ci` and `few` repeat the same examples in every run; `few` is for runs that
 # repeat tests elsewhere. `thorough` is for `make long`.

@@ -55,6 +55,8 @@ SURROUNDINGS: dict[str, list[str]] = {
     ],
 }
 
+NO_SPARK = {"user without a name"}  # Hadoop's classes do not start; `make` says so in its first line
+
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--seed=1", "--hypothesis-profile=few"]
 COMMANDS = {
     "unit": [*PYTEST, "-n", "2", "-m", "not slow", "tests/unit", "tests/hostile"],
@@ -68,6 +70,8 @@ def run(name: str, scratch: Path) -> list[str]:
     failed = []
     variables = os.environ | {"TMPDIR": str(scratch)}
     for command, words in COMMANDS.items():
+        if command == "stream" and name in NO_SPARK:
+            continue
         log = REPORTS / f"{name.replace(' ', '-')}-{command}.log"
         with log.open("wb") as output:
             done = subprocess.run(

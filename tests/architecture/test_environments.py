@@ -133,3 +133,12 @@ def test_uv_has_the_settings_of_pip(tmp_path: Path) -> None:
         "UV_NO_INDEX": "true",
         "UV_SYSTEM_CERTS": "true",
     }
+
+
+def test_a_user_without_a_name_is_told_that_spark_does_not_start(tmp_path: Path) -> None:
+    script(tmp_path / "id", "#!/bin/sh\n[ $1 = -u ] && echo 12345\n")
+    script(tmp_path / "java", "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    variables = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "JAVA_HOME": ""}
+    done = subprocess.run([ROOT / ".ci/java"], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Spark and Hadoop do not start, because the user id 12345 has no name. Add an entry")

@@ -42,7 +42,8 @@ def write_program(path: Path, *, own_path: str = "", keeps_archives: bool = True
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "spark [home]"
     monkeypatch.setenv("SPARK_HOME", str(home))
-    monkeypatch.delenv("PYTHONPATH", raising=False)
+    for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
     return home
 
 

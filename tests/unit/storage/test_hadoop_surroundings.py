@@ -138,7 +138,22 @@ def test_with_kerberos_nobody_is_named(
     executor.enter()
     open_filesystem(URL, settings=settings)
     assert asked[-1]["kerberos"]
-    assert asked[-1]["user"] != "etl"
+    assert asked[-1]["user"] is None
+
+
+def test_a_user_id_without_a_name_is_named_by_a_variable(
+    executor: Host, monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
+) -> None:
+    executor.enter()
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000)
+    with pytest.raises(ConfigError, match="4000000, has no name: set the variable HADOOP_USER_NAME"):
+        open_filesystem("webhdfs://namenode:9870/out")
+    monkeypatch.setenv("HADOOP_USER_NAME", "etl")
+    open_filesystem("webhdfs://namenode:9870/out")
+    assert asked[-1]["user"] == "etl"
 
 
 def test_the_native_library_is_told(driver: Host, executor: Host, monkeypatch: pytest.MonkeyPatch) -> None:

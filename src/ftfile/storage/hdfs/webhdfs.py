@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import getpass
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +26,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.storage.hdfs.base import HadoopFileSystem
-from ftfile.storage.hdfs.configuration import current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.configuration import USER, current_user, is_kerberos, read_configuration
 from ftfile.storage.hdfs.credentials.keytab import give_up
 from ftfile.storage.hdfs.credentials.tokens import has_tokens, lack_of_tokens, web_token
 from ftfile.storage.hdfs.settings import HadoopSettings
@@ -196,8 +197,10 @@ class WebHdfsFileSystem(HadoopFileSystem):
         token = self._token = self._find_token()
         if token is None and not kerberos and has_tokens():
             raise ConfigError(f"there is no token for {self.where}: {lack_of_tokens()}")
-        user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
         text = None if token is None else token.text()
+        user = None
+        if token is None and not kerberos:
+            user = self._settings.user or self._settings.handed_user or _process_user()
         nodes = web_nodes.of(tuple(self._nodes.items()))
         login = self._settings.login
         try:
@@ -339,6 +342,17 @@ class WebStream(OutputStream):
         upload.send(data)
         if self._checksum is not None:
             self._checksum.update(data)
+
+
+def _process_user() -> str:
+    """Return the user of this process; a ConfigError if its id has no name, as in some containers."""
+    try:
+        return current_user() or getpass.getuser()
+    except (OSError, KeyError, ImportError) as error:
+        raise ConfigError(
+            f"the id of the user of this process, {os.geteuid()}, has no name: set the variable {USER} to the user of "
+            "HDFS, or add an entry to /etc/passwd"
+        ) from error
 
 
 def open_location(location: Location) -> FileSystem:

@@ -324,9 +324,12 @@ class WebClient:
 
 
 def connect(
-    nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool, login: Login | None
+    nodes: WebNodes, timeout_s: float, user: str | None, token: str | None, *, kerberos: bool, login: Login | None
 ) -> WebClient:
-    """Return a client of NameNodes, or raise `ConfigError` if the package for Kerberos is missing."""
+    """Return a client of NameNodes, or raise `ConfigError` if the package for Kerberos is missing.
+
+    A token or the ticket of Kerberos names the user; otherwise, `user` does.
+    """
     session = _Session(timeout_s, nodes)
     for scheme in ("http://", "https://"):
         adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)

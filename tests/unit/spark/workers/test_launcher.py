@@ -73,8 +73,10 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """An environment with the pyspark of Spark's archives. Its path has a space and other special characters."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
     made = Place(tmp_path / "an environment ä", tmp_path / "a spark/python/lib", tmp_path / "home")
     made.home.mkdir()
     venv.create(made.environment, symlinks=True)
@@ -266,8 +268,7 @@ def test_a_jvm_that_is_already_running_needs_settings_before_its_start(
     monkeypatch.setattr(sys, "executable", str(place.environment / "bin/python3"))
     launcher = str(place.launcher)
     monkeypatch.setattr(interpreter, "launcher_of", lambda _: launcher)
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(place.home))
     assert interpreter.python()
     assert not caplog.messages, "the program starts the JVM itself"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
