@@ -17,3 +17,11 @@ def device() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)  # fails likewise where nothing is open
         yield
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """Set the usual umask, for tests of permissions; the user's can be stricter."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

@@ -559,11 +559,13 @@ class TestOptions:
         with pytest.raises(ConfigError, match="encryption=aes-gcm without keyProvider"):
             MicroBatch(out, {"word": "string"}, {"fileFormat": "text", "encryption": "aes-gcm"}).config()
 
+    @pytest.mark.usefixtures("usual_umask")
     def test_permissions_can_be_given(self, out: str, ring: Path) -> None:
         stream(out, ring, filePermission="640").run(0, [rows_of("some")])
         (part,) = parts(out)
         assert stat.S_IMODE(part.stat().st_mode) == 0o640
 
+    @pytest.mark.usefixtures("usual_umask")
     @parametrize("rolling", ["batch", "policy"], quick=1)
     def test_upkeep_keeps_permissions(self, out: str, ring: Path, rolling: str) -> None:
         stream(out, ring, "before").run(0, [rows_of("old")])

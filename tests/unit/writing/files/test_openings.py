@@ -51,6 +51,7 @@ def test_of_a_plan(tmp_path: Path, opened: Counter[str], options: dict[str, str]
     assert opened == {"out": 1, "checkpoint": 2}, "this process has the directory open"
 
 
+@pytest.mark.usefixtures("usual_umask")
 def test_of_a_batch(tmp_path: Path, opened: Counter[str]) -> None:
     query = MicroBatch(f"counted://{tmp_path}/out", {"id": "long"}, ALL)
     query.run(0, [[{"id": 1}], [{"id": 2}]])

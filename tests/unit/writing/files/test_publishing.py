@@ -279,13 +279,8 @@ class TestHook:
             config(onPublish=f"{USER_CODE}:HEARD")
 
 
+@pytest.mark.usefixtures("usual_umask")
 class TestPermissions:
-    @pytest.fixture(autouse=True)
-    def umask(self) -> Iterator[None]:
-        before = os.umask(0o022)
-        yield
-        os.umask(before)
-
     def modes(self, out: str) -> dict[str, int]:
         found: dict[str, set[int]] = {}
         for path in [Path(out), *Path(out).rglob("*")]:
