@@ -22,6 +22,8 @@ NEWER_PYTHONS := 3.12 3.13
 
 # Tests start hundreds of Pythons. With this variable, each of them would compile all of ftfile.
 unexport PYTHONDONTWRITEBYTECODE
+# With these, Python would import another ftfile or pyspark, and git would look at another repository, as in its hooks.
+unexport PYTHONPATH PYTHONHOME GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
 
 python := .venv/bin/python
 # JUnit reports; `make test` has a folder in it for each target. With AGAIN, the tests that failed there run once more.

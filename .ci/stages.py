@@ -68,7 +68,7 @@ class Stage:
             # It exists if a process of the first run still writes.
             (MEMORY / target).mkdir(parents=True, exist_ok=True)
         command = [sys.executable, str(DESCENDANTS), os.environ.get("MAKE", "make"), "--no-print-directory"]
-        command += ["--keep-going", target, f"REPORTS={folder}"]
+        command += ["--keep-going", target, f"REPORTS={folder.relative_to(ROOT)}"]
         print(f"-- {self._title} begins", flush=True)
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -121,15 +121,17 @@ def make(lanes: Sequence[list[str]]) -> list[str]:
     """Make all targets until a signal is received. Return the failed and the interrupted targets."""
     running: dict[int, Stage] = {}
     failed: list[str] = []
-    while not ASKED and (running or any(lanes)):
-        for number, lane in enumerate(lanes):
-            if number in running and running[number].has_ended():
-                stage = running.pop(number)
-                failed += [stage.target] if stage.exit_code else []
-            if number not in running and any(lanes):
-                running[number] = Stage(lane.pop(0) if lane else max(lanes, key=len).pop())
-        time.sleep(POLL_S)
-    end(running.values())
+    try:
+        while not ASKED and (running or any(lanes)):
+            for number, lane in enumerate(lanes):
+                if number in running and running[number].has_ended():
+                    stage = running.pop(number)
+                    failed += [stage.target] if stage.exit_code else []
+                if number not in running and any(lanes):
+                    running[number] = Stage(lane.pop(0) if lane else max(lanes, key=len).pop())
+            time.sleep(POLL_S)
+    finally:  # also if nobody reads the output any more
+        end(running.values())
     return [*failed, *(stage.target for stage in running.values())]
 
 
@@ -140,11 +142,14 @@ def make_again(targets: Sequence[str]) -> list[str]:
         if ASKED:
             return [*failed, *targets[number:]]
         stage = Stage(target, again=True)
-        while not stage.has_ended():
-            if ASKED:
+        try:
+            while not stage.has_ended():
+                if ASKED:
+                    return [*failed, *targets[number:]]
+                time.sleep(POLL_S)
+        finally:
+            if stage.exit_code is None:
                 end([stage])
-                return [*failed, *targets[number:]]
-            time.sleep(POLL_S)
         failed += [target] if stage.exit_code else []
     return failed
 
@@ -154,7 +159,7 @@ def end(stages: Collection[Stage]) -> None:
     for number, wait_s in ENDING:
         deadline_s = time.monotonic() + wait_s
         left = [stage for stage in stages if stage.send(number)]
-        while left and time.monotonic() < deadline_s and (len(ASKED) == 1 or number == signal.SIGKILL):
+        while left and time.monotonic() < deadline_s and (len(ASKED) <= 1 or number == signal.SIGKILL):
             time.sleep(POLL_S)
             left = [stage for stage in left if stage.send(0)]
 

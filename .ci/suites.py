@@ -178,7 +178,7 @@ def run(suite: str, options: argparse.Namespace) -> int:
     names = [suite, f"{suite}-half"]
     options.reports.mkdir(parents=True, exist_ok=True)
     output = options.reports / f"{suite}.other.log"
-    running: list[subprocess.Popen[bytes]] = []
+    running: dict[Path, subprocess.Popen[bytes]] = {}
     with output.open("wb") as other:
         try:
             for name, arguments in zip(names, SUITES[suite], strict=False):
@@ -187,12 +187,16 @@ def run(suite: str, options: argparse.Namespace) -> int:
                 words, variables = command(arguments, name, options)
                 print(shlex.join(words), flush=True)
                 target = other if running else None
-                running.append(subprocess.Popen(words, env=variables, stdout=target, stderr=target))
-            codes = [process.wait() for process in running]
+                report = options.reports / f"{name}.xml"
+                running[report] = subprocess.Popen(words, env=variables, stdout=target, stderr=target)
+            codes = [process.wait() for process in running.values()]
         finally:
-            for process in running:
+            for process in running.values():
                 process.terminate()
                 process.wait()
+    for report, code in zip(running, codes, strict=True):
+        if code and has_passed(report):  # the process ended by a signal after its last test
+            report.unlink()
     sys.stdout.buffer.write(output.read_bytes())
     sys.stdout.flush()
     output.unlink()

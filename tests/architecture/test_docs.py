@@ -75,7 +75,8 @@ def test_the_indexes_link_every_page() -> None:
 def test_every_target_is_there() -> None:
     """Includes targets that pages, programs and other targets name."""
     makefile = (ROOT / "Makefile").read_text()
-    named = {name for page in PAGES for name in re.findall(r"`make ([a-z][a-z-]*)", page.read_text())}
+    commands = re.compile(r"(?:`|^)make ([a-z][a-z-]*)", re.MULTILINE)  # in a line of text, or in a block
+    named = {name for page in PAGES for name in commands.findall(page.read_text())}
     for rule in re.findall(r"^[a-z0-9 -]+:([^=#\n]*)(?:##.*)?$", makefile, flags=re.MULTILINE):
         named |= set(re.findall(r"(?<![\w$(.-])[a-z][a-z-]+(?![\w%)-])", re.sub(r"\S*\$\(.*?\)", "", rule)))
     assert {"test", "bench", "object-store-tests", "environment"} <= named

@@ -18,9 +18,15 @@ def faults_of(tree: ast.AST) -> list[str]:
             faults.append(f"line {node.lineno}: a nested conditional expression: write if statements, or a function")
         if isinstance(node, ast.Call):
             stars = [item.value for item in node.args if isinstance(item, ast.Starred)]
-            if any(isinstance(value, ast.Tuple | ast.List) for value in stars):
+            stars += [item.value for item in node.keywords if item.arg is None]
+            if any(isinstance(value, ast.Tuple | ast.List | ast.Set) or is_plain(value) for value in stars):
                 faults.append(f"line {node.lineno}: a call with a splatted literal: write the arguments")
     return faults
+
+
+def is_plain(value: ast.expr) -> bool:
+    """Return True for a dict that contains no other dict."""
+    return isinstance(value, ast.Dict) and None not in value.keys
 
 
 def test_expressions_are_simple() -> None:
@@ -32,6 +38,6 @@ def test_expressions_are_simple() -> None:
     assert not faults
 
 
-@pytest.mark.parametrize("code", ["x = 1 if a else 2 if b else 3", "f(*(1, 2))", "f(0, *[1])"])
+@pytest.mark.parametrize("code", ["x = 1 if a else 2 if b else 3", "f(*(1, 2))", "f(0, *[1])", "f(**{'a': 1})"])
 def test_a_planted_fault_is_found(code: str) -> None:
     assert len(faults_of(ast.parse(code))) == 1

@@ -157,8 +157,12 @@ def imports_of_own_modules(path: Path) -> list[str]:
     package = ".".join(path.relative_to(ROOT / "src").parts[:-1])
     found = []
     for statement in ast.parse(path.read_text()).body:
-        if isinstance(statement, ast.ImportFrom) and f"{statement.module}.".startswith(f"{package}."):
-            found.append(f"{package}: {statement.module}")
+        modules = []
+        if isinstance(statement, ast.ImportFrom):
+            modules = [statement.module]
+        elif isinstance(statement, ast.Import):
+            modules = [alias.name for alias in statement.names]
+        found += [f"{package}: {module}" for module in modules if f"{module}.".startswith(f"{package}.")]
     return found
 
 
@@ -178,5 +182,7 @@ def test_an_import_of_an_own_module_is_found(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     path = tmp_path / "src/ftfile/core/__init__.py"
     path.parent.mkdir(parents=True)
-    path.write_text("from ftfile.core.errors import FtfileError\nfrom ftfile.log import places\n")
-    assert imports_of_own_modules(path) == ["ftfile.core: ftfile.core.errors"]
+    path.write_text(
+        "from ftfile.core.errors import FtfileError\nfrom ftfile.log import places\nimport ftfile.core.ids\n"
+    )
+    assert imports_of_own_modules(path) == ["ftfile.core: ftfile.core.errors", "ftfile.core: ftfile.core.ids"]

@@ -39,6 +39,7 @@ for word; do
     spark | unit) echo "$TMPDIR" >files ;;&
     spark) [ -z "$TMPDIR" ] || touch "$TMPDIR/file" ;;
     stubborn) trap "" INT TERM HUP ;;&
+    apart) setsid sh -c 'echo $$ >child.new; mv child.new child; exec sleep 1000' & exec sleep 1000 ;;
     endless | stubborn) sh -c 'echo $$ >child.new; mv child.new child; exec sleep 1000' ;;
   esac
 done
@@ -89,6 +90,8 @@ def test_targets_after_a_failed_one_are_made_and_the_end_names_it(tmp_path: Path
     done = run(tmp_path, "lint red unit")
     assert done.returncode == 1
     assert made_by(tmp_path) == ["lint", "red", "unit", "red"]
+    words = (tmp_path / "made").read_text().split()
+    assert "REPORTS=.reports/unit" in words, "a path with blanks would be several words"
     assert done.stdout.splitlines()[-2:] == ["failed: red", " 2 failed, 6 passed in 3.00s ".center(80, "=")]
 
 
@@ -100,6 +103,15 @@ def test_what_passes_when_it_runs_again_has_passed_and_is_named(tmp_path: Path) 
     assert made_by(tmp_path) == ["once", "unit", "once"]
     assert "  passed when it ran again: tests.test_red::test_first" in done.stdout.splitlines()
     assert done.stdout.splitlines()[-1] == " 8 passed in 3.00s ".center(80, "=")
+
+
+def test_a_target_without_tests_that_passes_when_it_runs_again_is_named(tmp_path: Path) -> None:
+    report(tmp_path, "unit", 3)
+    (tmp_path / ".reports/unit/half.xml").write_text("<testsuites><testsuite")  # of a killed process
+    done = run(tmp_path, "once unit")
+    assert done.returncode == 0
+    assert "  passed when it ran again: the target" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == " 3 passed in 1.50s ".center(80, "=")
 
 
 def processor_s() -> float:
@@ -123,6 +135,7 @@ FIRST_RUN = {
     "green": ("pass", "pass"),
     "red": ("pass", 'assert again, \'errors="0" failures="0"\''),
     "killed": ("again or os._exit(9)", "pass"),
+    "crashed": ("again or exec('import atexit; atexit.register(os._exit, 9)')", "pass"),  # after the report
     "interrupted": ("pass", "again or exec('raise KeyboardInterrupt')"),
 }
 
@@ -159,8 +172,8 @@ def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path
     make.remove("-i")
     done = subprocess.run([*make, "REPORTS=.reports/probe/again", "AGAIN=yes"], cwd=tmp_path, check=False)
     whole = ["killed first", "killed second"]
-    interrupted = ["interrupted first", "interrupted second"]
-    assert (tmp_path / "ran").read_text().splitlines() == ["red second", *whole, *interrupted, *whole]
+    others = [f"{name} {test}" for name in ("crashed", "interrupted") for test in ("first", "second")]
+    assert (tmp_path / "ran").read_text().splitlines() == ["red second", *whole, *others, *whole]
     assert done.returncode == 0
 
 
@@ -181,16 +194,22 @@ def test_two_parts_run_at_once_and_each_counts(tmp_path: Path) -> None:
         assert reports == {"both.xml", "both-half.xml", "cache"}
 
 
+def paths_of_suites() -> set[str]:
+    """Return all paths in the arguments of suites, also of tests that a suite leaves out."""
+    parts = [part for parts in runpy.run_path(str(ROOT / ".ci/suites.py"))["SUITES"].values() for part in parts]
+    return {word.split("=")[-1] for part in parts for word in part.split() if "tests/" in word}
+
+
 def test_paths_of_suites_are_there() -> None:
-    paths = {
-        word.split("=")[-1]
-        for parts in runpy.run_path(str(ROOT / ".ci/suites.py"))["SUITES"].values()
-        for part in parts
-        for word in part.split()
-        if "tests/" in word
-    }
+    paths = paths_of_suites()
     assert len(paths) > 50
     assert not [path for path in paths if not [*ROOT.glob(f"{path}*")]]
+
+
+def test_every_module_of_tests_is_in_a_suite() -> None:
+    paths = paths_of_suites()
+    modules = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert not [module for module in modules if not {str(module), *map(str, module.parents)} & paths]
 
 
 @pytest.mark.parametrize("tests", [0, 3])
@@ -220,7 +239,12 @@ def test_a_lane_that_has_made_its_targets_takes_the_last_of_another(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("target", "signals"),
-    [("endless", [signal.SIGINT]), ("endless", [signal.SIGTERM]), ("stubborn", [signal.SIGHUP, signal.SIGHUP])],
+    [
+        ("endless", [signal.SIGINT]),
+        ("endless", [signal.SIGTERM]),
+        ("apart", [signal.SIGTERM]),
+        ("stubborn", [signal.SIGHUP, signal.SIGHUP]),
+    ],
 )
 def test_interrupted_it_ends_all_processes(tmp_path: Path, target: str, signals: list[signal.Signals]) -> None:
     """At the second signal, processes that ignore the first one end, too."""
@@ -232,8 +256,22 @@ def test_interrupted_it_ends_all_processes(tmp_path: Path, target: str, signals:
         printed, _ = stages.communicate()
     assert stages.returncode == 128 + signals[0]
     assert f"failed: {target}" in printed
-    child = int((tmp_path / "child").read_text())
-    assert not [each for each in list_processes() if each.number == child and each.state != "Z"]
+    assert not runs_child(tmp_path)
+
+
+def runs_child(checkout: Path) -> bool:
+    child = int((checkout / "child").read_text())
+    return any(each.number == child and each.state != "Z" for each in list_processes())
+
+
+def test_if_nobody_reads_its_output_it_ends_all_processes(tmp_path: Path) -> None:
+    stages = subprocess.Popen(command(tmp_path, "endless", "patient"), cwd=tmp_path, stdout=subprocess.PIPE)
+    wait_until((tmp_path / "child").exists, "the process that does not end")
+    assert stages.stdout is not None
+    stages.stdout.close()
+    (tmp_path / "there").touch()
+    assert stages.wait() != 0
+    assert not runs_child(tmp_path)
 
 
 def temporary_files(checkout: Path, target: str, **variables: str) -> str:
@@ -275,8 +313,8 @@ def test_memory_of_containers_is_not_enough(
 def test_what_a_first_run_has_left_stops_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A separate process may have written files while the directory was deleted."""
     stages = STAGES["Stage"].__init__.__globals__
-    for name in ("MEMORY", "REPORTS"):
-        monkeypatch.setitem(stages, name, tmp_path / name)
+    for name, path in {"ROOT": tmp_path, "MEMORY": tmp_path / "MEMORY", "REPORTS": tmp_path / "REPORTS"}.items():
+        monkeypatch.setitem(stages, name, path)
     monkeypatch.setitem(stages, "has_room", lambda: True)
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: None)

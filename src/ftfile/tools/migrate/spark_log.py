@@ -97,7 +97,8 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
         entries = [_entry(json_value(line.encode())) for line in lines[1:]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"{path!r} is damaged: a line does not describe a file. Restore it from a copy. Nothing was changed"
+            f"{path!r} is damaged: a line of this log of Spark does not describe a file. Restore it from a copy. "
+            "Nothing was changed"
         ) from error
     return entries
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import shlex
 import subprocess
 import sys
 import traceback
@@ -214,7 +215,7 @@ class TestRings:
     def test_what_a_command_says_is_not_repeated(self) -> None:
         texts = "[base64.b64encode(bytes(range(start, start + 32))).decode() for start in (0, 32)]"
         code = f"import base64, sys; a, b = {texts}; print(a); print(b, file=sys.stderr); sys.exit(3)"
-        assert "status 3" in refusal(f'command:{sys.executable} -c "{code}"')
+        assert "status 3" in refusal(f'command:{shlex.quote(sys.executable)} -c "{code}"')
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,7 @@ def test_each_finding_has_its_command(out: str) -> None:
     for name in ("a.json", "b.json"):
         Path(out, name).touch()
     fields = [line.split("\t") for line in run("verify", out, "--full", code=1).stdout.splitlines()]
+    out = shlex.quote(out)
     assert {field[1] for field in fields if field[0] == "command"} == {
         f"ftfile repair {out}",
         f"ftfile repair {out} --give-up {gone}",
