@@ -52,7 +52,9 @@ def environment(*jars: Path) -> dict[str, str]:
     # Spark appends these jars: an archive holds for a class path that begins as its own.
     appended = os.pathsep.join(map(str, [*[JAR] * JAR.exists(), *jars]))
     home = {"SPARK_HOME": str(HOME)} if HOME.exists() else {}
-    return {"SPARK_LAUNCHER_OPTS": QUICK_START, "SPARK_DIST_CLASSPATH": appended} | home
+    # Where the locale is C, or is not installed, Java finds no file whose name has other letters than those of ASCII.
+    names = {"LC_ALL": "C.UTF-8"} if sys.flags.utf8_mode else {}
+    return {"SPARK_LAUNCHER_OPTS": QUICK_START, "SPARK_DIST_CLASSPATH": appended} | home | names
 
 
 def java_options() -> str:

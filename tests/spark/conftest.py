@@ -20,6 +20,8 @@ pytest.register_assert_rewrite("tests.spark.chain", "tests.spark.store_scenarios
 
 ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
+# Spark reads local times of ORC files in the time zone of its JVM.
+ZONE = "-Duser.timezone=UTC"
 # Hadoop's clients of S3 and Azure.
 STORE_JARS = ROOT / ".jars/stores"
 # Readers of exported tables, each built for one version of Spark: another Spark would load them and fail.
@@ -83,7 +85,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {ZONE} {quick_spark.java_options()}")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "600s")
         # Hadoop's client waits for a busy DataNode.
