@@ -38,7 +38,7 @@ def try_wheel(wheel: Path, spark: str) -> None:
     with tempfile.TemporaryDirectory(prefix="ftfile-release-") as home:
         venv.create(Path(home, "environment"))
         python = Path(home, "environment/bin/python")
-        pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
         began = time.perf_counter()
         subprocess.run([*pip, "install", wheel, f"pyspark=={spark}"], check=True)
         installed = time.perf_counter()
