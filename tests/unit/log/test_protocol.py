@@ -600,6 +600,11 @@ class TestPublish:
         driver.commit(0, add)
         assert driver.fs.exists(leftover.path)
         driver.commit_new(1)
+        # The directory of a query is kept, that of a job is removed if it is empty.
+        job = type(driver)(driver.fs, "job-1")
+        leftover = job.stage(0)
+        driver.commit_as(JobAuthor("job-1"), adds=(job.stage(0),))
+        assert driver.fs.exists(leftover.path)
 
 
 class TestHints:
