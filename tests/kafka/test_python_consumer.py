@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import ftfile
+from ftfile.log.directory import has_log
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from tests.kafka.broker import Broker
@@ -81,16 +82,19 @@ def produce(broker: Broker, topic: str, records: int) -> None:
 
 def is_at(out: Path, position: dict[str, int]) -> bool:
     """Return True if the newest commit has a position."""
-    if not out.exists():
-        return False
-    return [version.position for version in ftfile.open(str(out)).history()[-1:]] == [position]
+    return [version.position for version in history_of(out)[-1:]] == [position]
 
 
 def commits_in(out: Path) -> int:
     """Return the number of commits of the program."""
-    if not out.exists():
-        return 0
-    return sum(version.position is not None for version in ftfile.open(str(out)).history())
+    return sum(version.position is not None for version in history_of(out))
+
+
+def history_of(out: Path) -> list[ftfile.Version]:
+    """Return the versions of a directory; none until its log has been created."""
+    if not has_log(open_filesystem(str(out))):
+        return []
+    return ftfile.open(str(out)).history()
 
 
 def has_commits(out: Path, commits: int) -> bool:

@@ -575,6 +575,22 @@ class TestKindOfDirectory:
                 files.pickled_plan()
         assert rows_of(out) == {"a": 1}
 
+    def test_a_directory_of_files_that_another_query_creates_before_the_commit(self, out: str) -> None:
+        query = query_of(out, None, SECOND, onNewQuery="continue")
+        messages = query.run_tasks(0, [rows("a")])
+        MicroBatch(out, {"k": "string", "n": "long"}, {"fileFormat": "json"}).run(0, [rows("a")])
+        with pytest.raises(ConfigError, match="is a directory of files, not a store"):
+            query.commit(0, messages)
+
+    def test_a_store_that_another_query_creates_before_the_commit(self, out: str) -> None:
+        options = {"fileFormat": "json", "onNewQuery": "continue"}
+        files = MicroBatch(out, {"k": "string", "n": "long"}, options, query_id=SECOND)
+        messages = files.run_tasks(0, [rows("a")])
+        counting(out).run(0, [rows("a")])
+        with pytest.raises(ConfigError, match="is a store of keys and values"):
+            files.commit(0, messages)
+        assert rows_of(out) == {"a": 1}
+
 
 class TestSchema:
     WIDE = {"k": "string", "n": "long", "more": "string"}  # noqa: RUF012
