@@ -25,7 +25,7 @@ def faults_of(tree: ast.AST) -> list[str]:
 
 
 def is_plain(value: ast.expr) -> bool:
-    """Return True for a dict that contains no other dict."""
+    """Return True for a dict literal without `**`."""
     return isinstance(value, ast.Dict) and None not in value.keys
 
 

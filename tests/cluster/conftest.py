@@ -1,4 +1,4 @@
-"""One cluster for all tests of this folder, with a master and two workers of one core each; one YARN; and packages."""
+"""One cluster for all tests of this folder, with a master and two workers; one HDFS, one YARN, and packages."""
 
 from __future__ import annotations
 

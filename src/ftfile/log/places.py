@@ -274,7 +274,7 @@ def retire(
             tracker.add(1)
     for step, clause in (
         ("foreign", "were replaced by other files, which stay. Another program wrote files at the names of"),
-        ("nowhere", "did not exist any more. Another process, of ftfile or of another program, deleted or moved"),
+        ("nowhere", "did not exist any more. Another process deleted or moved"),
     ):
         paths = []
         for remove, outcome in zip((*unique, *repeating), steps, strict=True):

@@ -104,23 +104,22 @@ class StoredRows(NamedTuple):
     """The columns and the encoding of rows of a directory, as recorded."""
 
     definitions: Mapping[str, Any]
-    keys: tuple[str | None, str | None]  # of the schema and the encoding; None before the first rows
+    schema_key: str | None  # None before the first rows
+    encoding_key: str | None  # likewise
 
     @property
     def schema(self) -> pa.Schema | None:
         """Return the columns; None before the first rows."""
-        key, _ = self.keys
-        if key is None:
+        if self.schema_key is None:
             return None
-        return recorded_schema(self.definitions[key])
+        return recorded_schema(self.definitions[self.schema_key])
 
     @property
     def encoding(self) -> Mapping[str, Any] | None:
         """Return how the rows are encoded; None before the first rows."""
-        _, key = self.keys
-        if key is None:
+        if self.encoding_key is None:
             return None
-        return cast("Mapping[str, Any]", self.definitions[key])
+        return cast("Mapping[str, Any]", self.definitions[self.encoding_key])
 
 
 def stored_rows(log: CommitLog, head: LogState, transaction: Transaction | None) -> StoredRows:
@@ -132,8 +131,8 @@ def stored_rows(log: CommitLog, head: LogState, transaction: Transaction | None)
     if transaction is not None:
         record = find_record(log, head, JobAuthor("", transaction))
     if record is None:
-        return StoredRows(head.definitions, (head.schema, head.encoding))
-    return StoredRows(take_snapshot(log, record.version).definitions, (record.schema, record.encoding))
+        return StoredRows(head.definitions, head.schema, head.encoding)
+    return StoredRows(take_snapshot(log, record.version).definitions, record.schema, record.encoding)
 
 
 def existing_log(path: str, access: Access) -> CommitLog | None:
