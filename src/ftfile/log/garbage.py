@@ -123,7 +123,9 @@ def find_garbage(
         since = max(since, head.log_start)
     else:
         since = vacuumed_to
-    within = snapshot_at(log, head, since=max(since, head.log_start))
+    # A compacted log must be complete before the records are deleted that could replace it.
+    verified_from = head.log_start if vacuumed_to is None else None
+    within = snapshot_at(log, head, since=max(since, head.log_start), verified_from=verified_from)
     returned: list[tuple[Remove, GarbageFile]] = []
     foreign: list[str] = []
     for remove, info in _find_removed(log, head):

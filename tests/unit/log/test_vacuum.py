@@ -519,6 +519,39 @@ class TestLog:
         assert 0 < done.oldest_version == told.oldest_version == self.versions(world)[0]
         check_directory(world.fs)
 
+    @pytest.mark.parametrize("harm", ["removed", "statistics"])
+    def test_they_stay_where_the_newest_snapshot_does_not_read_what_is_damaged(self, world: World, harm: str) -> None:
+        """A compacted log must be complete before the records go that could replace it."""
+        world.driver.commit(0, structs.replace(world.driver.stage(0), statistics={"id": [1, 2, 0]}))
+        if harm == "removed":
+            world.compact(90, *take_snapshot(CommitLog(world.fs)).adds.values())
+        self.fill(world, 14, first=1)
+        path = min(info.path for info in world.fs.list(layout.COMPACTED))
+        content = world.fs.read(path)
+        world.fs.put(path, content[:-1] + bytes([content[-1] ^ 1]))
+        world.days(8)
+        assert world.vacuum().oldest_version == 0
+        assert world.vacuum().oldest_version > 0
+        for name in list_compacted(world.fs):
+            read_compacted(world.fs, name, ended=True, statistics=True)
+
+    def test_adds_that_were_removed_before_the_oldest_version_may_be_damaged(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """No reader needs them, so the compacted log is merged without them."""
+        world.compact(90, *self.fill(world, 2))
+        self.fill(world, 10, first=2)
+        world.days(8)
+        assert world.vacuum().oldest_version > 8
+        (path,) = (info.path for info in world.fs.list(layout.COMPACTED) if "-00000000000000000007-" in info.path)
+        content = world.fs.read(path)
+        world.fs.put(path, content[:-1] + bytes([content[-1] ^ 1]))
+        self.fill(world, 16, first=12)
+        world.days(8)
+        world.vacuum()
+        assert not world.exists(path)
+        assert "not merged" not in caplog.text
+
     @pytest.mark.parametrize("beyond", [0, 1])
     def test_lost_ranges_are_made_again_though_they_hold_nothing_back(
         self, world: World, monkeypatch: pytest.MonkeyPatch, beyond: int

@@ -140,15 +140,22 @@ class _CompactedLogWriter:
             self._complete_halves(interval)
 
     def _read(self, name: CompactedName) -> CompactedLog:
-        """Read a compacted log completely. If no records can replace damaged statistics, it is read without them."""
+        """Read what a merged compacted log contains of a compacted log.
+
+        If no records can replace damaged statistics, it is read without them.
+        """
+        # Adds that were removed before the oldest kept version are omitted.
+        ended = name.last > self._head.log_start
         try:
-            return read_compacted(self._log.fs, name, ended=True, statistics=True)
+            content = read_compacted(self._log.fs, name, ended=ended, statistics=True)
         except CorruptData as error:
             if name.first >= self._head.log_start:
                 raise
-            content = read_compacted(self._log.fs, name, ended=True)
+            content = read_compacted(self._log.fs, name, ended=ended)
             _log.warning("the statistics of a compacted log are dropped, so conditions read more files: %s", error)
-            return structs.replace(content, kept=tuple(replace(document, statistics=b"") for document in content.kept))
+            kept = tuple(replace(document, statistics=b"") for document in content.kept)
+            content = structs.replace(content, kept=kept)
+        return structs.replace(content, ended=content.ended or ())
 
     def _complete_halves(self, interval: Interval) -> None:
         if interval.size > 1 and reach(self._chosen) < interval.last:

@@ -118,17 +118,25 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
     raise CorruptData(layout.LOG, "the same oldest record", "a different one at each attempt", "Read again later")
 
 
-def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
+def snapshot_at(
+    log: CommitLog,
+    head: LogState,
+    version: int | None = None,
+    since: int | None = None,
+    *,
+    verified_from: int | None = None,
+) -> Snapshot:
     """Return the snapshot of a version of a log whose head is known.
 
-    With `since`, it also contains adds that were live at that version or since then. CorruptData if the records of an
-    older head are not kept any more.
+    With `since`, it also contains adds that were live at that version or since then. Compacted logs that begin at
+    `verified_from` or later are checked completely, also the bytes that this snapshot does not need. CorruptData if the
+    records of an older head are not kept any more.
     """
     if version is None:
         version = head.version
     if since is None:
         since = version
-    return _scan(log, head, lambda: _Builder(version, since)).snapshot()
+    return _scan(log, head, lambda: _Builder(version, since, verified_from)).snapshot()
 
 
 def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
@@ -267,9 +275,10 @@ def _added_in_compacted(fs: FileSystem, version: int) -> list[Add]:
 class _Builder:
     """Builds a snapshot, oldest versions first: without adds after `version`, with adds removed after `since`."""
 
-    def __init__(self, version: int, since: int) -> None:
+    def __init__(self, version: int, since: int, verified_from: int | None = None) -> None:
         self._version = version
         self._since = since
+        self._verified_from = verified_from
         self._end = -1
         self._blocks: list[AddBlock] = []
         self._others: dict[str, Add] = {}
@@ -312,9 +321,11 @@ class _Builder:
         """Return a cover of complete compacted logs of this log; search another one if a file cannot be read."""
 
         def read(name: CompactedName) -> CompactedLog | None:
+            is_verified = self._verified_from is not None and name.first >= self._verified_from
             try:
                 # The adds that a compacted log removed itself are only read if they can be requested.
-                return self._checked(read_compacted(fs, name, ended=name.last > self._since))
+                ended = is_verified or name.last > self._since
+                return self._checked(read_compacted(fs, name, ended=ended, statistics=is_verified))
             except (NotFound, CorruptData) as error:
                 _log.warning("a compacted log is ignored: %s", error)
                 return None
