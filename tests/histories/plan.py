@@ -66,9 +66,17 @@ KINDS: dict[str, int] = {
     "program_zombie": 5,
     "program_interrupted": 15,
     "program_forks": 3,
+    "program_write": 4,
 }
-# Steps of `ftfile.writer`.
-OF_PROGRAMS = ("program_batch", "program_restart", "program_zombie", "program_interrupted", "program_forks")
+# Steps of `ftfile.writer` and `ftfile.write`.
+OF_PROGRAMS = (
+    "program_batch",
+    "program_restart",
+    "program_zombie",
+    "program_interrupted",
+    "program_forks",
+    "program_write",
+)
 # Steps after which a person must act or rows are lost.
 HARM = (
     "write_blocked",

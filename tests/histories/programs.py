@@ -13,15 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ftfile
 from ftfile.core.errors import CallOrder, Fenced, FtfileError, NotFound
 from ftfile.log.format import layout
 from ftfile.operate.writers import application_writer, row_threads
 from ftfile.storage import calls
+from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
 from tests.histories.troubles import HeldThread
-from tests.histories.writing import draw_rows, run_batch, values_of
+from tests.histories.writing import change_settings, draw_rows, run_batch, values_of
 from tests.kit.forks import Fork
 from tests.kit.interrupts import Interrupt, LibraryInterrupt
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ("PROGRAMS", "PlayedProgram", "end_processes")
 
-APP_ID = "program"
+APP_ID, _LOADS = "program", "loads"
 _REACTIONS = 3
 # Calls of the store by a batch. A child process without pauses hangs if it uses no processor for `_IDLE_S`: a short
 # time, because the search for the shortest history repeats it.
@@ -178,6 +180,37 @@ def _program_forks(world: World, step: Step) -> None:
         thread.release()
 
 
+def _program_write(world: World, step: Step) -> None:
+    """Write rows by `ftfile.write` with an option for the format of the directory, and repeat the write.
+
+    Another program can change the settings in between.
+    """
+    head = world.head()
+    if head.encoding is None or "last" in world.history.columns:
+        return
+    rows = [row for rows in draw_rows(world, random.Random(step.draws[1]), "y") for row in rows]
+    version = next(world.numbers)
+    world.oracle.claims[_LOADS, version] = Claim(values_of([rows]))
+    batches = Program(world.url, world.history.columns, {}, _LOADS).batches_of(rows)
+    write = partial(
+        ftfile.write,
+        world.url,
+        [*batches],
+        app_id=_LOADS,
+        version=version,
+        threads=1,
+        line_sep=head.definitions[head.encoding]["format"].get("lineSep", "\n"),
+        context=current(),
+    )
+    if isinstance(world.call("a write", write), FtfileError):
+        return
+    if step.pick(2, 2):
+        change_settings(world, step)
+    world.call("a repeated write", write)
+    world.oracle.follow(world.now_ms())
+    require((_LOADS, version) in world.oracle.done, "I3", "a write returned, and is not in the log")
+
+
 def _write_in_child(world: World, step: Step) -> None:
     """Write a batch in a child process. A store that fails there, or a foreign file, is no fault."""
     world.fs.held, world.fs.trouble = None, None
@@ -264,4 +297,5 @@ PROGRAMS = {
     "program_zombie": _program_zombie,
     "program_interrupted": _program_interrupted,
     "program_forks": _program_forks,
+    "program_write": _program_write,
 }

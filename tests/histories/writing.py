@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from tests.histories.plan import Step
     from tests.histories.world import PlayedQuery, Tasks, World
 
-__all__ = ("WRITING", "draw_rows", "require_refused", "run_batch", "values_of", "write", "write_named")
+__all__ = (
+    "WRITING",
+    "change_settings",
+    "draw_rows",
+    "require_refused",
+    "run_batch",
+    "values_of",
+    "write",
+    "write_named",
+)
 
 _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
@@ -319,7 +328,7 @@ def _overwrite(world: World, step: Step) -> None:
     _overwrite_with(world, step, world.settings)
 
 
-def _change_settings(world: World, step: Step) -> None:
+def change_settings(world: World, step: Step) -> None:
     """Another program replaces all rows, and ends lines in another way: queries and programs must not mix both."""
     ends = {"\n", "\r\n"} - {world.settings.get("lineSep", "\n")}
     _overwrite_with(world, step, {"lineSep": ends.pop()})
@@ -328,7 +337,7 @@ def _change_settings(world: World, step: Step) -> None:
 def _changed_repetition(world: World, step: Step) -> None:
     """Another program changes the settings between a commit and the repetition of its batch."""
     _forgotten_batch(world, step)
-    _change_settings(world, step)
+    change_settings(world, step)
     run_batch(world, step)
 
 
@@ -369,6 +378,6 @@ WRITING = {
     "write_named": write_named,
     "transaction": _transaction,
     "overwrite": _overwrite,
-    "change_settings": _change_settings,
+    "change_settings": change_settings,
     "changed_repetition": _changed_repetition,
 }
