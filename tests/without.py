@@ -188,6 +188,8 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLog::test_ranges_and_checkpoints_that_others_replace",
             "TestLog::test_ranges_forget_what_is_too_old",
             "TestLog::test_two_runs_free_them_where_ranges_are_lost",
+            "TestLog::test_they_stay_where_the_newest_snapshot_does_not_read_what_is_damaged",
+            "TestLog::test_adds_that_were_removed_before_the_oldest_version_may_be_damaged",
             "TestMergeRanges",
             "TestNames::test_names_are_reserved_for_the_retention",
             "TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
