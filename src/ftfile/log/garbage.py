@@ -123,9 +123,8 @@ def find_garbage(
         since = max(since, head.log_start)
     else:
         since = vacuumed_to
-    # A compacted log must be complete before the records are deleted that could replace it.
-    verified_from = head.log_start if vacuumed_to is None else None
-    within = snapshot_at(log, head, since=max(since, head.log_start), verified_from=verified_from)
+    # A vacuum deletes records that compacted logs replace, so these compacted logs must be complete.
+    within = snapshot_at(log, head, since=max(since, head.log_start), verified_from=head.log_start)
     returned: list[tuple[Remove, GarbageFile]] = []
     foreign: list[str] = []
     for remove, info in _find_removed(log, head):

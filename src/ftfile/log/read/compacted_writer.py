@@ -144,7 +144,7 @@ class _CompactedLogWriter:
 
         If no records can replace damaged statistics, it is read without them.
         """
-        # Adds that were removed before the oldest kept version are omitted.
+        # A merged compacted log omits adds that were removed at the log's start or before.
         ended = name.last > self._head.log_start
         try:
             content = read_compacted(self._log.fs, name, ended=ended, statistics=True)

@@ -563,7 +563,7 @@ def test_nested_integers_that_are_too_large(out: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
 def test_wide_integers_of_polars(out: str, tmp_path: Path, ending: str) -> None:
-    pl: Any = pytest.importorskip("polars")  # the environments of older Pythons do without it
+    pl: Any = pytest.importorskip("polars")  # `make unit-pythons` installs `ftfile[unit]`, which lacks Polars
     frame = pl.DataFrame({"a": pl.Series([2**100], dtype=pl.Int128)})
     write_frame = frame.write_ipc if ending == "arrow" else frame.write_ipc_stream
     write_frame(tmp_path / f"a.{ending}")
