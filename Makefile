@@ -84,7 +84,8 @@ tables: environment ## make the tables of docs/options.md, docs/internals/format
 	@$(python) .ci/casts.py >docs/reading-files.md.new
 	@mv docs/reading-files.md.new docs/reading-files.md
 
-site := LC_ALL=C.UTF-8 $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
+# Sphinx's own extensions raise warnings of Python.
+site := PYTHONWARNINGS= LC_ALL=C.UTF-8 $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
 
 # ---------------------------------------------------------------------------------------------------------------- tests
 .PHONY: test test-all crash histories without trials server-tests object-store-tests spark smoke-spark unit-pythons
