@@ -57,12 +57,12 @@ def script(path: Path, text: str) -> None:
 
 def run(root: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command with only these settings of pip or uv, and with the settings of the machine's files."""
-    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "XDG_"))}
     return subprocess.run(command, cwd=root, env=settings | more, capture_output=True, text=True, check=False)
 
 
 def set_up(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(root, "bash", ".ci/venv", *arguments, PIP_INDEX_URL="https://index.invalid/simple")
+    return run(root, "bash", ".ci/venv", *arguments, PIP_INDEX_URL="https://index.invalid/simple", HOME=str(root))
 
 
 def test_an_environment_is_set_up_once_and_checked_without_a_change(checkout: Path) -> None:
@@ -80,6 +80,12 @@ def test_an_environment_is_set_up_once_and_checked_without_a_change(checkout: Pa
     assert set_up(checkout, "--check", *request, "pyspark").returncode == 1
     (checkout / "pyproject.toml").write_text(PROJECT.replace("1.26", "2"))
     assert set_up(checkout, "--check", *request).returncode == 1
+
+
+def test_no_cache_is_kept_in_a_home_that_is_not_writable(checkout: Path) -> None:
+    assert run(checkout, "bash", ".ci/venv", ".venv", VERSION, "probe", HOME="/proc").returncode == 0
+    (call,) = (checkout / "ran").read_text().splitlines()
+    assert call.split()[:2] == ["pip", "install"]
 
 
 def test_a_cache_of_the_user_is_not_pruned(checkout: Path, tmp_path: Path) -> None:

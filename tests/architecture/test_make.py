@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import runpy
+import shlex
 import shutil
 import signal
 import subprocess
@@ -123,7 +124,7 @@ def processor_s() -> float:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hand over orphans")
 def test_the_time_of_orphans_counts(tmp_path: Path) -> None:
     busy = "import time\nwhile time.process_time() < 0.7: pass"
-    orphan = ["sh", "-c", f"{sys.executable} -c '{busy}' & exit 3"]
+    orphan = ["sh", "-c", f"{shlex.quote(sys.executable)} -c '{busy}' & exit 3"]
     before_s = processor_s()
     done = subprocess.run([sys.executable, str(ROOT / ".ci/descendants.py"), *orphan], cwd=tmp_path, check=False)
     assert done.returncode == 3
@@ -155,7 +156,7 @@ def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path
     hook = hooks[hooks.index("def pytest_sessionfinish") :]
     (tmp_path / "conftest.py").write_text(f"import pytest\nfrom pathlib import Path\n{hook[: hook.index('@pytest')]}")
     for name, (first, second) in FIRST_RUN.items():
-        noted = f"open('ran', 'a').write('{name} {{}}\\n')"
+        noted = f"os.write(os.open('ran', os.O_WRONLY | os.O_CREAT | os.O_APPEND), b'{name} {{}}\\n')"
         (tmp_path / f"test_{name}.py").write_text(
             f"import os\nagain = os.path.exists('again')\n"
             f"def test_first(): {noted.format('first')}; {first}\n"
@@ -163,7 +164,7 @@ def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path
         )
     (tmp_path / "test_unread.py").write_text("import os\nassert os.path.exists('again')\ndef test_any(): pass\n")
     suites = {name: (f"test_{name}.py",) for name in FIRST_RUN} | {"collected": ("test_unread.py test_killed.py",)}
-    rule = "".join(f"\t{' '.join(suites_of(tmp_path, suites))} $(options) {name}\n" for name in suites)
+    rule = "".join(f"\t{shlex.join(suites_of(tmp_path, suites))} $(options) {name}\n" for name in suites)
     make = ["make", "-f", str(ROOT / "Makefile"), "-k", "-i", f"--eval=probe:\n{rule}", "probe", "PROFILE=default"]
     make.append("SEED=")
     subprocess.run([*make, "REPORTS=.reports/probe"], cwd=tmp_path, check=False)

@@ -19,7 +19,7 @@ TOP_LEVEL = {
 }
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # split, because otherwise this line would match
 # A home directory, or this checkout: text that names them works on one machine only.
-HOMES = ("/home/", "/Users/", f"{Path.home()}/", f"{ROOT}/")
+HOMES = ("/home/", "/Users/", "/root/", f"{ROOT}/")
 MACHINE = re.compile(rf"(?<![\w.}}])({'|'.join(map(re.escape, HOMES))})\w")
 
 
