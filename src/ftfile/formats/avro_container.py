@@ -62,6 +62,7 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "xz": partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY_BYTES_MAX),
 }
 _VARINT_BYTES_MAX = 10
+_READ_BYTES = 16 << 20  # of one read
 
 
 def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a module without types
@@ -252,10 +253,21 @@ def _expect(file: BinaryIO, data: bytes) -> None:
 def _read(file: BinaryIO, size: int) -> bytes:
     if size < 0:
         raise ValueError(f"a length of {size}")
-    data = file.read(size)
-    if len(data) != size:
-        raise ValueError(f"an end {size - len(data)} bytes too early")
+    data = file.read(min(size, _READ_BYTES))
+    if len(data) < size:
+        data = _read_more(file, size, data)
     return data
+
+
+def _read_more(file: BinaryIO, size: int, start: bytes) -> bytes:
+    """Return `size` bytes that begin with `start`, in steps: a damaged length must not allocate memory."""
+    pieces, left = [start], size - len(start)
+    while left and pieces[-1]:
+        pieces.append(file.read(min(left, _READ_BYTES)))
+        left -= len(pieces[-1])
+    if left:
+        raise ValueError(f"an end {left} bytes too early")
+    return b"".join(pieces)
 
 
 # The branches of `["null", type]`, in zigzag encoding.

@@ -364,3 +364,28 @@ def test_damage_is_corrupt_data_and_nothing_else(compression: str) -> None:
     assert not missed & {*range(len(data) - 16, len(data))}  # the marker
     if compression == "snappy":
         assert not missed & {*range(file.tell(), len(data))}  # its blocks have checksums
+
+
+class Bounded(io.BytesIO):
+    """A file that allocates memory for each read, as buffered files do."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        assert size is not None
+        assert 0 <= size <= BLOCK_BYTES_MAX, f"a read of {size} bytes"
+        return super().read(size)
+
+
+@pytest.mark.parametrize("length", [1 << 30, (1 << 62) - 1, (1 << 63) - 1, (1 << 64) - 1, 1 << 65])
+def test_a_length_beyond_the_file_is_corrupt_data(length: int) -> None:
+    named = varint(11 << 1) + b"avro.schema"
+    for start in (b"", named):
+        with pytest.raises(CorruptData, match="too early"):
+            read_header(Bounded(b"Obj\x01" + varint(1 << 1) + start + varint(length << 1) + b"{}"))
+
+
+def test_long_values_are_read_in_pieces() -> None:
+    text = json.dumps({"type": "string", "doc": "x" * 100}).encode()
+    entries = [(b"avro.schema", text), (b"other", b"y" * (40 << 20))]
+    described = b"".join(varint(len(part) << 1) + part for entry in entries for part in entry)
+    file = Bounded(b"Obj\x01" + varint(2 << 1) + described + b"\0" + b"m" * 16)
+    assert read_header(file) == (json.loads(text), "null", b"m" * 16)
