@@ -113,12 +113,12 @@ def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
     Spark interprets the digits of a text with the scale of the type, and so moves the point.
     """
     columns = []
+    scales = {field.name: field.type.scale for field in schema if pa.types.is_decimal(field.type)}
     for part in directory.split("/"):
         name, _, text = part.partition("=")
-        place = schema.get_field_index(_unescaped(name))
-        kind: pa.DataType = schema.field(place).type if place >= 0 else pa.null()
-        if pa.types.is_decimal(kind) and text != NULL_NAME and len(text.partition(".")[2]) != kind.scale:
-            columns.append(schema.field(place).name)
+        column = _unescaped(name)  # not looked up by Arrow, since it may not be UTF-8
+        if column in scales and text != NULL_NAME and len(text.partition(".")[2]) != scales[column]:
+            columns.append(column)
     return columns
 
 

@@ -14,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
-from ftfile.formats.partition_paths import NULL_NAME, check_partition_column, parse_partition_path, partition_names
+from ftfile.formats.partition_paths import (
+    NULL_NAME,
+    check_partition_column,
+    parse_partition_path,
+    partition_names,
+    rescaled_columns,
+)
 
 INSTANT, WALL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 PARIS = "Europe/Paris"
@@ -250,3 +256,18 @@ def test_directories_below_the_partition_columns_are_not_read() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
     values = parse_partition_path("a=1/b=x/a=2/b=y//c=z", schema)
     assert [values["a"].as_py(), values["b"].as_py()] == [1, "x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "columns"),
+    [
+        ("m=1.25/b=1", []),
+        ("m=1.2/b=1", ["m"]),
+        (f"m={NULL_NAME}", []),
+        ("m=1", ["m"]),
+        ("m\udcff=1/\udcc3\udcff=1", []),
+    ],
+)
+def test_decimals_of_another_scale_in_paths_of_any_bytes(path: str, columns: list[str]) -> None:
+    schema = pa.schema([("m", pa.decimal128(10, 2)), ("b", pa.int64())])
+    assert rescaled_columns(path, schema) == columns
