@@ -160,7 +160,7 @@ unit-%: FORCE
 	$(venv)/bin/python $(suite) $(UNIT)-$*; fi
 
 # ---------------------------------------------------------------------------------------------------- longer, and shorter
-.PHONY: hdfs-tests cluster-tests long kills mutants mutation bench surroundings
+.PHONY: hdfs-tests cluster-tests long kills mutants mutation fuzz bench surroundings
 
 hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(python) $(suite) hdfs
@@ -199,6 +199,13 @@ mutation: ## change one operator, number or argument of MODULES after the other,
 	@.ci/venv .venv-mutation "$(MAIN_PYTHONS)" --editable '.[mutation]'
 	.venv-mutation/bin/mutmut run --max-children 2 $(foreach module,$(MODULES),'ftfile.$(subst /,.,$(module)).*')
 	.venv-mutation/bin/mutmut results
+
+# `make fuzz SECONDS=60 TARGETS="records avro_headers"`; by default, all targets for an hour each.
+TARGETS :=
+fuzz: ## search inputs with which a parser fails in another way than by its documented errors, guided by coverage (an hour for each of 50 parsers, two at a time)
+	@if .ci/venv .venv-fuzz "$(MAIN_PYTHONS)" --only-binary atheris --editable '.[fuzz]'; then \
+	.venv-fuzz/bin/python -m tests.fuzz --seconds $(or $(SECONDS),3600) $(TARGETS); \
+	else echo "atheris has no package for this Python and machine (see above): nothing is fuzzed"; fi
 
 bench: java hdfs-jars s3-server azure-server delta environment ## measure against Spark's own file sink
 	@$(python) -m benchmarks

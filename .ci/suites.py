@@ -90,7 +90,10 @@ S3_CORE = "contract sink driver faults"
 
 DRAWN_HOSTILE = "tests/hostile/test_mutations.py tests/hostile/test_extreme_numbers.py"
 
-QUICK_TESTS = (f"{MEMORY} {QUICK} {unit(HALF)}", f"{MEMORY} {QUICK} tests/unit tests/hostile {unit(HALF, '--ignore=')}")
+QUICK_TESTS = (
+    f"{MEMORY} {QUICK} {unit(HALF)}",
+    f"{MEMORY} {QUICK} tests/unit tests/hostile tests/fuzz {unit(HALF, '--ignore=')}",
+)
 # The other core of coverage does not support contexts.
 CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
 

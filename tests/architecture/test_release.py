@@ -174,4 +174,4 @@ def test_each_dependency_has_its_reason(built: tuple[Path, Path]) -> None:
     assert {*re.findall(r"^\| `([\w.-]+)`", page, re.MULTILINE)} == wanted
 
 
-DEVELOPERS_EXTRAS = {"bench", "cluster", "demo", "docs", "lint", "mutation", "test", "unit"}
+DEVELOPERS_EXTRAS = {"bench", "cluster", "demo", "docs", "fuzz", "lint", "mutation", "test", "unit"}
