@@ -192,3 +192,11 @@ def test_what_is_cut_short_has_no_token_and_says_so(file: Path, content: bytes) 
         file.write_bytes(content[:length])
         with pytest.raises(ConfigError, match="HADOOP_TOKEN_FILE_LOCATION"):
             find_token("namenode:8020", ["namenode:8020"])
+
+
+@pytest.mark.parametrize("number", [b"\xff" * 9 + b"\x01", b"\xff" * 10 + b"\x01", b"\xff" * 100_000, b"\xff" * 4])
+def test_a_length_beyond_the_file_is_refused(number: bytes) -> None:
+    for message in (number, b"\x04\x0a" + number):
+        with pytest.raises(ValueError, match=r"truncated|without an end"):
+            hadoop_tokens.read_tokens(b"HDTS\x01" + message)
+    assert hadoop_tokens.DelegationToken(b"\x8c" + number, RPC, "").dates_ms() is None

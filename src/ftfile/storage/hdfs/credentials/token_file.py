@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ _MAGIC = b"HDTS"
 _IDENTIFIER_VERSION = b"\0"
 # The only kind of field in the protobuf form.
 _LENGTH_DELIMITED = 2
+_VARINT_BITS_MAX = 70  # in ten bytes
 # Hadoop's `VInt`: these numbers are one byte. In other numbers, the first byte has the sign and the number of bytes.
 _ONE_BYTE_MIN = -112
 _ONE_BYTE_MAX = 127
@@ -126,6 +128,8 @@ def _read_varint(stream: io.BytesIO) -> int:
     while (byte := _read(stream, 1)[0]) & 0x80:
         value |= (byte & 0x7F) << shift
         shift += 7
+        if shift >= _VARINT_BITS_MAX:
+            raise ValueError("it has a number without an end")
     return value | byte << shift
 
 
@@ -134,7 +138,7 @@ def _read_bytes(stream: io.BytesIO) -> bytes:
 
 
 def _read(stream: io.BytesIO, length: int) -> bytes:
-    data = stream.read(length)
+    data = stream.read(min(length, sys.maxsize))  # a longer read is an OverflowError
     if len(data) != length:
         raise ValueError("it is truncated")
     return data
