@@ -23,7 +23,7 @@ import atheris
 # atheris prints the name of each module.
 with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["ftfile"]):
     from tests.fuzz.results import run_of
-    from tests.fuzz.target import accepts
+    from tests.fuzz.target import accepts, scratch
     from tests.fuzz.targets import target_named
     from tests.hostile.watched import Watch
 
@@ -45,9 +45,9 @@ def fuzz(name: str, folder: Path, seconds: int) -> None:
         target = target_named(name)
         for data in inputs:
             accepts(target, data)
-    watch = Watch("/nowhere")
+    watch = Watch(scratch())
     sys.addaudithook(watch)
-    watch.directory = "/nowhere"
+    watch.directory = scratch()
 
     def parse(data: bytes) -> None:
         accepts(target, data)
@@ -76,11 +76,8 @@ def fuzz_in_fork(name: str, folder: Path, seconds: int) -> None:
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        try:
-            fuzz(name, folder, seconds)
-        except BaseException as error:
-            os.write(2, f"{error!r}\n".encode())
-        os._exit(1)
+        fuzz(name, folder, seconds)
+        sys.exit(1)  # after a finding, atheris exits, and libFuzzer writes the input
     end_s = time.monotonic() + seconds + _LATE_S
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > end_s:

@@ -20,6 +20,7 @@ from ftfile.kv.run.index import TRAILER, Index, decode_index, encode_index, inde
 from ftfile.kv.run.pages import Cache, PageShape, build_pages, places_of
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.type_names import type_named
+from ftfile.kv.user_keys import NO_PYTHON_VALUE
 from ftfile.rows.spark_types import arrow_schema, as_nullable, recorded_schema, spark_schema_json, sql_types
 from tests.fuzz.target import Draws, Target
 
@@ -220,9 +221,9 @@ def _definitions() -> Iterator[bytes]:
 
 
 TARGETS = {
-    "blocks": Target(_block, _block_seeds, (FtfileError, UnicodeDecodeError)),
+    "blocks": Target(_block, _block_seeds, (FtfileError, *NO_PYTHON_VALUE)),
     "indexes": Target(_index, _index_seeds),
-    "runs": Target(_run, _run_seeds, (FtfileError, UnicodeDecodeError)),
+    "runs": Target(_run, _run_seeds, (FtfileError, *NO_PYTHON_VALUE)),
     "stored_blocks": Target(_stored_block, _stored_seeds, (FtfileError, ValueError, OSError)),
     "schemas": Target(_schema, _schemas),
     "definitions": Target(_definition, _definitions, (FtfileError, ValueError, LookupError, TypeError, AttributeError)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.context import SYSTEM
@@ -33,6 +36,16 @@ def accepts(target: Target, data: bytes) -> bool:
     except target.refusals:
         return False
     return True
+
+
+def scratch() -> str:
+    """Return the directory in which targets may write files; it is deleted when the process ends."""
+    return str(Path(_scratch().name).resolve())
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="ftfile-fuzz-")
 
 
 class Draws:

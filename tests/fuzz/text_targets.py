@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -42,7 +40,7 @@ from ftfile.storage.hdfs.configuration import find_service, read_configuration
 from ftfile.storage.hdfs.credentials.token_file import DelegationToken, read_tokens, token_file
 from ftfile.storage.paths import parse
 from ftfile.writing.files.naming import Template, first_part, name_fault, path_fault
-from tests.fuzz.target import Draws, Target
+from tests.fuzz.target import Draws, Target, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,14 +167,9 @@ def _tokens(data: bytes) -> None:
         token.text()
 
 
-@cache
-def _directory() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="ftfile-fuzz-")
-
-
 def _configuration(data: bytes) -> None:
     """Read Hadoop's configuration, and find the NameNodes of a service."""
-    directory = Path(_directory().name)
+    directory = Path(scratch())
     (directory / "core-site.xml").write_bytes(data)
     with mock.patch.dict(os.environ, {"HADOOP_CONF_DIR": str(directory)}):
         properties = read_configuration({})
