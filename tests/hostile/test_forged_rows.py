@@ -186,8 +186,14 @@ def test_other_headers_are_refused(change: str) -> None:
 
 
 def test_rows_of_other_columns_are_refused() -> None:
-    with pytest.raises(CorruptData, match="rows have the columns"):
+    with pytest.raises(CorruptData, match="windows in file 1"):
         windows_of(stream_of(ROWS))
+
+
+def test_the_schema_in_a_file_of_windows_is_not_read() -> None:
+    """A forged schema ends the process in Arrow; the definition of the store has the columns."""
+    renamed = pa.record_batch(WINDOW.columns, names=["a", "b", "c"])
+    assert windows_of(stream_of(renamed)) == [WINDOW.to_pylist()]
 
 
 @parametrize("seed", range(4), quick=1)

@@ -86,10 +86,9 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
 def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
     """Return the windows of a file; raises an error of Python or Arrow if a store did not write it."""
     definition = StoreDefinition.from_json(header["store"])
-    schema_message, *row_messages = pa.MessageReader.open_stream(pa.py_buffer(message))
-    schema = pa.ipc.read_schema(schema_message)
-    if schema != row_schema(definition):
-        raise ValueError(f"rows have the columns {schema.names}")
+    # The schema in the stream is not read: Arrow does not check it, so a forged one ends the process.
+    _, *row_messages = pa.MessageReader.open_stream(pa.py_buffer(message))
+    schema = row_schema(definition)
     numbers = [entry["number"] for entry in header["windows"]]
     if not all(isinstance(number, int) for number in [header["before"], header["after"], *numbers]):
         raise ValueError(f"windows have the numbers {numbers}")
