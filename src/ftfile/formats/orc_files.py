@@ -26,7 +26,7 @@ from ftfile.formats.columnar import (
     encoding_errors,
 )
 from ftfile.formats.reading.batches import batch_as
-from ftfile.formats.reading.read_errors import reading_errors
+from ftfile.formats.reading.read_errors import corrupt, reading_errors
 from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
 from ftfile.rows.buffers import (
     is_valid,
@@ -152,8 +152,12 @@ def _next(text: str) -> str:
 
 
 def stripe_rows(tail: bytes) -> list[int]:
-    """Return the number of rows of each stripe; `tail` is the tail that ORC's library returns, one plain message."""
-    footer = next(_messages(tail, _TAIL_FOOTER))
+    """Return the number of rows of each stripe; `tail` is the tail that ORC's library returns, one plain message.
+
+    Raises:
+        ValueError: it is not such a message.
+    """
+    footer = next(_messages(tail, _TAIL_FOOTER), b"")
     return list(map(_rows_of_stripe, _messages(footer, _FOOTER_STRIPES)))
 
 
@@ -259,7 +263,7 @@ class OrcFormat(ColumnarFormat):
         with reading_errors(file, "an ORC file"):
             opened = orc.ORCFile(file)
             stripes = span.chosen(opened.nstripes)
-            counts = stripe_rows(opened.reader.serialized_file_tail())
+            counts = _rows_by_stripe(opened, file)
             rows_of_stripes = sum(counts[number] for number in stripes)
             rows_left_out = sum(counts) - rows_of_stripes
 
@@ -268,6 +272,18 @@ class OrcFormat(ColumnarFormat):
                 yield from _rows(opened, stripes, schema)
 
         return rows_left_out, rows()
+
+
+def _rows_by_stripe(opened: orc.ORCFile, file: BinaryIO) -> list[int]:
+    """Return the number of rows of each stripe; `CorruptData` for a footer that ORC's library reads differently."""
+    expected = f"a footer of {opened.nstripes} stripes"
+    try:
+        counts = stripe_rows(opened.reader.serialized_file_tail())
+    except ValueError as error:
+        raise corrupt(file, expected, error) from error
+    if len(counts) != opened.nstripes:
+        raise corrupt(file, expected, f"{len(counts)} stripes")
+    return counts
 
 
 def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -14,22 +14,31 @@ if TYPE_CHECKING:
 
 
 _NUMBER, _BYTES = 0, 2
+_FIXED_BYTES = {1: 8, 5: 4}  # the lengths of numbers, which ORC does not use, by kind
 _ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
 _CHUNK_HEAD_BYTES = 3
 _CHUNK_BYTES_MAX = 1 << 23  # the largest that a header can contain
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
-    """Yield number, value and bytes of each field."""
+    """Yield number, value and bytes of each field; a ValueError for bytes that are not a message."""
     position = 0
     while position < len(message):
         start = position
         key, position = read_varint(message, position)
-        number, position = read_varint(message, position)
-        value: int | bytes = number
-        if key & 7 == _BYTES:
-            value = message[position : position + number]
-            position += number
+        kind = key & 7
+        value: int | bytes
+        if kind in _FIXED_BYTES:
+            value = message[position : position + _FIXED_BYTES[kind]]
+            position += _FIXED_BYTES[kind]
+        elif kind in {_NUMBER, _BYTES}:
+            value, position = read_varint(message, position)
+            if kind == _BYTES:
+                size = value
+                value = message[position : position + size]
+                position += size
+        else:
+            raise ValueError(f"a field of the unknown kind {kind}")
         yield key >> 3, value, message[start:position]
 
 

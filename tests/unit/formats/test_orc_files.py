@@ -10,7 +10,8 @@ import pytest
 from pyarrow import orc
 
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
-from ftfile.formats.api import format_from_options
+from ftfile.formats.api import Span, Wanted, format_from_options
+from ftfile.formats.orc_files import stripe_rows
 from tests.kit.parameters import parametrize
 from tests.unit.formats.rows import (
     DATE,
@@ -316,3 +317,13 @@ def test_corrupt_files() -> None:
     for bad in (b"", b"ORC", b"garbage" * 10, data[:-1], data[:100], data[100:]):
         with pytest.raises(CorruptData, match="expected an ORC file"):
             decode(ORC, bad, events(1).schema)
+
+
+@pytest.mark.parametrize("tail", [b"", b"\xff" * 9, b"\x12\x00"])
+def test_a_footer_that_the_library_reads_differently_is_corrupt_data(
+    tail: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, schema = encode(ORC, events(10)), events(1).schema
+    monkeypatch.setattr("ftfile.formats.orc_files.stripe_rows", lambda _: stripe_rows(tail))
+    with pytest.raises(CorruptData, match="a footer of 1 stripes"):
+        ORC.decode_some(io.BytesIO(data), schema, Wanted(span=Span(0, 1)))

@@ -70,9 +70,15 @@ class OrcTail(NamedTuple):
         return kinds
 
     def columns_of(self, place: int) -> range:
-        """Return the numbers of the column at a place of the schema and of all its nested columns."""
+        """Return the numbers of the column at a place of the schema and of all its nested columns.
+
+        Raises:
+            ValueError: the footer has no such columns.
+        """
         types = messages(self.footer, _FOOTER_TYPES)
-        ends = [*_parts(types[0]), len(types)]
+        ends = [*_parts(types[0]), len(types)] if types else []
+        if place + 1 >= len(ends) or not ends[place] <= ends[place + 1] <= len(types):
+            raise ValueError(f"{len(types)} types without the columns of column {place}")
         return range(ends[place], ends[place + 1])
 
     def stripes(self, file: BinaryIO) -> Iterator[Stripe]:
