@@ -54,6 +54,7 @@ _ROWS = pa.RecordBatch.from_pylist(
 )
 _LINES = pa.schema([("id", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "UTC")), ("b", pa.binary())])
 _PLAIN_BYTES_MAX = 32 << 20
+_TOUCHED_ROWS = 1000
 _AVRO_CODECS = ("null", "deflate", "snappy", "zstandard")
 _LINE_FORMATS: tuple[dict[str, Any], ...] = (
     {"fileFormat": "json"},
@@ -100,12 +101,17 @@ def _segment(data: bytes) -> None:
     if is_right:
         content = len(content).to_bytes(8, "little") + pa.Codec("lz4").compress(content, asbytes=True)
     for rows in RowSegments(_SCHEMA).decode(content, PATH, _SCHEMA):
-        rows.to_pylist()
+        _touch(rows)
 
 
 def _message(data: bytes) -> None:
     """Decode a message of Arrow."""
-    read_rows(pa.py_buffer(data), _SCHEMA).to_pylist()
+    _touch(read_rows(pa.py_buffer(data), _SCHEMA))
+
+
+def _touch(rows: pa.RecordBatch) -> None:
+    """Read all values; texts can be any bytes."""
+    rows.take(pa.array(range(min(rows.num_rows, _TOUCHED_ROWS)), pa.int64())).serialize()
 
 
 def _avro_header(data: bytes) -> None:
