@@ -293,7 +293,7 @@ TARGETS = {
     "avro_headers": Target(_avro_header, _avro_files),
     "avro_blocks": Target(_avro_blocks, _block_seeds),
     "orc_tails": Target(_orc_tail, _orc_tails, (FtfileError, ValueError)),
-    "orc_streams": Target(_orc_stream, _orc_streams, (ValueError, IndexError, OSError)),
+    "orc_streams": Target(_orc_stream, _orc_streams, (ValueError, IndexError)),
     "lines": Target(_lines, _line_seeds),
     "variants": Target(_variant, _variants, (ValueError,)),
     "variant_texts": Target(_variant_text, lambda: [b'{"a":[1,2.5,null,true,"text"],"b":{"c":1e99}}'], (ValueError,)),

@@ -66,7 +66,10 @@ def plain(data: bytes, codec: int) -> bytes:
         position += _CHUNK_HEAD_BYTES
         chunk = data[position : position + (head >> 1)]
         position += len(chunk)
-        blocks.append(chunk if head & 1 else _decompressed(chunk, codec))
+        try:
+            blocks.append(chunk if head & 1 else _decompressed(chunk, codec))
+        except OSError as error:  # pyarrow raises it for damaged bytes
+            raise ValueError(str(error)) from error
     return b"".join(blocks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ftfile.read.foreign.decoding.orc_tails import OrcTail
-from ftfile.rows.orc_messages import bytes_field, fields, number_field
+from ftfile.rows.orc_messages import bytes_field, fields, number_field, plain
 
 
 def test_numbers_of_fixed_length_are_skipped() -> None:
@@ -33,3 +33,9 @@ def test_a_footer_without_the_types_of_a_column_is_refused(parts: list[int]) -> 
     for footer in (b"", struct + bytes_field(4, b"")):
         with pytest.raises(ValueError, match="without the columns of column 0"):
             OrcTail(b"", footer, 0).columns_of(0)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 5])
+def test_a_damaged_chunk_is_refused(codec: int) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        plain((8 << 1).to_bytes(3, "little") + b"\xffdamaged", codec)
