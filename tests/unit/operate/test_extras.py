@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 # Extras for the development of ftfile.
-DEVELOPMENT = {"unit", "test", "cluster", "mutation", "docs", "lint", "demo", "bench"}
+DEVELOPMENT = {"unit", "test", "cluster", "fuzz", "mutation", "docs", "lint", "demo", "bench"}
 # The beginning of each program: `out` is a path, and `rows` a table.
 START = """
 import sys
