@@ -96,7 +96,7 @@ test: clean-reports java hdfs-jars parquet-jar s3-server environment ## before e
 	@exec $(python) .ci/stages.py "spark-core hdfs-core s3-core" "lint unit crash-core histories-core"
 
 test-all: test kafka-jars store-jars gcs-server azure-server prometheus browser table-jars ## before each merge: `make test`, then all other tests
-	@exec $(python) .ci/stages.py "servers-rest smoke-spark spark-rest object-store-rest" "crash-rest histories without unit-pythons trials"
+	@exec $(python) .ci/stages.py "servers-rest smoke-spark spark-rest object-store-rest" "crash-rest histories without power-cuts unit-pythons trials"
 
 crash: crash-core crash-rest ## every crash and every fault, enumerated; and the slow unit tests
 
@@ -160,7 +160,7 @@ unit-%: FORCE
 	$(venv)/bin/python $(suite) $(UNIT)-$*; fi
 
 # ---------------------------------------------------------------------------------------------------- longer, and shorter
-.PHONY: hdfs-tests cluster-tests long kills mutants mutation fuzz bench surroundings
+.PHONY: hdfs-tests cluster-tests long kills power power-cuts mutants mutation fuzz bench surroundings
 
 hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(python) $(suite) hdfs
@@ -183,6 +183,15 @@ surroundings: java environment ## the quick tests and a stream in the environmen
 
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
 	$(python) $(suite) kills
+
+# `make power STATES=1000 PLANTED=part-not-synced`: the mistakes are in tests/power/mistakes.py.
+STATES := 10000
+PLANTED :=
+power: environment ## cut the power of real file systems at 10,000 moments, block by block, as root (an hour; an interrupted run continues; STATES, PLANTED)
+	@$(python) -m tests.power --states=$(STATES) $(PLANTED:%=--planted=%)
+
+power-cuts: environment ## 64 of these power cuts on ext4, and each planted mistake
+	$(python) $(suite) power
 
 mutants: environment ## make every known mistake in the protocol, and plant a fault against each rule of the structure; each one must be caught
 	$(python) -m tests.mutants
@@ -248,7 +257,7 @@ release: java environment ## build wheel and source distribution into dist, and 
 	@$(python) .ci/release.py dist $(SPARK_40) $(SPARK_41) $(SPARK_42) $(SPARK_43)
 
 clean: ## remove environments, caches and reports
-	rm -rf .venv* .jars .servers .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache mutants build dist
+	rm -rf .venv* .jars .servers .reports .power .hypothesis .mypy_cache .pytest_cache .ruff_cache mutants build dist
 
 clean-reports:
 	@rm -rf .reports

@@ -25,6 +25,7 @@ UNIT = ROOT / "tests/unit"
 _NUMBERS = itertools.count()
 LEFT_BY_TOOLS = {
     ".hypothesis",
+    ".power",
     ".import_linter_cache",
     ".mypy_cache",
     ".pytest_cache",

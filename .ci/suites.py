@@ -128,6 +128,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "spark-rest": (
         f"-n 2 --dist loadfile tests/spark {modules('spark', f'smoke export_statistics {SPARK_CORE}', '--ignore=')}",
     ),
+    "power": ("-n 2 tests/power",),
     "kills": ("FTFILE_KILLS=24 -o faulthandler_timeout=9000 tests/spark/test_kills.py",),
     # Of `make long`.
     "batches": ("FTFILE_BATCHES=100000 tests/unit/log/test_flat.py",),
