@@ -224,7 +224,6 @@ class Rolled(Directory):
     """Files stay open over batches, so plain readers see rows later."""
 
     name = "rolled"
-    formats = ("json",)  # the kit counts the rows of lines in open files
 
     def more_options(self, drawn: random.Random) -> dict[str, str]:
         return {"maxRecordsPerFile": str(drawn.randrange(20, 80)), "rolloverInterval": "10min"}

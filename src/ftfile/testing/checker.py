@@ -216,11 +216,8 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str, for
 
 
 def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
-    """Return the rows of an add. If it has filters, `skip_rows` rows at the start can belong to another part."""
-    rows = rows_of(content)
-    if add.filters:
-        return itertools.islice(rows, add.skip_rows, None)
-    return rows
+    """Return the rows of an add, without the `skip_rows` rows at the start of a segment that another part contains."""
+    return itertools.islice(rows_of(content), add.skip_rows, None)
 
 
 def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from msgspec import structs
 
+import ftfile
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
+from ftfile.formats.columnar import RowSegments
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -20,10 +24,13 @@ from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import write_compacted
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ftfile.storage.api import FileSystem
 
@@ -445,3 +452,26 @@ def test_plain_listers_skip_underscores_and_dots(directory: Directory) -> None:
         directory.fs.create_exclusive(f"{path}/.file.crc", b"")
     assert list(list_plainly(directory.fs)) == ["a=1/b=2/file"]
     assert list(list_plainly(directory.fs, "nowhere")) == []
+
+
+@pytest.mark.slow
+def test_rows_of_a_segment_that_another_part_contains_are_not_counted(tmp_path: Path) -> None:
+    """A flush assembles the rest of a segment, whose first row is in a full file."""
+    out = str(tmp_path)
+    query = MicroBatch(out, {"id": "long"}, {"fileFormat": "arrow", "maxRecordsPerFile": "3", "rolling": "policy"})
+    for batch in range(3):
+        query.run(batch, [[{"id": 2 * batch}, {"id": 2 * batch + 1}]])
+    schema = pa.schema({"id": pa.int64()})
+
+    def ids_in(content: bytes) -> list[int]:
+        if content.startswith(b"ARROW1"):
+            return list(pa.ipc.open_file(content).read_all()["id"].to_pylist())
+        batches = RowSegments(schema).decode(content, "segment", schema)
+        return [number for rows in batches for number in rows["id"].to_pylist()]
+
+    fs = open_filesystem(out)
+    skipped = [segment.skip_rows for segment in CommitLog(fs).refresh().segments.values()]
+    assert skipped.count(1) == 1
+    assert check_directory(fs, rows_of=ids_in).live_rows == Counter(range(6))
+    ftfile.flush(out)
+    assert check_directory(fs, rows_of=ids_in).live_rows == Counter(range(6))
