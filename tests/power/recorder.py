@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import signal
 import stat
 import struct
 import subprocess
@@ -187,7 +188,8 @@ def recorded_disk(folder: Path, log: Path, image: Path) -> Iterator[None]:
 
 
 def main(folder: str, log: str, image: str) -> None:
-    """Mount the file system and serve it until it is unmounted."""
+    """Mount the file system and serve it until it is unmounted; a Ctrl-C must first end the users of the disk."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = os.open("/dev/fuse", os.O_RDWR)
     library = ctypes.CDLL(None, use_errno=True)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()

@@ -278,9 +278,14 @@ def in_process(call: Callable[[], None]) -> str:
                 file.write(failure)
             os._exit(0)
     os.close(writes)
-    with os.fdopen(reads) as file:
-        failure = file.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        with os.fdopen(reads) as file:
+            failure = file.read()
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return failure if not status else f"the process ended with {status}: {failure}"
 
 
