@@ -188,8 +188,9 @@ def recorded_disk(folder: Path, log: Path, image: Path) -> Iterator[None]:
 
 
 def main(folder: str, log: str, image: str) -> None:
-    """Mount the file system and serve it until it is unmounted; a Ctrl-C must first end the users of the disk."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Mount the file system and serve it until it is unmounted, since the users of the disk must end first."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     device = os.open("/dev/fuse", os.O_RDWR)
     library = ctypes.CDLL(None, use_errno=True)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
