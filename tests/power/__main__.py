@@ -1,8 +1,9 @@
 """Power cuts on real file systems: `python -m tests.power [--states=N] [--again=N] [--jobs=N] [--planted=MISTAKE]`.
 
 Each seed is a workload on a file system, whose recorded writes are cut at many moments. Finished seeds are kept in
-`.power/done`, and the next run continues after them. With `--planted`, a mistake is planted in the workloads, nothing
-is kept, and the run ends at the first wrong state, which must be found. `--seed=N` replays one seed.
+`.power/done`, and the next run continues after them; it replays seeds with wrong states again. With `--planted`, a
+mistake is planted in the workloads, nothing is kept, and the run ends at the first wrong state, which must be found.
+`--seed=N` replays one seed.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Run:
         self.next_seed = 0
         self.path = KEPT / "done"
         if not words.planted and self.path.exists():
-            self.done = [json.loads(line) for line in self.path.read_text().splitlines()]
+            results = [json.loads(line) for line in self.path.read_text().splitlines()]
+            self.done = [each for each in results if not each["wrong"]]
         self.known = {each["seed"] for each in self.done}
 
     def states(self) -> int:

@@ -8,6 +8,7 @@ import ftfile
 from ftfile import kv
 from ftfile.core.errors import ConfigError
 from ftfile.log.format import layout
+from ftfile.log.wal import recorded_window
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import check_store
@@ -107,11 +108,12 @@ class Windows(Workload):
         except ConfigError:
             assert ended < 0, "the store with acknowledged windows is missing"
             return
-        found = read(reader)
-        possible = [self.rows[number] if number >= 0 else {} for number in {recorded, may_record}]
-        assert found in possible, f"the store has {found}, not {possible}"
-        last = max([recorded, *(window.number for window in waiting)])
-        assert last in {ended, may_end} or found == possible[-1], f"the last window is {last}, not {ended}"
+        found, number = read(reader), recorded_window(reader.log.refresh(), WRITER)
+        assert number in {recorded, may_record}, f"the last recorded window is {number}, not {recorded}"
+        expected = self.rows[number] if number >= 0 else {}
+        assert found == expected, f"the store has {found}, not {expected}"
+        last = max([number, *(window.number for window in waiting)])
+        assert last in {ended, may_end}, f"the last window is {last}, not {ended}"
         fs = open_filesystem(self.path)
         assert {key: n for (key,), (n,) in check_store(fs).rows.items()} == found, "the files have other rows"
         assert kv.verify(self.path).damaged == ()
