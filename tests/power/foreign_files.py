@@ -103,7 +103,7 @@ class ForeignFiles(Workload):
         """Append the lines of a step durably; a repetition completes them."""
         folder = self.place / "in"
         rotated = self.rotated[number]
-        if rotated is not None and not (folder / f"{rotated}.{number}").exists():
+        if rotated is not None and (folder / rotated).exists() and not (folder / f"{rotated}.{number}").exists():
             (folder / rotated).rename(folder / f"{rotated}.{number}")
             sync(folder)
         for log, lines in self.lines[number].items():
