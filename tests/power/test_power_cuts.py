@@ -23,7 +23,7 @@ STATES, AGAIN = 6, 2
 PLANTED_STATES = 60
 WORKLOADS = ("plain", "partitioned", "rolled", "encrypted", "windows", "batches", "foreign-files", "migrations")
 LACKING = missing()
-LIMIT_S = 900
+LIMIT_S = 300
 
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"no power cuts: this machine has no {LACKING}")
 
