@@ -140,4 +140,6 @@ def log_context(*, query: str | None = None, batch: int | None = None, job: str 
     try:
         yield
     finally:
-        _CONTEXT.reset(token)
+        # After an interrupt, the garbage collector can end the block in another thread, which has other names.
+        with contextlib.suppress(ValueError):
+            _CONTEXT.reset(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import re
 import subprocess
@@ -33,6 +34,17 @@ def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
         "without a context",
         "outside",
     ]
+
+
+def test_a_block_that_the_garbage_collector_ends_in_another_thread_leaves_its_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    block = log_context(query="interrupted")
+    contextvars.copy_context().run(block.__enter__)
+    with log_context(query="q1"):
+        block.__exit__(None, None, None)
+        get_logger("ftfile.test").warning("inside")
+    assert caplog.messages == ["[query q1] inside"]
 
 
 PROGRAM = """
