@@ -76,7 +76,8 @@ class Scale:
     is_logarithmic: bool  # equal distances mean equal factors
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Return the positions of values, from 0 at the bottom to 1 at the top."""
+        """Return the positions of values, from 0 at the bottom to 1 at the top; of negative values, the bottom."""
+        values = np.maximum(values, 0)  # a clock that was set back
         if self.is_logarithmic:
             heights: np.ndarray = np.log1p(values / self.kind.least) / np.log1p(self.top / self.kind.least)
             return heights

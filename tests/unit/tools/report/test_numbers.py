@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +81,13 @@ def test_an_outlier_makes_an_axis_logarithmic() -> None:
     scale = scale_of(SECONDS, np.append(usual, 5_000))
     assert scale.is_logarithmic
     assert scale.places(np.array([5.0]))[0] > 0.3
+
+
+@pytest.mark.parametrize("outlier", [5.0, 5_000.0])
+def test_negative_values_are_at_the_bottom(outlier: float) -> None:
+    """A clock that was set back makes durations negative."""
+    scale = scale_of(SECONDS, np.append(np.full(100, 5.0), outlier))
+    assert scale.places(np.array([-3_600.0, 0, math.nan])).tolist()[:2] == [0, 0]
 
 
 def test_sizes_of_files() -> None:
