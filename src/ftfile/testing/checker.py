@@ -248,10 +248,10 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
         newest[layout.original_id(add.id)] = add
     contents = []
     for add in (*log_adds, *letters):
-        if add.id in damaged:
-            continue
         # Dead letters are not restored.
         moved = newest.get(layout.original_id(add.id), add)
+        if add.id in damaged or moved.id in damaged:
+            continue
         plain = _content_of(fs, moved, may_be_gone=add.id in deletable)
         if plain is not None:
             contents.append((add, plain))

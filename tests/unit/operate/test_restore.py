@@ -13,13 +13,16 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ChangedRows, ConfigError, HistoryGone, NameCollision, PermissionDenied
+from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
+from ftfile.log.read.snapshot import take_snapshot
 from ftfile.operate.restore import TRIES, RestoredFile
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
+from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.kit.parameters import parametrize
 from tests.unit.writing.files.encrypted import FIRST, ring_text
@@ -58,6 +61,19 @@ def test_what_was_dropped_comes_back_and_what_came_since_goes(query: MicroBatch)
     assert (newest.operation, newest.restored_version, newest.files, newest.files_removed) == ("restore", 0, 1, 1)
     assert newest.rows_removed == 1
     assert ftfile.open(query.path).verify(full=True).findings == ()
+
+
+def test_the_check_ignores_all_records_of_a_file_that_is_gone(query: MicroBatch) -> None:
+    ftfile.restore(query.path, 0)
+    (restored,) = Path(query.path).glob("month=7/*")
+    restored.write_text("of another program\n")
+    fs = open_filesystem(query.path)
+    gone = {
+        add.id for add in take_snapshot(CommitLog(fs)).newest_first() if add.final_path == f"month=7/{restored.name}"
+    }
+    check_directory(fs, damaged=gone)
+    with pytest.raises(InvariantViolation, match="I5"):
+        check_directory(fs)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState
+    from ftfile.testing.fs.volume import Store
 
 
 class CrashingContract(LayeredContract):
@@ -328,6 +329,32 @@ def test_notes_stay_with_the_states_after_them() -> None:
     assert [state.notes for state in kill_states(recovered)] == told
     killed = next(kill_states(recovered)).filesystem()
     assert [state.notes for state in crash_states(killed)] == told[:1]
+
+
+def test_objects_have_the_times_that_their_writers_are_told() -> None:
+    store = CrashingFileSystem(store="s3", clock=ManualClock(tick_ms=1))
+    with store.create("file") as stream:
+        stream.write(b"data")
+    for stored, path in ((stream.stored, "file"), (store.create_exclusive("other", b"data"), "other")):
+        assert stored is not None
+        assert stored.modified_ms == store.stat(path).modified_ms
+        assert stored.modified_ms < stored.answered_ms
+
+
+@pytest.mark.parametrize("store", ["disk", "hdfs", "webhdfs", "s3"])
+def test_nothing_that_was_synced_is_lost(store: Store) -> None:
+    disk = CrashingFileSystem(store=store)
+    disk.make_directories("a/b")
+    with disk.create("a/b/file") as stream:
+        stream.write(b"data")
+    disk.put("hint", b"old")
+    disk.rename("a/b/file", "a/file")
+    disk.sync_all()
+    now = disk.digest()
+    disk.delete("a/file")
+    left = {state.digest() for state in last_states(disk)}
+    assert left <= {now, disk.digest()}
+    assert disk.digest() in left
 
 
 def test_a_digest_is_of_names_and_contents_alone() -> None:

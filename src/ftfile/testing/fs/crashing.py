@@ -16,7 +16,7 @@ from ftfile.storage.api import Capabilities
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.disk import Disk, Operation, Replay
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
-from ftfile.testing.fs.tree import Tree
+from ftfile.testing.fs.tree import DIRECTORY, Tree
 from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
@@ -82,6 +82,15 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
     def note(self, text: str) -> None:
         """Record an acknowledgement to the outside world in the journal; all later states contain it."""
         self._volume.do(Operation("note", text))
+
+    def sync_all(self) -> None:
+        """Make all names and contents durable, as the command `sync` does."""
+        with self._volume.lock:
+            for path, number in [("", DIRECTORY), *self._volume.live.tree.walk()]:
+                if number != DIRECTORY:
+                    self._volume.hsync(path, number)
+                elif self._store != "s3":
+                    self.sync_directory(path)
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal for file systems with equal names and contents."""

@@ -61,7 +61,7 @@ class Volume:
         self.do(Operation("create", path, target="", number=number, inode=Inode(content, self.clock.now_ms())))
         return number
 
-    def make_object(self, path: str, content: bytes, identity: int | None = None) -> None:
+    def make_object(self, path: str, content: bytes, identity: int | None = None) -> StoredFile:
         """Create a complete file in one step, with its directories; replaces a file with this name."""
         with self.lock:
             for directory in self.live.tree.missing_directories("create", parent_of(path)):
@@ -69,6 +69,7 @@ class Volume:
             number = self.last_number + 1
             inode = Inode(content, self.clock.now_ms(), number if identity is None else identity)
             self.do(Operation("create", path, target="", number=number, inode=inode))
+            return StoredFile(len(content), modified_ms=inode.modified_ms, answered_ms=self.clock.now_ms())
 
     def content_of(self, operation: str, path: str) -> bytes:
         """Return the content of a file; raises `NotFound` if it does not exist."""
@@ -176,11 +177,6 @@ class _UploadingStream(_BufferingStream):
         self._volume.hsync(self.path, self._number)
 
 
-def _stored_now(volume: Volume, content: bytes | bytearray) -> StoredFile:
-    now_ms = volume.clock.now_ms()
-    return StoredFile(len(content), modified_ms=now_ms, answered_ms=now_ms)
-
-
 class _ObjectStream(_BufferingStream, CopyingStream):
     """Creates the file when it is closed, completely and at once; can copy ranges of existing files."""
 
@@ -198,8 +194,7 @@ class _ObjectStream(_BufferingStream, CopyingStream):
         with self._volume.lock:
             if self._volume.live.tree.find(self.path) is not None:
                 raise AlreadyExists("close", self.path, "something is there already")
-            self._volume.make_object(self.path, bytes(self._buffer))
-            self._stored = _stored_now(self._volume, self._buffer)
+            self._stored = self._volume.make_object(self.path, bytes(self._buffer))
 
     @property
     def stored(self) -> StoredFile | None:
@@ -305,8 +300,7 @@ class VolumeFileSystem(FileSystem):
             check_path("create_exclusive", path)
             if self._store == "s3":
                 self._require_free("create_exclusive", path)
-                self._volume.make_object(path, content)
-                return _stored_now(self._volume, content)
+                return self._volume.make_object(path, content)
             if self._store == "memory":
                 self._volume.live.tree.require_free("create_exclusive", path)
                 self._volume.create(path, content)
