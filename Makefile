@@ -88,7 +88,7 @@ tables: environment ## make the tables of docs/options.md, docs/internals/format
 site := PYTHONWARNINGS= LC_ALL=C.UTF-8 $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
 
 # ---------------------------------------------------------------------------------------------------------------- tests
-.PHONY: test test-all crash histories without trials server-tests object-store-tests spark smoke-spark unit-pythons
+.PHONY: test test-all crash histories pairs without trials server-tests object-store-tests spark smoke-spark unit-pythons
 .PHONY: crash-core crash-rest histories-core spark-core spark-rest hdfs-core servers-rest s3-core object-store-rest
 
 # Tests with servers and JVMs, which wait a lot, run at the same time as tests that use a processor all the time.
@@ -136,6 +136,12 @@ histories: environment ## random histories of a directory, 40 of 200 steps, and 
 without: environment ## the tests of the log and of the sink, with hints or compacted logs deleted before every step
 	$(python) $(suite) without
 
+# From seed 0; FIRST=2000 plays others.
+FIRST := 0
+HISTORIES := 2000
+pairs: environment ## play 2,000 histories of 80 steps, and list the pairs of abilities, and of abilities and events, that they never meet (an hour; HISTORIES, FIRST)
+	$(python) -m tests.histories.pairs $(FIRST) $(HISTORIES) 80
+
 trials: environment ## check that every mutant can be made, and that the tests it names exist
 	$(python) $(suite) trials
 
@@ -174,6 +180,7 @@ long: java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server env
 	$(python) $(suite) thorough-hdfs thorough-object-stores thorough-spark
 	$(MAKE) FULLY=fully SEED= OLDER_SPARKS="40 41 42" smoke-spark
 	$(MAKE) UNIT=all-unit SEED= $(patsubst %,unit-%,$(OLDEST_PYTHON) $(NEWER_PYTHONS))
+	$(MAKE) pairs FIRST=$$RANDOM
 	$(MAKE) surroundings
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)

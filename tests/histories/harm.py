@@ -158,7 +158,8 @@ def _wrong_hint(world: World, step: Step) -> None:
     )
     if not world.raw.exists(layout.HINTS):
         return
-    is_beyond = step.pick(1, 4) == 0 and not world.is_troubled
+    # Of an encrypted directory, nobody else can write a valid hint.
+    is_beyond = step.pick(1, 4) == 0 and not world.is_troubled and "keyProvider" not in world.history.format_options
     hint = {"version": 10**6, "nonce": "of another log"} if is_beyond else wrong[step.pick(0, len(wrong))]
     world.raw.put(layout.PUBLISHED_HINT, to_checked_text([json.dumps(hint).encode()]))
     if is_beyond:
@@ -178,7 +179,7 @@ def _note_quarantined(world: World) -> None:
 
 def _lose_record(world: World, step: Step) -> None:
     """Delete one of the newest records while a newer record or hint reveals it, then restore it."""
-    head, hint = world.head(), read_published(world.raw)
+    head, hint = world.head(), read_published(world.keyed)
     lost = head.version - step.pick(1, 2)
     checkpoints = [name.version for name in list_checkpoints(world.raw)]
     told = head.version if lost < head.version else -1 if hint is None else hint.version

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ftfile.core.errors import NotFound
 from ftfile.log.format import layout
@@ -15,18 +20,43 @@ from ftfile.testing.log_check import InvariantViolation, require
 from tests.histories.decoding import decode_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from ftfile.log.format.model import Add, Author, Record
     from ftfile.storage.api import FileSystem
+
+    RowsOf = Callable[[bytes], list[Hashable]]
 
 
 _VALUE = re.compile(rb'"value":"([^"]*)"')
 
 
-def lines_of(content: bytes) -> list[Hashable]:
-    """Return the values of text lines or JSON lines."""
-    return list(_VALUE.findall(content) if content.startswith(b"{") else content.splitlines())
+# The frame of LZ4 after the length of an open file's rows, which are one batch of Arrow.
+_LENGTH_BYTES, _LZ4 = 8, b"\x04\x22\x4d\x18"
+
+
+def rows_in(columns: Mapping[str, Any]) -> RowsOf:
+    """Return a function that returns the values in the content of a file, or of a piece of an open file."""
+    types = {"value": pa.string(), "t": pa.timestamp("us", "UTC")}
+    schema = pa.schema([(name, types[name]) for name in columns if name in types])
+
+    def rows_of(content: bytes) -> list[Hashable]:
+        if content.startswith(b"{"):
+            return list(_VALUE.findall(content))
+        if content.startswith(b"PAR1"):
+            values = pq.read_table(pa.BufferReader(content), columns=["value"])["value"].to_pylist()
+        elif content.startswith(b"Obj\x01"):
+            rows: Iterable[Any] = fastavro.reader(io.BytesIO(content))
+            values = [row["value"] for row in rows]
+        elif content[_LENGTH_BYTES:].startswith(_LZ4):
+            size_bytes = int.from_bytes(content[:_LENGTH_BYTES], "little")
+            message = pa.Codec("lz4").decompress(content[_LENGTH_BYTES:], size_bytes)
+            values = pa.ipc.read_record_batch(message, schema)["value"].to_pylist()
+        else:
+            return [line.partition(b",")[0] for line in content.splitlines()]
+        return [value.encode() for value in values]
+
+    return rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +65,7 @@ class Claim:
 
     rows: frozenset[bytes]
     overwrite: bool = False
+    replaced: frozenset[bytes] = frozenset()  # directories whose rows they replace
 
 
 @dataclass
@@ -42,6 +73,8 @@ class Oracle:
     """Follows the log only by its records and compares it with the claims of writers. Every row is unique."""
 
     fs: FileSystem  # the store without injected faults
+    rows_in: RowsOf  # the rows of a content
+    on_record: Callable[[Author], None]  # called for each followed record
     claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
     dropping: frozenset[str] | None = None  # directories of the running drop
     deleting: Callable[[bytes], bool] | None = None  # True for the rows that the running delete removes
@@ -54,7 +87,9 @@ class Oracle:
     damaged: set[str] = field(default_factory=set)  # ids of unreadable adds and of their copies
     guessed: set[str] = field(default_factory=set)  # ids of damaged adds whose rows are a guess
     damaged_paths: set[str] = field(default_factory=set)
+    of_file: dict[str, dict[str, Add]] = field(default_factory=dict)  # adds by id, by the id before restores
     changes: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # added and removed, by version
+    vacuums: set[int] = field(default_factory=set)  # versions
     records: int = 0  # number of followed records
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: when its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
@@ -98,10 +133,11 @@ class Oracle:
         return undamaged, damaged
 
     def mark_damaged(self, adds: Iterable[Add]) -> None:
-        """Mark these adds as damaged."""
-        for add in adds:
-            self.damaged.add(add.id)
-            self.damaged_paths.update((add.path, add.final_path or add.path))
+        """Mark these adds as damaged, and all adds of the same file before and after restores."""
+        for marked in adds:
+            for add in (marked, *self.of_file.get(layout.original_id(marked.id), {}).values()):
+                self.damaged.add(add.id)
+                self.damaged_paths.update((add.path, add.final_path or add.path))
 
     def _read(self, version: int) -> Record | None:
         path = layout.record_path(version)
@@ -112,11 +148,14 @@ class Oracle:
         return decode_once(content, path, self.fs.read)
 
     def _take(self, record: Record, now_ms: int) -> None:
+        self.on_record(record.author)
         self._expect(record, now_ms)
         self._check_time(record)
         self.definitions |= record.definitions
         added, removed = (frozenset(change.id for change in changes) for changes in (record.adds, record.removes))
         self.changes.append((added, removed))
+        if _is_of(record.author, "vacuum", "expire"):
+            self.vacuums.add(record.version)
         gone: list[bytes] = []
         for remove in record.removes:
             add = self.live.pop(remove.id, None)
@@ -133,6 +172,7 @@ class Oracle:
         for add in sorted(record.adds, key=self._is_copy_of_damage):
             rows = self._rows_of(add, gone)
             self.live[add.id], self.rows[add.id] = add, rows
+            self.of_file.setdefault(layout.original_id(add.id), {})[add.id] = add
             if add.kind == "segment":
                 self.spools.setdefault(add.path, []).append(add)
             require(len(rows) == add.rows, "rows", f"{add.id} has rows twice")
@@ -141,7 +181,7 @@ class Oracle:
             require(not strange, "rows", f"{add.id} of {add.directory_key!r} has {strange}")
             self._found |= rows
             self._check_window(add, rows)
-            if add.final_path is not None and not _is_of(record.author, "compact", "delete"):
+            if add.final_path is not None and not _is_of(record.author, "compact", "delete", "restore", "undo"):
                 self.published_by_queries.append(add)
         self._check_settings(record)
 
@@ -180,17 +220,23 @@ class Oracle:
     def _rows_of(self, add: Add, gone: Iterable[bytes]) -> frozenset[bytes]:
         """Return the rows of an add. For a copy of a damaged add, guess them: removed rows that no other add has."""
         try:
-            rows: list[Any] = rows_of_add(self.fs, add, lines_of)
+            rows: list[Any] = rows_of_add(self.fs, add, self.rows_in)
             return frozenset(rows)
         except InvariantViolation:
             if not self._is_copy_of_damage(add):
                 raise
         self.mark_damaged([add])
+        for before in self.of_file.get(layout.original_id(add.id), ()):
+            return self.rows[before]  # a restore moves the file
         self.guessed.add(add.id)
         return frozenset([row for row in gone if row not in self._found][: add.rows])
 
     def _expect(self, record: Record, now_ms: int) -> None:
         author = record.author
+        if _is_of(author, "restore", "undo"):
+            undamaged, damaged = (set(), set()) if record.restored is None else self.rows_at(record.restored)
+            self.expected = undamaged | damaged
+            return
         if isinstance(author, MaintenanceAuthor):
             if author.operation == "drop":
                 require(self.dropping is not None, "rows", "a drop is recorded that no step runs")
@@ -211,6 +257,8 @@ class Oracle:
         claim = self.claims[key]
         if claim.overwrite:
             self.expected.clear()
+        if claim.replaced:
+            self.expected = {row for row in self.expected if row.partition(b"|")[0] not in claim.replaced}
         self.expected |= claim.rows
 
 

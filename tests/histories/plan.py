@@ -61,6 +61,13 @@ KINDS: dict[str, int] = {
     "damage_part": 1,
     "delete_spool": 1,
     "damage_range": 1,
+    "replace": 3,
+    "restore": 3,
+    "undo": 2,
+    "expire": 2,
+    "inspect": 5,
+    "repair": 2,
+    "export": 3,
     "program_batch": 20,
     "program_restart": 3,
     "program_zombie": 5,
@@ -87,10 +94,89 @@ HARM = (
     "damage_part",
     "delete_spool",
 )
+# The frequency of each kind of event, relative to the sum of all.
+EVENTS: dict[str, int] = {
+    "kill": 4,
+    "power cut": 6,
+    "fault": 4,
+    "lost answer": 4,
+    "interrupt": 4,
+    "fork": 1,
+    "second thread": 2,
+    "other process": 4,
+    "late process": 2,
+    "twin": 3,
+    "clock step": 2,
+}
+# Steps that an event can happen to. The other ones have events of their own, or call nothing of the product.
+_EVENTFUL = (
+    "batch",
+    "empty_batch",
+    "troubled_batch",
+    "forgotten_batch",
+    "late_batch",
+    "replay",
+    "write",
+    "write_named",
+    "transaction",
+    "overwrite",
+    "change_settings",
+    "drop",
+    "drop_all",
+    "delete",
+    "compact",
+    "sort",
+    "read",
+    "read_old",
+    "flush",
+    "vacuum",
+    "replace",
+    "restore",
+    "undo",
+    "expire",
+    "inspect",
+    "repair",
+    "export",
+    "program_batch",
+    "program_restart",
+    "program_write",
+)
+# No job has the identity of another one, and no process has the writer of another one.
+_NO_TWINS = {
+    "write",
+    "write_named",
+    "overwrite",
+    "replace",
+    "undo",
+    "change_settings",
+    "program_batch",
+    "program_restart",
+}
+# `program_interrupted` interrupts them, and reacts.
+_NOT_INTERRUPTED = {"program_batch", "program_restart"}
+_EVENTS_PER_STEP = 0.3
 STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
 
+KEYS = "env:FTFILE_KEYS_OF_HISTORIES"
+# By the shape of the rows. Files of the formats of `_BLOCKS` consist of compressed blocks.
+_FORMATS = {
+    "text": ("text", "text", "csv"),
+    "json": ("json", "json", "parquet", "avro"),
+    "event": ("json", "parquet"),
+    "final": ("text",),
+}
+_BLOCKS = {"parquet", "avro"}
 _HOOK = {"onPublish": "tests.histories.hook:hear"}
 _MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"partFileName": "{name}-{number}{ext}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happens during the first call of the product in a step."""
+
+    kind: str  # key of `EVENTS`
+    call: int  # the call of the store at which it happens, from 1
+    draws: tuple[int, ...]  # below 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +186,7 @@ class Step:
     kind: str  # key of `KINDS`
     query: int  # modulo the number of queries
     draws: tuple[int, ...]  # below 2**30
+    event: Event | None = None
 
     def pick(self, place: int, among: int) -> int:
         """Return the choice at a place as a number below `among`."""
@@ -141,15 +228,27 @@ class History:
         return f"{world}, {dict(self.format_options)}\n{queries}\n{steps}"
 
 
-def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) -> History:
-    """Return the history of a seed, without some kinds of steps. Its first steps do not depend on `steps`."""
+def draw_history(
+    seed: int, steps: int = 200, *, without: tuple[str, ...] = (), events: float = _EVENTS_PER_STEP
+) -> History:
+    """Return the history of a seed, without some kinds of steps, and with this share of steps with an event.
+
+    Its first steps do not depend on `steps`.
+    """
     draw = random.Random(seed)
     shape = draw.choice(("text", "text", "json", "json", "event", "final"))
     columns: dict[str, Any] = {"m": "string", "value": "string"}
     columns |= {"t": "timestamp"} if shape == "event" else {}
     columns |= {"last": "boolean"} if shape == "final" else {}
-    options = {"fileFormat": "text" if shape in {"text", "final"} else "json", "partitionBy": "m"}
-    options["compression"] = draw.choice(("none", "none", "none", "gzip"))
+    options = {"fileFormat": draw.choice(_FORMATS[shape]), "partitionBy": "m"}
+    compression, statistics = draw.choice(("none", "none", "none", "gzip")), draw.choice(("auto", "auto", "none"))
+    if options["fileFormat"] not in _BLOCKS:
+        options["compression"] = compression
+    if options["fileFormat"] == "csv":
+        options["nullValue"] = "\\N"
+    options["statisticsColumns"] = statistics
+    if draw.random() < 0.15:
+        options |= {"encryption": "aes-gcm", "keyProvider": KEYS}
     options["publishTimeout"] = "1s"
     options["onNewQuery"] = "continue"
     rules = RULES + {"event": EVENT_RULES * 3, "final": FINAL_RULES * 6}.get(shape, ())
@@ -172,7 +271,7 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
         steps=(),
     )
     weights = {kind: weight * (harm if kind in HARM else 1) for kind, weight in KINDS.items() if kind not in without}
-    return world.with_steps(tuple(_draw_step(draw, weights) for _ in range(steps)))
+    return world.with_steps(tuple(_draw_step(draw, weights, events) for _ in range(steps)))
 
 
 def draw_program_history(seed: int, steps: int = 60) -> History:
@@ -199,6 +298,18 @@ def _draw_query(draw: random.Random, rules: tuple[dict[str, str], ...]) -> Query
     return QueryPlan(draw.choice(rules) | more, draw.choice(rules) | more)
 
 
-def _draw_step(draw: random.Random, weights: Mapping[str, float]) -> Step:
+def _draw_step(draw: random.Random, weights: Mapping[str, float], events: float) -> Step:
     kind = draw.choices(list(weights), list(weights.values()))[0]
-    return Step(kind, draw.randrange(1 << 10), tuple(draw.getrandbits(30) for _ in range(6)))
+    step = Step(kind, draw.randrange(1 << 10), tuple(draw.getrandbits(30) for _ in range(6)))
+    event = _draw_event(draw, kind, events)
+    return replace(step, event=event) if kind in _EVENTFUL else step
+
+
+def _draw_event(draw: random.Random, kind: str, share: float) -> Event | None:
+    """Return the event of a step, or None. The number of draws is always the same."""
+    has_event = draw.random() < share
+    what = draw.choices(list(EVENTS), list(EVENTS.values()))[0]
+    call = 1 + draw.randrange(draw.choice((4, 12, 40)))
+    draws = tuple(draw.getrandbits(30) for _ in range(6))
+    is_possible = not (what == "twin" and kind in _NO_TWINS) and not (what == "interrupt" and kind in _NOT_INTERRUPTED)
+    return Event(what, call, draws) if has_event and is_possible else None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
@@ -13,15 +16,18 @@ from ftfile.operate.verify.log_scan import look_at_head
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.context import ManualClock, SeededIds, repeatable
+from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.log_check import InvariantViolation, require
 from ftfile.writing.files.file_writer import forget_caches
 from tests.histories.decoding import decoded_once
+from tests.histories.events import meet
 from tests.histories.harm import HARMING
 from tests.histories.hook import HEARD
-from tests.histories.maintaining import MAINTAINING, flush_all
-from tests.histories.oracle import lines_of
-from tests.histories.plan import Step
+from tests.histories.maintaining import MAINTAINING, flush_all, take_horizon_back
+from tests.histories.operating import OPERATING
+from tests.histories.pairs import Met
+from tests.histories.plan import KEYS, Step
 from tests.histories.programs import PROGRAMS, end_processes
 from tests.histories.reading import READING
 from tests.histories.small_limits import small_limits
@@ -35,7 +41,9 @@ if TYPE_CHECKING:
     from tests.histories.plan import History
 
 
-_ACTIONS = {**WRITING, **MAINTAINING, **READING, **HARMING, **PROGRAMS}
+_ACTIONS = {**WRITING, **MAINTAINING, **READING, **HARMING, **PROGRAMS, **OPERATING}
+_RING = f"first {base64.b64encode(bytes(32)).decode()}\n"
+_OF_THE_PROGRAM = {"program_batch", "program_restart", "program_zombie", "program_interrupted"}
 _LOOK_EVERY = 50
 _DAY_S = 86_400
 _SETTLE = Step("batch", 0, (0,) * 6)
@@ -66,8 +74,8 @@ class HistoryFailed(AssertionError):
         return self.cause.invariant if isinstance(self.cause, InvariantViolation) else type(self.cause).__name__
 
 
-def play(history: History) -> Played:
-    """Play a history and check it.
+def play(history: History, pairs: Met | None = None) -> Played:
+    """Play a history and check it. `pairs` notes what it meets.
 
     Raises:
         HistoryFailed: an invariant is violated.
@@ -75,16 +83,19 @@ def play(history: History) -> Played:
     clock = ManualClock(tick_ms=1)
     store = World.store(history, clock)
     number = 0
+    pairs = Met() if pairs is None else pairs
+    pairs.begin(history)
     with (
         repeatable(clock, SeededIds(history.seed)),
         small_limits(use=history.small_limits),
         decoded_once(),
         settled_once(),
         mounted(store) as url,
+        mock.patch.dict(os.environ, {KEYS.partition(":")[2]: _RING, "FTFILE_KEY_PROVIDER": KEYS}),
     ):
         forget_caches()
         HEARD.clear()
-        world = World(history, clock, url, store)
+        world = World(history, clock, url, store, meet=meet, act=_act, pairs=pairs)
         try:
             for number, step in enumerate(history.steps):
                 _play_step(world, number, step)
@@ -105,13 +116,35 @@ def _play_step(world: World, number: int, step: Step) -> None:
         world.fs.trouble = None
     if world.named and step.pick(5, 3) == 0:
         world.remove_named()
-    world.oracle.is_troubled = world.is_troubled
+    world.met_events.clear()
+    world.fs.failed = False
+    world.oracle.is_troubled = world.is_troubled or step.event is not None
+    world.query = step.query
+    world.event, world.is_program = step.event, step.kind in _OF_THE_PROGRAM
+    _act(world, step)
+    world.event = None
+    if step.kind in HARMING and isinstance(world.raw, CrashingFileSystem):
+        world.raw.sync_all()  # what persons and other programs did
+    _adjust_horizon(world)
+    world.pairs.end_step()
+    if number % _LOOK_EVERY == _LOOK_EVERY - 1:
+        _look(world)
+
+
+def _act(world: World, step: Step) -> None:
     is_of_query = step.kind in WRITING or step.kind in {"write_blocked", "lose_record"}
     with world.process(step.query % len(world.queries) if is_of_query else -1):
         _ACTIONS[step.kind](world, step)
         world.oracle.follow(world.now_ms())
-    if number % _LOOK_EVERY == _LOOK_EVERY - 1:
-        _look(world)
+
+
+def _adjust_horizon(world: World) -> None:
+    """Take the horizon back after the clock was stepped back, as after `set_back`."""
+    if any(event.kind == "clock step" for event in world.met_events):
+        world.met_events.clear()
+        with world.process(-1):
+            take_horizon_back(world)
+            world.oracle.follow(world.now_ms())
 
 
 def _look(world: World) -> None:
@@ -130,7 +163,7 @@ def _check_horizon(world: World) -> None:
     """Check that a future horizon is detected by the store's clock, even if the clock of the reader is wrong."""
     is_ahead = world.head().horizon_ms > world.clock.now_ms()
     for skew_s in (-3_600, -1, 0, 3_600):
-        log = CommitLog(InContext(world.raw, clock=ManualClock(world.clock.now_ms() + 1000 * skew_s)))
+        log = CommitLog(InContext(world.keyed, clock=ManualClock(world.clock.now_ms() + 1000 * skew_s)))
         codes = {finding.code for finding in look_at_head(log, log.refresh())}
         is_found = "horizon-ahead" in codes
         require(is_found == is_ahead, "horizon", f"a reader whose clock is {skew_s} s ahead finds {codes}")
@@ -139,9 +172,10 @@ def _check_horizon(world: World) -> None:
 def _end(world: World) -> None:
     """Remove every cause of failures, run each query and a flush again, and check all invariants."""
     world.fs.trouble = None
+    world.met_events.clear()
+    world.fs.failed = False
     world.oracle.is_troubled = False
-    if world.program is not None:
-        end_processes(world.program)
+    end_processes(world)
     for _ in range(3):
         for number in range(len(world.queries)):
             with world.process(number):
@@ -165,13 +199,13 @@ def _end(world: World) -> None:
         world.clock.advance(8 * _DAY_S)
         world.call("a vacuum", vacuum, world.url, dry_run=False)
         world.oracle.follow(world.now_ms())
-    check_vacuumed(CommitLog(world.raw), since)
+    check_vacuumed(CommitLog(world.keyed), since)
     _check_all(world)
 
 
 def _ask_verify(world: World) -> None:
     """Record the foreign files that block the names of parts: for batch writes, no query reports them again."""
-    for finding in verify(world.raw).findings if world.foreign and world.oracle.records else ():
+    for finding in verify(world.keyed).findings if world.foreign and world.oracle.records else ():
         if finding.code == "taken-name":
             world.named |= {path for path in world.foreign if path == finding.path}
 
@@ -190,7 +224,9 @@ def _check_all(world: World) -> None:
     for path in world.damaged_ranges:
         if world.raw.exists(path):
             world.raw.delete(path)  # the check would rightly report the damaged range
-    report = check_directory(world.raw, rows_of=lines_of, damaged=world.damaged, foreign=world.foreign.keys())
+    report = check_directory(
+        world.keyed, rows_of=world.oracle.rows_in, damaged=world.damaged, foreign=world.foreign.keys()
+    )
     lost = {row for add_id in world.damaged & world.oracle.live.keys() for row in world.oracle.rows[add_id]}
     expected = world.oracle.expected - lost
     require(report.live_rows.keys() == expected, "rows", "readers see other rows than were committed")

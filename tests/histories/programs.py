@@ -6,7 +6,6 @@ import contextlib
 import random
 import sys
 import threading
-import time
 import traceback
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,30 +16,30 @@ import ftfile
 from ftfile.core.errors import CallOrder, Fenced, FtfileError, NotFound
 from ftfile.log.format import layout
 from ftfile.operate.writers import application_writer, row_threads
-from ftfile.storage import calls
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
-from tests.histories.troubles import HeldThread
-from tests.histories.writing import change_settings, draw_rows, run_batch, values_of
+from tests.histories.troubles import HeldThread, Killed
+from tests.histories.world import Ended
+from tests.histories.writing import WITHOUT_LINES, change_settings, draw_rows, run_batch, values_of
 from tests.kit.forks import Fork
 from tests.kit.interrupts import Interrupt, LibraryInterrupt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ftfile.operate.writers.application_writer import DirectoryWriter
     from tests.histories.plan import Step
     from tests.histories.world import World
 
-__all__ = ("PROGRAMS", "PlayedProgram", "end_processes")
+__all__ = ("PROGRAMS", "PlayedProgram", "close_dead", "end_processes", "write_as", "write_in_child")
 
 APP_ID, _LOADS = "program", "loads"
 _REACTIONS = 3
 # Calls of the store by a batch. A child process without pauses hangs if it uses no processor for `_IDLE_S`: a short
 # time, because the search for the shortest history repeats it.
 _CALLS, _IDLE_S = 40, 5.0
-# The time in which threads of ended processes end.
-_END_S = 20
 # A batch of some rows runs fewer lines; the last ones are seldom interrupted.
 _LINES, _LINES_OF_WRITER, _LINES_OF_END, _CALLS_OF_LIBRARY = 6_000, 300, 9, 60
 _WRITERS = str(Path(application_writer.__file__).parent)
@@ -88,6 +87,8 @@ def _program_batch(world: World, step: Step) -> None:
     played = world.program
     rows, _, position = _claim(world, played, step)
     done = world.call("a batch of a program", played.program.run, position, [rows])
+    if isinstance(done, Ended):
+        return
     for reaction in range(_REACTIONS):
         if not isinstance(done, FtfileError):
             break
@@ -123,11 +124,11 @@ def _program_interrupted(world: World, step: Step) -> None:
     interrupt = _interrupt(step)
     is_written, done = False, None
     try:
-        with interrupt:
-            done = world.call("a write of a program", writer.write, played.program.batches_of(rows))
-            is_written = not isinstance(done, FtfileError)
-            if is_written:
-                done = world.call("an interrupted commit", writer.commit, position)
+        # The oracle, which follows after each call, is not interrupted.
+        done = world.call("a write of a program", _within, interrupt, writer.write, played.program.batches_of(rows))
+        is_written = not isinstance(done, FtfileError)
+        if is_written:
+            done = world.call("an interrupted commit", _within, interrupt, writer.commit, position)
     except (KeyboardInterrupt, SystemExit):
         done = None
     reaction = step.pick(4, 4)
@@ -146,6 +147,11 @@ def _program_interrupted(world: World, step: Step) -> None:
         return
     world.oracle.follow(world.now_ms())
     _require_position(world, writer)
+
+
+def _within(interrupt: Interrupt | LibraryInterrupt, action: Callable[[Any], Any], argument: Any) -> Any:
+    with interrupt:
+        return action(argument)
 
 
 def _interrupt(step: Step) -> Interrupt | LibraryInterrupt:
@@ -170,7 +176,7 @@ def _program_forks(world: World, step: Step) -> None:
     world.fs.held = thread
     thread.start()
     thread.wait_stopped()
-    child = Fork(partial(_write_in_child, world, step))
+    child = Fork(partial(write_in_child, world, step.draws))
     try:
         child.join(_IDLE_S)
     except AssertionError as error:
@@ -192,6 +198,9 @@ def _program_write(world: World, step: Step) -> None:
     version = next(world.numbers)
     world.oracle.claims[_LOADS, version] = Claim(values_of([rows]))
     batches = Program(world.url, world.history.columns, {}, _LOADS).batches_of(rows)
+    settings: dict[str, Any] = {}
+    if world.history.format_options["fileFormat"] not in WITHOUT_LINES:
+        settings["line_sep"] = head.definitions[head.encoding]["format"].get("lineSep", "\n")
     write = partial(
         ftfile.write,
         world.url,
@@ -199,7 +208,7 @@ def _program_write(world: World, step: Step) -> None:
         app_id=_LOADS,
         version=version,
         threads=1,
-        line_sep=head.definitions[head.encoding]["format"].get("lineSep", "\n"),
+        **settings,
         context=current(),
     )
     if isinstance(world.call("a write", write), FtfileError):
@@ -211,10 +220,10 @@ def _program_write(world: World, step: Step) -> None:
     require((_LOADS, version) in world.oracle.done, "I3", "a write returned, and is not in the log")
 
 
-def _write_in_child(world: World, step: Step) -> None:
+def write_in_child(world: World, draws: Sequence[int]) -> None:
     """Write a batch in a child process. A store that fails there, or a foreign file, is no fault."""
-    world.fs.held, world.fs.trouble = None, None
-    rows = [row for rows in draw_rows(world, random.Random(step.draws[1]), "f") for row in rows]
+    world.fs.held, world.fs.trouble, world.fs.meddler = None, None, None
+    rows = [row for rows in draw_rows(world, random.Random(draws[1]), "f") for row in rows]
     options = {**world.history.format_options, **world.settings}
     with contextlib.suppress(FtfileError):
         Program(world.url, world.history.columns, options, "child").run(0, [rows])
@@ -239,16 +248,45 @@ def _kill(played: PlayedProgram) -> None:
     played.program.restart()
 
 
-def end_processes(played: PlayedProgram) -> None:
+def close_dead(world: World, *, everything: bool = False) -> None:
+    """End the threads of a dead process: of the program's if the step is one of it, of all processes for `everything`.
+
+    The store lets no call of them pass.
+    """
+    played = world.program
+    if played is None or not (everything or world.is_program):
+        return
+    dead = [] if played.program.writer is None else [played.program.writer]
+    played.program.restart()
+    if everything:
+        dead += played.replaced
+        played.replaced.clear()
+    for writer in dead:
+        with contextlib.suppress(FtfileError, Killed):
+            writer.close()
+
+
+def write_as(world: World, app_id: str, draw: random.Random) -> None:
+    """Write and commit rows by a writer of another program."""
+    rows = [row for rows in draw_rows(world, draw, "s") for row in rows]
+    query = world.head().queries.get(app_id)
+    world.oracle.claims[app_id, 0 if query is None else query.last_batch + 1] = Claim(values_of([rows]))
+    options = {**world.history.format_options, **world.settings}
+    program = Program(world.url, world.history.columns, options, app_id)
+    world.call("a batch of another program", program.run, next(world.numbers), [rows])
+
+
+def end_processes(world: World) -> None:
     """End the newest process and all replaced ones, which drop their rows. Wait until none of their threads runs."""
+    played = world.program
+    if played is None:
+        return
     _kill(played)
     for writer in played.replaced:
         writer.close()
     played.replaced.clear()
-    deadline_s = time.monotonic() + _END_S
-    while running := len(calls._running.here):  # noqa: SLF001 - nothing of the product asks for it
-        require(time.monotonic() < deadline_s, "threads", f"{running} calls of ended processes run: {_stacks()}")
-        time.sleep(0.001)
+    running = world.wait_for_threads()
+    require(not running, "threads", f"{running} calls of ended processes run: {_stacks()}")
 
 
 def _stacks() -> str:

@@ -37,10 +37,9 @@ def _read_old(world: World, step: Step) -> None:
     """Read a version in the past by a condition."""
     if world.oracle.first_rows is None:
         return
-    oldest = world.call("the oldest version", _opened(world, statistics=True).oldest_version)
-    if isinstance(oldest, FtfileError):
+    oldest = world.oldest_version()
+    if oldest is None:
         return
-    oldest = max(oldest, world.oracle.first_rows)  # a directory without rows has no columns
     version = oldest + step.pick(1, world.oracle.records - oldest)
     _compare(world, conditions_of(world, step).condition(), version)
 
@@ -81,7 +80,7 @@ def _rows(world: World, condition: Condition, version: int | None, *, statistics
         return opened.to_arrow(version, columns=["value"], where=condition.where)
 
     table = _call(world, version, "a read", read)
-    if isinstance(table, FtfileError):
+    if isinstance(table, FtfileError) or _may_be_older(world, version):
         return None
     rows = sorted(value.encode() for value in table["value"].to_pylist())
     undamaged, damaged = world.oracle.rows_at(version)
@@ -93,10 +92,15 @@ def _rows(world: World, condition: Condition, version: int | None, *, statistics
     return rows
 
 
+def _may_be_older(world: World, version: int | None) -> bool:
+    """Return True if another process may have committed while the newest version was read."""
+    return version is None and bool(world.met_events)
+
+
 def _check_number(world: World, condition: Condition, version: int | None, number: Any, verb: str) -> None:
     """Compare a number of rows with the oracle, unless damage or a failing store prevented the call."""
     undamaged, damaged = world.oracle.rows_at(version)
-    if isinstance(number, FtfileError) or damaged:
+    if isinstance(number, FtfileError) or damaged or _may_be_older(world, version):
         return
     matches = sum(condition.matches(row) for row in undamaged)
     said = f"{condition.where} in version {version}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.histories.pairs import ABILITIES, NOT_DRAWN, Met, possible_pairs
 from tests.histories.plan import KINDS, OF_PROGRAMS, draw_history, draw_program_history
 from tests.histories.playing import HistoryFailed, play, shrink
 from tests.histories.small_limits import SMALL_LIMITS, modules_with, small_limits
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 HISTORIES = int(os.environ.get("FTFILE_HISTORIES", "20"))
 STEPS = 200
 AT_ONCE = 5
+ALL_MET = 40
 
 
 @pytest.fixture(autouse=True)
@@ -61,16 +63,40 @@ def test_programs_and_queries_write_to_one_directory(place: int, first_seed: int
         play_or_shrink(draw_history(seed, STEPS))
 
 
+@pytest.mark.parametrize("place", range(0, max(HISTORIES // 2, 1), AT_ONCE))
+def test_events_happen_during_calls(place: int, first_seed: int) -> None:
+    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, max(HISTORIES // 2, 1))):
+        play_or_shrink(draw_history(seed, 60, events=0.8))
+
+
+@pytest.mark.skipif(HISTORIES < ALL_MET, reason="few histories meet some abilities only: in `make test-all`")
+def test_histories_meet_each_ability_that_has_no_reason(first_seed: int) -> None:
+    wanted, met = set(ABILITIES) - NOT_DRAWN.keys(), Met()
+    for seed in range(first_seed + 1_000, first_seed + 1_000 + ALL_MET):
+        play_or_shrink(draw_history(seed, STEPS // 2), met)
+        if wanted <= met.abilities:
+            break
+    assert not wanted - met.abilities, "no history draws them: add a step, or a reason to NOT_DRAWN"
+    assert not met.abilities & NOT_DRAWN.keys(), "histories draw them: remove their reasons"
+
+
+def test_a_reason_belongs_to_an_ability() -> None:
+    assert not NOT_DRAWN.keys() - set(ABILITIES)
+    with_events, of_two = possible_pairs()
+    assert all("event power cut" not in pair or "store memory" not in pair for pair in with_events)
+    assert {"store s3", "store hdfs"} not in of_two
+
+
 @pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
 def test_a_program_with_threads_is_interrupted(place: int, first_seed: int) -> None:
     for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, HISTORIES)):
         play_or_shrink(draw_program_history(seed))
 
 
-def play_or_shrink(history: History) -> None:
+def play_or_shrink(history: History, pairs: Met | None = None) -> None:
     """Play a history. If it fails, print the shortest history with the same failure."""
     try:
-        play(history)
+        play(history, pairs)
     except HistoryFailed as failed:
         least = shrink(failed)
         pytest.fail(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
 from ftfile.log.format import layout
-from ftfile.storage.registry import WrapperFileSystem
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.storage.api import FileSystem, StoredFile
+    from ftfile.storage.api import FileSystem, InputFile, OutputStream, StoredFile
 
 
 Result = TypeVar("Result")
@@ -89,8 +90,66 @@ class HeldThread(threading.Thread):
             raise self.error
 
 
+class Meddler:
+    """Acts instead of one call of the store, counted from 1, also in other threads than its own.
+
+    Attributes:
+        is_met: the call was reached.
+    """
+
+    def __init__(self, call: int, act: Callable[[str, str, Callable[[], Any]], Any]) -> None:
+        self.is_met = False
+        self._calls_left, self._act = call, act
+        self._lock = threading.Lock()
+
+    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        """Run `call`, or act instead of it."""
+        with self._lock:
+            self._calls_left -= 1
+            is_due = self._calls_left == 0
+        if not is_due:
+            return call()
+        self.is_met = True
+        return self._act(operation, path, call)
+
+
+class Killed(BaseException):
+    """Raised by every call of a killed process."""
+
+
+class Death(Meddler):
+    """Lets no call of the store pass, from a drawn call on."""
+
+    def __init__(self, call: int) -> None:
+        super().__init__(call, lambda *_: None)
+
+    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        """Run `call`, or raise `Killed`."""
+        del operation, path
+        with self._lock:
+            self._calls_left -= 1
+            self.is_met = self.is_met or self._calls_left <= 0
+        if self.is_met:
+            raise Killed
+        return call()
+
+
+class _Stream(WrapperStream):
+    """A stream of a process that aborts nothing after its death."""
+
+    def __init__(self, inner: OutputStream, owner: TroubledFileSystem) -> None:
+        super().__init__(inner, owner)
+        self._troubled = owner
+
+    def _abort(self) -> bool:
+        meddler = self._troubled.meddler
+        if isinstance(meddler, Death) and meddler.is_met:
+            return False
+        return super()._abort()
+
+
 class TroubledFileSystem(WrapperFileSystem, PickledByReference):
-    """Fails by `trouble` while it is set."""
+    """Fails by `trouble` while it is set. A `meddler` acts at one of the calls."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
@@ -98,6 +157,15 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
         self.failed = False  # a call failed since this was set
         self.after_record: Callable[[], None] | None = None  # runs once, after the next record is created
         self.held: HeldThread | None = None
+        self.meddler: Meddler | None = None
+
+    def create(self, path: str) -> OutputStream:
+        """Open a new file, whose writes are calls of the store, too."""
+        return _Stream(super().create(path), self)
+
+    def open(self, path: str) -> InputFile:
+        """Open a file, whose reads are calls of the store, too."""
+        return WrapperFile(super().open(path), self)
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         """Run `call`, or fail before or after it."""
@@ -110,6 +178,13 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
     def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
         if self.held is not None:
             self.held.count_call()
+        troubled = partial(self._troubled, operation, paths, call)
+        if self.meddler is None:
+            return troubled()
+        result: Result = self.meddler.around(operation, paths[0], troubled)
+        return result
+
+    def _troubled(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
         trouble = self.trouble
         if not trouble or operation != trouble.operation or not any(path.startswith(trouble.begins) for path in paths):
             return call()

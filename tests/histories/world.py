@@ -4,36 +4,68 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import ConfigError, FtfileError
+import ftfile
+from ftfile.core.errors import (
+    BatchGap,
+    ConfigError,
+    CorruptData,
+    FtfileError,
+    HistoryGone,
+    InvalidMessages,
+    MissingPart,
+    NotFound,
+    ReplayMismatch,
+    StaleFiles,
+)
+from ftfile.filters.keys import Keys
 from ftfile.log.commit_log import CommitLog
+from ftfile.log.sealed import SealedFileSystem
+from ftfile.storage import calls
 from ftfile.testing.context import ShiftedClock, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
-from tests.histories.oracle import Oracle
+from tests.histories.oracle import Oracle, rows_in
 from tests.histories.troubles import TroubledFileSystem
 from tests.kit.liveness import DueWatch
 from tests.kit.rolling import RowFacts, Rules, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.testing.context import ManualClock
     from ftfile.writing.messages import TaskCommit
-    from tests.histories.plan import History, QueryPlan
+    from tests.histories.pairs import Met
+    from tests.histories.plan import Event, History, QueryPlan, Step
     from tests.histories.programs import PlayedProgram
 
 
 _numbers = itertools.count()
 
 Tasks = list[list[dict[str, Any]]]
+
+
+class Ended(FtfileError):
+    """The process has ended during the call, or the call was interrupted."""
+
+    def __init__(self, reason: str, *, is_dead: bool) -> None:
+        super().__init__(reason)
+        self.is_dead = is_dead
+
+
+# Errors of a process that stood still while another one did the same, or replaced what it was reading.
+_OF_OTHERS = (ReplayMismatch, BatchGap, StaleFiles)
+# After weeks, vacuum has deleted its files.
+_OF_LATE = (*_OF_OTHERS, CorruptData, HistoryGone, InvalidMessages, MissingPart, NotFound)
 
 
 @dataclass
@@ -52,12 +84,38 @@ class PlayedQuery:
 
 
 class World:
-    """The state of a history: the store with its faults and URL, its clock, and a clock for each process."""
+    """The state of a history: the store with its faults and URL, its clock, and a clock for each process.
 
-    def __init__(self, history: History, clock: ManualClock, url: str, fs: TroubledFileSystem) -> None:
+    Attributes:
+        meet: runs a call with an event.
+        act: executes a step.
+        pairs: what the history has met.
+        event: happens to the next call.
+        met_events: that have happened in this step.
+        acknowledged: versions before this one were acknowledged, so no power cut may lose them.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        clock: ManualClock,
+        url: str,
+        fs: TroubledFileSystem,
+        *,
+        meet: Callable[[World, Event, Callable[[], Any]], Any],
+        act: Callable[[World, Step], None],
+        pairs: Met,
+    ) -> None:
         self.history, self.clock, self.url, self.fs = history, clock, url, fs
+        self.meet, self.act, self.pairs = meet, act, pairs
+        self.event: Event | None = None
+        self.met_events: list[Event] = []
+        self.acknowledged = 0
+        self.query = 0  # of the step
+        self.is_program = False  # the process of the step is the program's
         self.raw: FileSystem = fs.inner
-        self.oracle = Oracle(self.raw)
+        self.keyed = self._with_keys()
+        self.oracle = Oracle(self.keyed, rows_in(history.columns), pairs.record)
         self.final: set[bytes] = set()  # rows that end their files
         self._facts_of: dict[str, Sequence[RowFacts]] = {}  # by segment id: they never change
         self.numbers = itertools.count()
@@ -73,6 +131,7 @@ class World:
         self.untold: set[str] = set()
         self.program: PlayedProgram | None = None
         self.settings: dict[str, str] = {}  # of the newest files, which another program has chosen
+        self.depth = 0  # of calls within calls
         self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
         # by query; the last clock is for maintenance
         self.clocks = [ShiftedClock(clock) for _ in range(len(history.queries) + 1)]
@@ -111,8 +170,8 @@ class World:
 
     @property
     def is_troubled(self) -> bool:
-        """Return True while the store fails."""
-        return self.fs.trouble is not None
+        """Return True while the store fails, and after an event of the step."""
+        return self.fs.trouble is not None or bool(self.met_events)
 
     def open_segments(self) -> dict[str, Add]:
         """Return the segments that are open by the records."""
@@ -124,12 +183,27 @@ class World:
 
     def head(self) -> LogState:
         """Return the state of the log as a new process sees it."""
-        return CommitLog(self.raw).refresh()
+        return CommitLog(self.keyed).refresh()
+
+    def lose(self, left: FileSystem) -> None:
+        """Replace the store by what a power cut has left."""
+        self.raw = self.fs.inner = left
+        self.keyed = self.oracle.fs = self._with_keys()
+
+    def _with_keys(self) -> FileSystem:
+        """Return the directory as a process with its keys sees it."""
+        provider = self.history.format_options.get("keyProvider")
+        return self.raw if provider is None else SealedFileSystem(self.raw, Keys(provider))
+
+    def oldest_version(self) -> int | None:
+        """Return the oldest version that can be read and has columns; None if the store fails."""
+        oldest = self.call("the oldest version", ftfile.open(self.url, context=current()).oldest_version)
+        return None if isinstance(oldest, FtfileError) else max(oldest, self.oracle.first_rows or 0)
 
     def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
         """Return True if an action on the directory, or damage that the call read, explains the error."""
         text = str(error)
-        if self.is_troubled and self.fs.failed:
+        if self.fs.failed or self._is_conflict(error):
             return True
         if isinstance(error, ConfigError) and self._adopts_settings(text):
             return True
@@ -152,6 +226,8 @@ class World:
             return False
         if all(played.query.options.get("lineSep", "\n") == newest for played in self.queries) and "lineSep" in text:
             return False
+        if self.depth > 1:
+            return True  # the outer call, whose options stay the same, reports it as well
         self.settings = {"lineSep": newest}
         for played in self.queries:
             played.query.options = {**played.query.options, **self.settings}
@@ -161,13 +237,46 @@ class World:
 
     def call(self, what: str, action: Any, *args: Any, of_damage: bool = False, **more: Any) -> Any:
         """Return the action's result or an explained error. An unexplained error is a violation of L3."""
-        self.fs.failed = False
+        event, self.event = self.event, None
+        acting = partial(action, *args, **more)
+        self.pairs.call(what, action, None if self.program is None else self.program.program)
+        records = self.oracle.records
+        self.depth += 1
         try:
-            return action(*args, **more)
+            done = acting() if event is None else self.meet(self, event, acting)
         except FtfileError as error:
             if self.explains(error, of_damage=of_damage):
                 return error
             raise InvariantViolation("L3", f"{what} raised without any reason: {error!r}") from error
+        finally:
+            self.depth -= 1
+        if not isinstance(done, Ended):
+            self.oracle.follow(self.now_ms())
+            if self.oracle.records > records:
+                self.acknowledged = self.oracle.records
+        return done
+
+    def met(self, event: Event) -> None:
+        """Note that an event has happened."""
+        if event not in self.met_events:
+            self.met_events.append(event)
+        self.pairs.event(event.kind)
+
+    def _is_conflict(self, error: FtfileError) -> bool:
+        """Return True if an event explains the error: another process has acted meanwhile."""
+        kinds = {event.kind for event in self.met_events}
+        if "late process" in kinds and isinstance(error, _OF_LATE):
+            return True
+        if "clock step" in kinds and isinstance(error, StaleFiles):
+            return True  # the horizon of a vacuum is ahead
+        return bool(kinds & {"other process", "twin", "second thread"}) and isinstance(error, _OF_OTHERS)
+
+    def wait_for_threads(self, limit_s: float = 20) -> int:
+        """Wait until no thread of an interrupted or ended process calls the store; return the number that still do."""
+        deadline_s = time.monotonic() + limit_s
+        while calls._running.here and time.monotonic() < deadline_s:  # noqa: SLF001 - nothing of the product asks for it
+            time.sleep(0.0005)
+        return len(calls._running.here)  # noqa: SLF001 - nothing of the product asks for it
 
     def remove_named(self) -> None:
         """Move away the foreign files that errors named, as the errors request."""

@@ -25,6 +25,7 @@ from ftfile.testing.log_check import InvariantViolation, require
 from ftfile.writing.files.file_writer import forget_caches
 from ftfile.writing.files.rolling_groups import Moment
 from tests.histories.oracle import Claim
+from tests.histories.world import Ended
 from tests.kit.rolling import rules_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tests.histories.world import PlayedQuery, Tasks, World
 
 __all__ = (
+    "WITHOUT_LINES",
     "WRITING",
     "change_settings",
     "draw_rows",
@@ -44,6 +46,7 @@ __all__ = (
     "write_named",
 )
 
+WITHOUT_LINES = {"parquet", "avro"}  # formats
 _OF_STREAMS = {"finalizeColumn", "eventTimeInterval", "strictFileSize"}
 _OF_OPEN_FILES = {"maxSegmentsPerPart", "maxOpenSegments"}
 _FIXED_NAMES = {"partFileName": "latest{ext}", "ifExists": "fail"}
@@ -101,7 +104,8 @@ def _start_batch(world: World, step: Step, played: PlayedQuery, *, empty: bool =
 def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     if isinstance(done, FtfileError):
         _require_accepted(world, (played.query.query_id, played.next_batch), done)
-        forget_caches()
+        if not isinstance(done, Ended):
+            forget_caches()
         return
     assert played.pending is not None
     key = (played.query.query_id, played.next_batch)
@@ -328,8 +332,31 @@ def _overwrite(world: World, step: Step) -> None:
     _overwrite_with(world, step, world.settings)
 
 
+def _replace(world: World, step: Step) -> None:
+    """Replace the rows of the directories of new rows, or of one directory by a condition."""
+    played = _played(world, step)
+    if "last" in world.history.columns:
+        return
+    tasks, job_id = draw_rows(world, random.Random(step.draws[0]), "r"), current().ids.unique()
+    directories = {value.partition(b"|")[0] for value in values_of(tasks)}
+    options = {"partitionOverwriteMode": "dynamic"}
+    if step.pick(1, 2):
+        directory = str(step.pick(2, world.history.directories))
+        tasks = [[row for row in rows if row["m"] == directory] for rows in tasks]
+        directories, options = {directory.encode()}, {"replaceWhere": f"m = '{directory}'"}
+    world.oracle.claims[job_id] = Claim(values_of(tasks), replaced=frozenset(directories))
+    played.query.overwrite = True
+    try:
+        with _other_options(played, {**world.history.format_options, **options, **world.settings}):
+            world.call("a replacement", played.query.run_job, job_id, tasks)
+    finally:
+        played.query.overwrite = False
+
+
 def change_settings(world: World, step: Step) -> None:
     """Another program replaces all rows, and ends lines in another way: queries and programs must not mix both."""
+    if world.history.format_options["fileFormat"] in WITHOUT_LINES:
+        return
     ends = {"\n", "\r\n"} - {world.settings.get("lineSep", "\n")}
     _overwrite_with(world, step, {"lineSep": ends.pop()})
 
@@ -378,6 +405,7 @@ WRITING = {
     "write_named": write_named,
     "transaction": _transaction,
     "overwrite": _overwrite,
+    "replace": _replace,
     "change_settings": change_settings,
     "changed_repetition": _changed_repetition,
 }
