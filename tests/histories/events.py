@@ -46,8 +46,8 @@ __all__ = ("EVENTS", "meet")
 # Operations that change the store: after their effect, an error leaves their outcome unknown.
 _CHANGES = {"create", "close", "rename", "create_exclusive", "put", "delete", "remove_directory", "make_directories"}
 _DAY_S = 86_400
-# A child process without pauses hangs if it uses no processor for this time, in seconds. A thread that waits for a
-# lock of a thread that is held, waits this long before the other one is released.
+# A child process without pauses hangs if it uses no processor for the first time. The second time is long enough for a
+# thread to end its call, if no lock of another one prevents it. In seconds.
 _IDLE_S, _PATIENCE_S = 5.0, 0.05
 _DISKS = 8
 _VACUUM = (0, 1, 0, 0, 0, 0)  # not a dry run
@@ -101,7 +101,7 @@ def _die(meeting: Meeting, *, cuts_power: bool) -> Any:
             error = raised
         if death.is_met:
             close_dead(world, everything=cuts_power)
-            world.wait_for_threads()
+            world.wait_for_threads(_PATIENCE_S)
     finally:
         world.fs.meddler = None
     meeting.is_met = death.is_met

@@ -21,6 +21,7 @@ from ftfile.core.errors import (
     NotFound,
     ReplayMismatch,
     StaleFiles,
+    StillOpen,
 )
 from ftfile.filters.keys import Keys
 from ftfile.log.commit_log import CommitLog
@@ -65,7 +66,7 @@ class Ended(FtfileError):
 # Errors of a process that stood still while another one did the same, or replaced what it was reading.
 _OF_OTHERS = (ReplayMismatch, BatchGap, StaleFiles)
 # After weeks, vacuum has deleted its files.
-_OF_LATE = (*_OF_OTHERS, CorruptData, HistoryGone, InvalidMessages, MissingPart, NotFound)
+_OF_LATE = (*_OF_OTHERS, CorruptData, HistoryGone, InvalidMessages, MissingPart, NotFound, StillOpen)
 
 
 @dataclass
@@ -272,7 +273,10 @@ class World:
         return bool(kinds & {"other process", "twin", "second thread"}) and isinstance(error, _OF_OTHERS)
 
     def wait_for_threads(self, limit_s: float = 20) -> int:
-        """Wait until no thread of an interrupted or ended process calls the store; return the number that still do."""
+        """Wait until no thread of an interrupted or ended process runs; return the number that still do.
+
+        Threads of an open writer wait for rows, so they run until it is closed.
+        """
         deadline_s = time.monotonic() + limit_s
         while calls._running.here and time.monotonic() < deadline_s:  # noqa: SLF001 - nothing of the product asks for it
             time.sleep(0.0005)
