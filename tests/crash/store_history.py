@@ -6,6 +6,7 @@ that has returned are in the store. Changes of an interrupted call are in the st
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 from collections import Counter
@@ -25,6 +26,7 @@ from ftfile.testing.context import ManualClock, SeededIds, current, open_filesys
 from ftfile.testing.micro_batch import StoreBatch
 from tests.crash.store_processes import Killed, Machine, Process
 from tests.kit.due_compactions import compact_due
+from tests.kit.interrupts import Interrupt
 from tests.kit.store_check import StoreReport, check_store
 from tests.unit.kv.histories import Expected
 
@@ -48,7 +50,7 @@ MERGES = ("n:sum,m:max,s:append", "n:sum,m:min,s:coalesce", "n:sum")
 QUERIES = tuple(f"00000000-0000-0000-0000-00000000000{number}" for number in (1, 2))
 STORES: tuple[Store, ...] = ("disk", "hdfs", "s3")
 RETENTION_S = 60
-FATES = {"done": 20, "killed": 3, "cut": 1}
+FATES = {"done": 20, "killed": 3, "cut": 1, "fault": 2, "lost answer": 2, "interrupted": 2}
 
 
 class Version(NamedTuple):
@@ -149,6 +151,7 @@ class History:
         self.report: StoreReport | None = None
         self.is_calm = False
         self.counts: Counter[str] = Counter()
+        self.step = "the first batch"
         self.trace: list[str] = []
 
     @property
@@ -162,6 +165,7 @@ class History:
         for step in self.rng.choices([*STEPS], [*STEPS.values()], k=steps):
             self.trace.append(step.__name__)
             self.counts[step.__name__] += 1
+            self.step = step.__name__
             step(self)
             if self.rng.random() < 0.2:
                 self.rng.choice((History.read, History.read_old, History.follow, History.check))(self)
@@ -185,28 +189,45 @@ class History:
     def act(self, process: Process, call: Callable[[], Any], *, may_fail: bool = False) -> Any:
         """Return the result of a call.
 
-        None if its process was killed, if the power was cut, or if the call was allowed to fail and failed.
+        None if its process was killed, if the power was cut, if a call of the store failed, if the call was
+        interrupted, or if it was allowed to fail and failed. After an error, an operator ends.
         """
         fate = "done" if self.is_calm else self.rng.choices([*FATES], [*FATES.values()])[0]
         since, self.began_ms = len(self.machine.disk.journal), self.clock.now_ms()
         if fate == "killed":
             process.kill_after(self.rng.randrange(self.rng.choice((8, 60, 150))))
+        elif fate in {"fault", "lost answer"}:
+            process.fail_at(self.rng.randrange(self.rng.choice((4, 15, 60))), after=fate == "lost answer")
+        line = 1 + self.rng.randrange(self.rng.choice((30, 300, 3_000)))
         result = None
+        process.has_failed = False
         try:
-            result = call()
+            with Interrupt(line) if fate == "interrupted" else contextlib.nullcontext():
+                result = call()
         except Killed as killed:
             self._count("killed", str(killed))
+        except KeyboardInterrupt:
+            self._count("interrupted", f"at line {line}")
+            self._end_operator(process)
         except FtfileError as error:
-            if not may_fail:
+            if not may_fail and not process.has_failed:
                 raise
-            self._count("refused", str(error))
+            self._count("failed" if process.has_failed else "refused", str(error))
+            self._end_operator(process)
+        if process.has_failed:
+            self._count(fate, "a call of the store")
         process.kill_after(None)
+        process.fail_at(None)
         if fate == "cut":
             result = None
             self._count("cut", self.machine.cut_power(self.rng, since))
             self._forget_processes()
         self.observe()
         return result
+
+    def _end_operator(self, process: Process) -> None:
+        if any(operator.process is process for operator in self.operators):
+            process.kill()
 
     def observe(self) -> None:
         """Apply the new records of the log."""
@@ -260,6 +281,7 @@ class History:
 
     def _count(self, event: str, text: str) -> None:
         self.counts[event] += 1
+        self.counts[f"{self.step} and {event}"] += 1
         self.trace.append(f"  {event}: {text}")
 
     # ------------------------------------------------------------------------------------------------------ queries

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, TypeVar
 
+from ftfile.core.errors import OutcomeUnknown, Unavailable
+from ftfile.storage.api import InputFile, OutputStream
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -14,13 +16,15 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from ftfile.storage.api import FileSystem, InputFile, OutputStream
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.context import ManualClock
     from ftfile.testing.fs.volume import Store
 
-__all__ = ("Killed", "Machine", "Process")
+__all__ = ("CHANGES", "Killed", "Machine", "Process")
 
 Result = TypeVar("Result")
+# Operations that change the store: after their effect, an error leaves their outcome unknown.
+CHANGES = {"create", "close", "rename", "create_exclusive", "put", "delete", "remove_directory", "make_directories"}
 _numbers = itertools.count()
 
 
@@ -43,18 +47,26 @@ class Process(WrapperFileSystem, PickledByReference):
     Attributes:
         url: of the file system; only this process opens it.
         is_alive: False after the process was killed.
+        has_failed: a call has failed by `fail_at`.
     """
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
         self.url = f"process{next(_numbers)}://store"
         self.is_alive = True
+        self.has_failed = False
         self._calls_left: int | None = None
+        self._fails_in: int | None = None
+        self._fails_after = False
         register(self.url.partition(":")[0], lambda _: self)
 
     def kill_after(self, calls: int | None) -> None:
         """Kill the process after a number of calls; None keeps it alive."""
         self._calls_left = calls
+
+    def fail_at(self, call: int | None, *, after: bool = False) -> None:
+        """Let a call fail, counted from 0, before or after its effect; None ends it."""
+        self._fails_in, self._fails_after = call, after
 
     def kill(self) -> None:
         """Kill the process now."""
@@ -68,7 +80,19 @@ class Process(WrapperFileSystem, PickledByReference):
             raise Killed(f"{operation} {path}")
         if self._calls_left is not None:
             self._calls_left -= 1
-        return call()
+        if self._fails_in is None:
+            return call()
+        self._fails_in -= 1
+        return call() if self._fails_in >= 0 or self.has_failed else self._failed(operation, path, call)
+
+    def _failed(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        self.has_failed = True
+        if not self._fails_after:
+            raise Unavailable(operation, path, "an injected fault")
+        result = call()
+        if isinstance(result, OutputStream | InputFile):
+            result.close()  # the caller receives the error and cannot close it
+        raise (OutcomeUnknown if operation in CHANGES else Unavailable)(operation, path, "the answer is lost")
 
     def create(self, path: str) -> OutputStream:
         return _Stream(super().create(path), self)

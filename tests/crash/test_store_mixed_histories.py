@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 HISTORIES = int(os.environ.get("FTFILE_MIXED_HISTORIES", "2000" if THOROUGH else "10"))
 AT_ONCE = 10
 # Rarer events occur once in some hundred histories: a late batch that is refused, a feed that is overtaken.
-EVENTS = {"killed", "cut", "late", "fenced", "restored", "old"}
+EVENTS = {"killed", "cut", "fault", "lost answer", "interrupted", "late", "fenced", "restored", "old"}
 
 
 @pytest.fixture(autouse=True)

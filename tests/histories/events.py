@@ -27,6 +27,7 @@ from ftfile.testing.context import SeededIds, current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.log_check import require
 from ftfile.writing.files.file_writer import forget_caches
+from tests.crash.store_processes import CHANGES
 from tests.histories.maintaining import FLUSH, note_untold
 from tests.histories.plan import Step
 from tests.histories.programs import close_dead, write_as, write_in_child
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ("EVENTS", "meet")
 
-# Operations that change the store: after their effect, an error leaves their outcome unknown.
-_CHANGES = {"create", "close", "rename", "create_exclusive", "put", "delete", "remove_directory", "make_directories"}
 _DAY_S = 86_400
 # A child process without pauses hangs if it uses no processor for the first time. The second time is long enough for a
 # thread to end its call, if no lock of another one prevents it. In seconds.
@@ -146,7 +145,7 @@ def _fail(meeting: Meeting) -> Any:
         del call
         world.fs.failed = True
         errors: list[type[StorageError]] = [Unavailable, PermissionDenied]
-        raise draw.choice([*errors, OutOfSpace] if operation in _CHANGES else errors)(operation, path, "an event")
+        raise draw.choice([*errors, OutOfSpace] if operation in CHANGES else errors)(operation, path, "an event")
 
     return meeting.at_call(act)
 
@@ -160,7 +159,7 @@ def _lose_answer(meeting: Meeting) -> Any:
         if isinstance(result, OutputStream | InputFile):
             result.close()  # the caller receives the error and cannot close it
         world.fs.failed = True
-        raise (OutcomeUnknown if operation in _CHANGES else Unavailable)(operation, path, "the answer is lost")
+        raise (OutcomeUnknown if operation in CHANGES else Unavailable)(operation, path, "the answer is lost")
 
     return meeting.at_call(act)
 
