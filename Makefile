@@ -194,7 +194,7 @@ kills: java environment ## two streams into one directory in an application that
 # `make power STATES=1000 PLANTED=part-not-synced`: the mistakes are in tests/power/mistakes.py.
 STATES := 10000
 PLANTED :=
-power: environment ## cut the power of real file systems at 10,000 moments, block by block, as root (an hour; an interrupted run continues; STATES, PLANTED)
+power: file-systems environment ## cut the power of real file systems at 10,000 moments, block by block, as root (an hour; an interrupted run continues; STATES, PLANTED)
 	@$(python) -m tests.power --states=$(STATES) $(PLANTED:%=--planted=%)
 
 power-cuts: environment ## 64 of these power cuts on ext4, and each planted mistake
@@ -287,7 +287,7 @@ demo-environment:
 	@.ci/venv --check $(for_all) || .ci/venv $(for_demos)
 	@$(if $(SHORT),,$(demo_python) -m tests.quick_spark)
 
-java parquet-jar s3-server gcs-server azure-server prometheus browser:
+java parquet-jar s3-server gcs-server azure-server prometheus browser file-systems:
 	@.ci/$@
 
 kerberos: environment
