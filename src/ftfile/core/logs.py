@@ -9,16 +9,16 @@ logger.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import logging
 import re
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, MutableMapping
+    from collections.abc import Iterable, MutableMapping
 
 
 _HIDDEN = "…"
@@ -69,15 +69,31 @@ class Redacting(logging.Filter):
         return True
 
 
-_CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("ftfile_log_context", default="")
+class _Enclosing(NamedTuple):
+    """The innermost block of `log_context`, and the one around it."""
+
+    block: weakref.ref[log_context]
+    outer: _Enclosing | None
+
+
+def _innermost() -> _Enclosing | None:
+    """Return the innermost block that exists, without blocks that were deleted before their end."""
+    enclosing = _CONTEXT.get()
+    while enclosing is not None and enclosing.block() is None:
+        enclosing = enclosing.outer
+    return enclosing
+
+
+_CONTEXT: contextvars.ContextVar[_Enclosing | None] = contextvars.ContextVar("ftfile_log_context", default=None)
 _REDACTING = Redacting()
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _ContextAdapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic only from Python 3.11
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401 - as in logging
-        context = _CONTEXT.get()
-        return f"[{context}] {msg}" if context else msg, kwargs
+        enclosing = _innermost()
+        block = None if enclosing is None else enclosing.block()
+        return f"[{block.names}] {msg}" if block is not None and block.names else msg, kwargs
 
 
 class _LastResort(logging.Handler):
@@ -126,20 +142,28 @@ def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  #
     return _ContextAdapter(logger, {})
 
 
-@contextlib.contextmanager
-def log_context(*, query: str | None = None, batch: int | None = None, job: str | None = None) -> Iterator[None]:
-    """Name the query and batch, or the batch write, in the lines that are logged inside the block, if known."""
-    names = []
-    if job is not None:
-        names.append(f"job {job}")
-    if query is not None:
-        names.append(f"query {query}")
-    if batch is not None:
-        names.append(f"batch {batch}")
-    token = _CONTEXT.set(" ".join(names))
-    try:
-        yield
-    finally:
-        # After an interrupt, the garbage collector can end the block in another thread, which has other names.
-        with contextlib.suppress(ValueError):
-            _CONTEXT.reset(token)
+class log_context:  # noqa: N801 - it reads as a function
+    """Names the query and batch, or the batch write, in the lines that are logged inside the block, if known.
+
+    The names are shown as long as the block exists. So an interrupt at any line leaves no name behind: then the block
+    is deleted without its end.
+    """
+
+    def __init__(self, *, query: str | None = None, batch: int | None = None, job: str | None = None) -> None:
+        names = []
+        if job is not None:
+            names.append(f"job {job}")
+        if query is not None:
+            names.append(f"query {query}")
+        if batch is not None:
+            names.append(f"batch {batch}")
+        self.names = " ".join(names)
+
+    def __enter__(self) -> None:
+        _CONTEXT.set(_Enclosing(weakref.ref(self), _innermost()))
+
+    def __exit__(self, *_: object) -> None:
+        enclosing = _innermost()
+        # In another thread, which ends the block of an abandoned generator, it is not the innermost one.
+        if enclosing is not None and enclosing.block() is self:
+            _CONTEXT.set(enclosing.outer)

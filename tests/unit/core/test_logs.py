@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from ftfile.core.logs import get_logger, log_context
-from tests.kit.interrupts import LibraryInterrupt
+from tests.kit.interrupts import Interrupt, LibraryInterrupt
 
 
 def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
@@ -36,10 +36,22 @@ def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_a_block_that_the_garbage_collector_ends_in_another_thread_leaves_its_names(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    block = log_context(query="interrupted")
+def test_an_interrupt_at_any_line_leaves_no_name(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("ftfile.test")
+    for line in range(1, 100):
+        with contextlib.suppress(KeyboardInterrupt), Interrupt(line) as interrupt, log_context(query="outer"):
+            with contextlib.suppress(ValueError), log_context(query="inner"):
+                log.debug("inside")
+            log.warning("after")
+        log.warning("outside")
+        if not interrupt.is_raised:
+            break
+    assert line > 10
+    assert {*caplog.messages} == {"[query outer] after", "outside"}
+
+
+def test_a_block_that_ends_in_another_thread_leaves_the_names_there(caplog: pytest.LogCaptureFixture) -> None:
+    block = log_context(query="abandoned")
     contextvars.copy_context().run(block.__enter__)
     with log_context(query="q1"):
         block.__exit__(None, None, None)
