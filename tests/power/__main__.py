@@ -69,6 +69,7 @@ def play(words: argparse.Namespace) -> dict[str, Any]:
         "wrong": result.wrong,
         "unmountable": result.unmountable,
         "first": result.first_wrong,
+        "compared": result.compared,
         "modes": result.modes,
         "seconds": round(result.seconds, 1),
         "all_seconds": round(time.monotonic() - began_s, 1),

@@ -28,6 +28,8 @@ import ftfile.operate
 import ftfile.read
 import ftfile.writing
 from tests.power.disks import FILE_SYSTEMS, Unmountable, make_image, mounted
+from tests.power.model import NOTE as MODEL_NOTE
+from tests.power.model import journal_of, violations
 from tests.power.recorder import FLUSH, NOTE, WRITE, read_events, recorded_disk
 from tests.power.workload import forget_all
 from tests.power.workloads import WORKLOADS
@@ -35,6 +37,7 @@ from tests.power.workloads import WORKLOADS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ftfile.testing.fs.disk import Operation
     from tests.power.recorder import Event
     from tests.power.workload import Workload
 
@@ -81,6 +84,7 @@ class Result:
         unmountable: the number of states that the kernel refuses to mount.
         first_wrong: the number of states up to the first wrong one; None if there is none.
         modes: the number of states of each kind.
+        compared: the number of states that were compared with the model of the disk.
         seconds: for all states, without the recording.
     """
 
@@ -89,6 +93,7 @@ class Result:
     unmountable: int = 0
     first_wrong: int | None = None
     modes: Counter[str] = field(default_factory=Counter)
+    compared: int = 0
     seconds: float = 0.0
 
     @property
@@ -141,6 +146,18 @@ class Recording:
                 elif word == b"end":
                     done, tried = int(number) + 1, False
         return done, tried
+
+    def steps_of_model(self, moment: int) -> tuple[int, int]:
+        """Return how many steps the model has executed at a moment, at least and at most."""
+        least = most = 0
+        for number, event in enumerate(self.events):
+            if event.kind != NOTE or not event.data.startswith(MODEL_NOTE):
+                continue
+            most = int(event.data.removeprefix(MODEL_NOTE))
+            if number > moment:
+                break
+            least = most
+        return least, most
 
     def images(self, cuts: Sequence[Cut], target: Path, drawn: random.Random) -> Iterator[Cut]:
         """Write the image of each cut to a file, and yield the cut."""
@@ -222,12 +239,16 @@ class Replay:
         """Check and recover the disks of power cuts."""
         began_s, image = time.monotonic(), self.home / "image"
         cuts = recording.cuts(count, self.drawn)
+        is_first = not recording.done and not recording.tried
+        journal = journal_of(self.home / "journal") if is_first and (self.home / "journal").exists() else None
         for cut in recording.images(cuts, image, self.drawn):
             self.result.modes[cut.mode] += 1
+            steps = None if journal is None else (journal, *recording.steps_of_model(cut.moment))
             at = recording.progress(cut.moment)
+            self.result.compared += journal is not None
             try:
                 with mounted(image, self.place, self.case.file_system):
-                    wrong = in_process(partial(self.check_disk, *at))
+                    wrong = in_process(partial(self.check_disk, *at, steps))
             except Unmountable:
                 self.result.unmountable += 1
                 continue
@@ -242,8 +263,17 @@ class Replay:
                 break
         self.result.seconds += time.monotonic() - began_s
 
-    def check_disk(self, done: int, tried: bool) -> None:
-        """Check a disk, complete the step that had begun or run the next one, and check the disk again."""
+    def check_disk(self, done: int, tried: bool, steps: tuple[Sequence[Operation], int, int] | None) -> None:
+        """Check a disk, complete the step that had begun or run the next one, and check the disk again.
+
+        Args:
+            done: the number of acknowledged steps.
+            tried: the next step had begun.
+            steps: of the model of the disk, which must admit it, and how many it had executed at least and at most.
+        """
+        if steps is not None:
+            found = violations(*steps, self.place)
+            assert not found, f"the model does not admit this disk: {found[:3]}"
         with contextlib.closing(self.workload()) as workload:
             workload.check(done, tried=tried)
         with contextlib.closing(self.workload()) as workload:

@@ -20,6 +20,7 @@ from tests.power.directories import Encrypted, Partitioned, Plain, Rolled
 from tests.power.foreign_files import ForeignFiles
 from tests.power.migrations import Migrations
 from tests.power.mistakes import MISTAKES
+from tests.power.model import mirrored
 from tests.power.stores import Batches, Windows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.power.workload import Workload
 
-__all__ = ("WORKLOADS",)
+__all__ = ("OF_MODEL", "WORKLOADS")
 
 TABLE: tuple[type[Workload], ...] = (
     Plain,
@@ -40,6 +41,8 @@ TABLE: tuple[type[Workload], ...] = (
     Encrypted,
 )
 WORKLOADS = {workload.name: workload for workload in TABLE}
+# Workloads that change their disk only by file systems of ftfile, so that the model of a disk sees each change.
+OF_MODEL = {"plain", "partitioned", "rolled", "encrypted", "windows", "batches"}
 WRITEBACK_S = 0.1
 
 
@@ -76,6 +79,9 @@ def main(words: list[str]) -> None:
             stack.enter_context(MISTAKES[mistake].planted())
         if int(seed) % 2:
             stack.enter_context(written_back(Path(place), int(seed)))
+        if int(done) == 0 and name in OF_MODEL and not words[6:]:
+            journal = Path(mark).parents[1] / "journal"
+            stack.enter_context(mirrored(Path(place), journal, lambda text: os.write(notes, text)))
         for number in range(int(done), min(int(done) + int(count), workload.steps)):
             os.write(notes, b"begin %d" % number)
             workload.perform(number)

@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.errors import FtfileError
 from ftfile.storage.paths import parent_of
-from ftfile.testing.context import ManualClock
+from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from tests.kit.parameters import parametrize
 from tests.unit.storage.layered import LayeredContract
@@ -339,6 +339,17 @@ def test_objects_have_the_times_that_their_writers_are_told() -> None:
         assert stored is not None
         assert stored.modified_ms == store.stat(path).modified_ms
         assert stored.modified_ms < stored.answered_ms
+
+
+def test_random_losses_can_leave_each_content_and_zeros() -> None:
+    disk = CrashingFileSystem()
+    for content in (b"1", b"22", b"333", b"4444"):
+        disk.put("hint", content)
+    *_, stop = disk.states()
+    sample = stop.replay.sample(SeededIds())
+    left = [disk.after_power_cut(outcome, ()) for outcome, _ in itertools.islice(sample, 200)]
+    contents = {fs.read("hint") for fs in left if fs.exists("hint")}
+    assert contents >= {b"", b"1", b"22", b"333", b"4444", bytes(4)}
 
 
 @pytest.mark.parametrize("store", ["disk", "hdfs", "webhdfs", "s3"])

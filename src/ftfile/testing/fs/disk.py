@@ -3,7 +3,8 @@
 It only assumes the guarantees of POSIX that all current file systems give:
 
 - *Content.* A file has at least its content at its last `hsync`. Bytes that were written later are lost, half written
-  (torn) or complete. A file that is overwritten in place, such as a hint, can also have its previous content.
+  (torn), complete, or zeros. A file that is overwritten in place, such as a hint, can also have each of its contents
+  since then.
 - *Names.* The changes of each directory reach the disk in their order, so a prefix of them survives;
   `sync_directory` makes all of them durable. Changes of different directories are independent.
 - A *rename* is one change of both directories: it survives in both or in neither. A sync of either directory makes the
@@ -181,7 +182,8 @@ class _UnsyncedFile:
 
     inode: Inode
     path: str  # the name of the file when it was written
-    results: dict[bytes, str]  # each possible content after a power cut, with its name in `Loss.contents`
+    results: dict[bytes, str]  # the contents that `outcomes` enumerates, with their names in `Loss.contents`
+    more: dict[bytes, str]  # contents that `sample` draws, too
 
 
 class Replay:
@@ -223,7 +225,10 @@ class Replay:
                 yield self._outcome(tree, lost, dict(zip(unsynced, contents, strict=True)))
 
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
-        """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents."""
+        """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents.
+
+        A file can also have each content that it had since it was synced, or zeros in place of new bytes.
+        """
         while True:
             cuts = set()
             for _ in range(_below(5, ids)):
@@ -232,7 +237,8 @@ class Replay:
             tree = self._tree_with(survivors)
             contents = {}
             for number in self._unsynced_in(tree):
-                choice = tuple(self._unsynced[number].results)
+                unsynced = self._unsynced[number]
+                choice = tuple(dict.fromkeys([*unsynced.results, *unsynced.more]))
                 contents[number] = choice[_below(len(choice), ids)]
             yield self._outcome(tree, lost, contents)
 
@@ -251,7 +257,7 @@ class Replay:
         for number, content in contents.items():
             unsynced = self._unsynced[number]
             inodes[number] = Inode(content, unsynced.inode.modified_ms)
-            results.append((unsynced.path, unsynced.results[content]))
+            results.append((unsynced.path, (unsynced.more | unsynced.results)[content]))
         return Disk(tree, inodes), Loss(tuple(lost), tuple(results))
 
     def _write_unsynced(self, operation: Operation, inode: Inode) -> None:
@@ -259,8 +265,11 @@ class Replay:
         durable = self._inodes[operation.number].content
         unsynced = self._unsynced.get(operation.number)
         old = durable
+        # A file can have its new size before its new bytes.
+        more = {durable + bytes(max(0, len(inode.content) - len(durable))): "zeros"}
         if unsynced is not None:
             old = unsynced.inode.content
+            more |= unsynced.more | {old: "as before"}
         new = inode.content
         half = len(new) // 2
         results = {new: "kept"}
@@ -272,7 +281,7 @@ class Replay:
             torn_end = (len(durable) + len(new)) // 2
             results.setdefault(new[:torn_end], "torn")
         results.setdefault(durable, "lost")
-        self._unsynced[operation.number] = _UnsyncedFile(inode, operation.path, results)
+        self._unsynced[operation.number] = _UnsyncedFile(inode, operation.path, results, more)
 
     def _sync(self, directory: str) -> None:
         """Make the pending changes of a directory durable, and the earlier changes that they need."""
