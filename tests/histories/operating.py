@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import ftfile
-from ftfile.core.errors import ConfigError, FtfileError, HistoryGone, NameCollision
+from ftfile.core.errors import CommitError, ConfigError, FtfileError, HistoryGone, NameCollision
 from ftfile.log.places import list_or_empty
 from ftfile.operate.export.export import export
 from ftfile.operate.repair import repair
@@ -49,6 +49,8 @@ def _undo(world: World, step: Step) -> None:
     except InvariantViolation as violation:
         if isinstance(violation.__cause__, ConfigError):
             return  # the version before the last write is no longer kept
+        if type(violation.__cause__) is CommitError and world.met_events:
+            return  # another process has written meanwhile
         # Vacuum has deleted files of the version before.
         _require_refusal(world, violation, is_damaged=bool(world.damaged or world.oracle.vacuums))
 

@@ -225,10 +225,10 @@ class World:
             newest = head.definitions[head.encoding]["format"].get("lineSep", newest)
         if "lineSep is" not in text and "line_sep was" not in text:
             return False
+        if self.depth > 1:
+            return True  # the outer call, whose options stay the same, has changed them, or reports it as well
         if all(played.query.options.get("lineSep", "\n") == newest for played in self.queries) and "lineSep" in text:
             return False
-        if self.depth > 1:
-            return True  # the outer call, whose options stay the same, reports it as well
         self.settings = {"lineSep": newest}
         for played in self.queries:
             played.query.options = {**played.query.options, **self.settings}
