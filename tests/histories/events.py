@@ -168,7 +168,7 @@ def _interrupt(meeting: Meeting) -> Any:
     """Interrupt the call by Ctrl-C, or by the exception of a signal handler. Its process can end or continue."""
     draw = meeting.draw
     error = draw.choice((KeyboardInterrupt, SystemExit))
-    interrupt = Interrupt(1 + draw.randrange(draw.choice((30, 300, 3_000))), error)
+    interrupt = Interrupt(1 + draw.randrange(draw.choice((30, 300, 3_000, 10_000))), error)
     is_ended = draw.random() < 0.5
     try:
         with interrupt:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.histories.plan import Step
     from tests.histories.world import World
 
-__all__ = ("HARMING",)
+__all__ = ("HARMING", "note_quarantined")
 
 
 def _publish_fails(world: World, step: Step) -> None:
@@ -165,10 +165,10 @@ def _wrong_hint(world: World, step: Step) -> None:
     if is_beyond:
         require_refused(world, step, layout.record_path(world.head().version + 1))
         world.call("a repair", repair, world.url, accept_lost_records=True, dry_run=False)
-        _note_quarantined(world)
+        note_quarantined(world)
 
 
-def _note_quarantined(world: World) -> None:
+def note_quarantined(world: World) -> None:
     """Stop expecting the foreign files that repair moved into quarantine: they had the names of live parts."""
     kept = {world.raw.read(info.path) for info in list_or_empty(world.raw, layout.QUARANTINE)}
     moved = {path for path, content in world.foreign.items() if not world.raw.exists(path) or content in kept}

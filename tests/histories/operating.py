@@ -13,6 +13,7 @@ from ftfile.operate.repair import repair
 from ftfile.operate.restore import restore, undo
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
+from tests.histories.harm import note_quarantined
 from tests.histories.maintaining import note_untold
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def _repair(world: World, step: Step) -> None:
         return
     dry_run = step.pick(0, 4) == 0
     world.call("a repair", repair, world.url, dry_run=dry_run, of_damage=True, context=current())
+    note_quarantined(world)
 
 
 def _export(world: World, step: Step) -> None:

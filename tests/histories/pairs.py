@@ -251,14 +251,20 @@ class Met:
         self._events.clear()
 
 
+# A writer and a job belong to one process; an undo of an undo does not do the same.
+_WITHOUT_TWINS = {"ftfile.writer", "ftfile.undo", "record openWriter", "record program", "record undo"}
+_WITHOUT_TWINS |= {f"option {name}" for name in ("ifExists", "partitionOverwriteMode", "replaceWhere")}
+
+
 def _are_possible(one: str, two: str) -> bool:
     """Return False for two abilities that no directory has."""
     kinds = {one.partition(" ")[0], two.partition(" ")[0]}
     pair = {one, two}
     if len(kinds) == 1 and kinds & {"store", "format"}:
         return False
-    if pair >= {"store memory", "event power cut"}:
-        return False  # memory is lost
+    # A power cut loses memory.
+    if pair >= {"store memory", "event power cut"} or ("event twin" in pair and pair & _WITHOUT_TWINS):
+        return False
     is_text = bool(pair & {f"format {name}" for name in _FORMATS if name != "text"})
     if "option finalizeColumn" in pair:
         # The column of final rows is not in files of text; batch writes have no open files.

@@ -309,7 +309,7 @@ def _draw_event(draw: random.Random, kind: str, share: float) -> Event | None:
     """Return the event of a step, or None. The number of draws is always the same."""
     has_event = draw.random() < share
     what = draw.choices(list(EVENTS), list(EVENTS.values()))[0]
-    call = 1 + draw.randrange(draw.choice((4, 12, 40)))
+    call = 1 + draw.randrange(draw.choice((4, 12, 40, 150)))
     draws = tuple(draw.getrandbits(30) for _ in range(6))
     is_possible = not (what == "twin" and kind in _NO_TWINS) and not (what == "interrupt" and kind in _NOT_INTERRUPTED)
     return Event(what, call, draws) if has_event and is_possible else None
