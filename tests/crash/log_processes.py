@@ -9,6 +9,7 @@ from ftfile.core.errors import CommitError, CommitOutcomeUnknown, FtfileError
 from ftfile.log.format import layout
 from ftfile.log.format.record import decode_record
 from ftfile.testing.context import SeededIds
+from tests.kit.failing_calls import Killed
 from tests.wrappers import InContext
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ Result = TypeVar("Result")
 
 _PAUSED_DIRECTORIES = (layout.COMPACTED, layout.CHECKPOINTS)
 _PAUSED_CALLS_ON_RECORDS = frozenset({"create_exclusive", "delete"})
-
-
-class _KilledError(BaseException):
-    """The process was killed."""
 
 
 class PausingProcess:
@@ -79,13 +76,13 @@ class PausingProcess:
     def _wait(self) -> None:
         self._may_run.acquire()
         if self._is_dying:
-            raise _KilledError
+            raise Killed
 
     def _run(self, work: Callable[[FileSystem], object], view: FileSystem) -> None:
         try:
             self._wait()
             work(view)
-        except (_KilledError, CommitError, CommitOutcomeUnknown):
+        except (Killed, CommitError, CommitOutcomeUnknown):
             pass
         except (FtfileError, AssertionError, LookupError, TypeError, ValueError) as error:
             self.error = error

@@ -24,8 +24,9 @@ from ftfile.log.vacuum import vacuum
 from ftfile.log.wal import opening_of
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import StoreBatch
-from tests.crash.store_processes import Killed, Machine, Process
+from tests.crash.store_processes import Machine, Process
 from tests.kit.due_compactions import compact_due
+from tests.kit.failing_calls import Killed
 from tests.kit.interrupts import Interrupt
 from tests.kit.store_check import StoreReport, check_store
 from tests.unit.kv.histories import Expected

@@ -5,40 +5,25 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.errors import OutcomeUnknown, Unavailable
-from ftfile.storage.api import InputFile, OutputStream
-from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
+from ftfile.core.errors import Unavailable
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, register, unregister
 from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
+from tests.kit.failing_calls import Killed, StreamOfProcess, lose_answer
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from ftfile.storage.api import FileSystem
+    from ftfile.storage.api import FileSystem, InputFile, OutputStream
     from ftfile.testing.context import ManualClock
     from ftfile.testing.fs.volume import Store
 
-__all__ = ("CHANGES", "Killed", "Machine", "Process")
+__all__ = ("Machine", "Process")
 
 Result = TypeVar("Result")
-# Operations that change the store: after their effect, an error leaves their outcome unknown.
-CHANGES = {"create", "close", "rename", "create_exclusive", "put", "delete", "remove_directory", "make_directories"}
 _numbers = itertools.count()
-
-
-class Killed(BaseException):
-    """The process was killed: its error handlers have no effect."""
-
-
-class _Stream(WrapperStream):
-    """A stream whose file stays if its process is killed."""
-
-    _owner: Process
-
-    def _abort(self) -> bool:
-        return self._owner.is_alive and super()._abort()
 
 
 class Process(WrapperFileSystem, PickledByReference):
@@ -89,13 +74,10 @@ class Process(WrapperFileSystem, PickledByReference):
         self.has_failed = True
         if not self._fails_after:
             raise Unavailable(operation, path, "an injected fault")
-        result = call()
-        if isinstance(result, OutputStream | InputFile):
-            result.close()  # the caller receives the error and cannot close it
-        raise (OutcomeUnknown if operation in CHANGES else Unavailable)(operation, path, "the answer is lost")
+        lose_answer(operation, path, call)
 
     def create(self, path: str) -> OutputStream:
-        return _Stream(super().create(path), self)
+        return StreamOfProcess(super().create(path), self)
 
     def open(self, path: str) -> InputFile:
         return WrapperFile(super().open(path), self)

@@ -28,6 +28,7 @@ from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.writing.options import forget_logs
 from tests.crash.share import THOROUGH
 from tests.crash.world import CRASH_KEYS
+from tests.kit.failing_calls import Killed
 from tests.kit.store_check import check_store
 from tests.unit.writing.files.encrypted import FIRST, ring_text
 
@@ -48,10 +49,6 @@ HISTORIES = 500 if THOROUGH else 20
 STEPS = 40
 FAULTS_SHARE = 1 / 5
 SHAPE: dict[str, Any] = {"keys": {"k": "string"}, "values": {"text": "string"}, "merge": "append"}
-
-
-class Killed(BaseException):
-    """The process was killed."""
 
 
 class FailingFileSystem(WrapperFileSystem, PickledByReference):

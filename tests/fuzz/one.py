@@ -83,7 +83,7 @@ def fuzz_in_fork(name: str, folder: Path, seconds: int) -> None:
         if time.monotonic() > end_s:
             os.kill(child, signal.SIGKILL)
             end_s = float("inf")
-        time.sleep(0.1)
+        time.sleep(0.1)  # Python has no wait for a child with a limit
     print(run_of(name, folder).row(), flush=True)
 
 

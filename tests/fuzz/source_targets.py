@@ -6,6 +6,7 @@ import io
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from unittest import mock
 
 import pyarrow as pa
 
@@ -105,21 +106,11 @@ def _read(content: bytes, schema: pa.Schema, decoding: FileDecoding, **planned: 
     planned = {"whole": decoding.file_format not in {"text", "json", "csv"} or decoding.multi_line, **planned}
     read = Range("a=1/file", 0, end, *prints, end, 0, None, **planned)
     fs = cast("FileSystem", OneFile(content))
-    with _as_worker():
+    # Memory is bounded as in a worker of Spark, which decodes these files.
+    with mock.patch.object(memory_limit, "is_worker", return_value=True):
         for share in Plan((read,)).shares(max(decoding.max_partition_bytes, 1 + end // 16)):
             for batch in read_files(fs, share, schema, decoding):
                 batch.validate(full=True)
-
-
-@contextmanager
-def _as_worker() -> Iterator[None]:
-    """Bound memory as in a worker of Spark, which decodes these files."""
-    before = memory_limit.is_worker  # type: ignore[attr-defined]
-    memory_limit.is_worker = lambda: True  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        memory_limit.is_worker = before  # type: ignore[attr-defined]
 
 
 def _text(data: bytes) -> None:

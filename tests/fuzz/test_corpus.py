@@ -22,8 +22,8 @@ GIT_BYTES_MAX = 900_000
 @pytest.mark.filterwarnings("ignore")  # of Python, about regular expressions in options
 @pytest.mark.parametrize("name", TARGETS)
 def test_kept_inputs_are_accepted_or_refused(name: str) -> None:
-    outcomes = {accepts(TARGETS[name], data) for data in kept_inputs(name)}
-    assert True in outcomes, "no input reaches the end of the parser"
+    accepted = [accepts(TARGETS[name], data) for data in kept_inputs(name)]
+    assert any(accepted), "no input reaches the end of the parser"
 
 
 def test_each_corpus_has_a_target() -> None:

@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, Any
 import ftfile
 from ftfile.core.errors import (
     FtfileError,
-    OutcomeUnknown,
     OutOfSpace,
     PermissionDenied,
     StorageError,
     Unavailable,
 )
 from ftfile.log.format import layout
-from ftfile.storage.api import InputFile, OutputStream
 from ftfile.testing.context import SeededIds, current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.log_check import require
 from ftfile.writing.files.file_writer import forget_caches
-from tests.crash.store_processes import CHANGES
 from tests.histories.maintaining import FLUSH, note_untold
 from tests.histories.plan import Step
 from tests.histories.programs import close_dead, write_as, write_in_child
-from tests.histories.troubles import Death, HeldThread, Killed, Meddler
+from tests.histories.troubles import Death, HeldThread, Meddler
 from tests.histories.world import Ended
+from tests.kit.failing_calls import CHANGES, Killed, lose_answer
 from tests.kit.forks import Fork
 from tests.kit.interrupts import Interrupt
 
@@ -155,11 +153,8 @@ def _lose_answer(meeting: Meeting) -> Any:
     world = meeting.world
 
     def act(operation: str, path: str, call: Callable[[], Any]) -> Any:
-        result = call()
-        if isinstance(result, OutputStream | InputFile):
-            result.close()  # the caller receives the error and cannot close it
         world.fs.failed = True
-        raise (OutcomeUnknown if operation in CHANGES else Unavailable)(operation, path, "the answer is lost")
+        lose_answer(operation, path, call)
 
     return meeting.at_call(act)
 
@@ -220,7 +215,7 @@ def _use_second_thread(meeting: Meeting) -> Any:
     def work() -> None:
         try:
             _do_something(world, meeting.draw)
-        except BaseException as error:  # raised below
+        except BaseException as error:  # of any kind: it is raised in the first thread
             failed.append(error)
 
     second = threading.Thread(target=work, daemon=True)

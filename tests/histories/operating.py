@@ -27,12 +27,9 @@ _DAY_S = 86_400
 
 def _restore(world: World, step: Step) -> None:
     """Restore a readable version. It is refused if a file of the version is missing, or its name is taken."""
-    if world.oracle.first_rows is None:
+    version = world.drawn_version(step.draws[1])
+    if version is None:
         return
-    oldest = world.oldest_version()
-    if oldest is None:
-        return
-    version = oldest + step.pick(1, world.oracle.records - oldest)
     damaged = world.oracle.rows_at(version)[1]
     try:
         world.call("a restore", restore, world.url, version, of_damage=True, context=current())

@@ -20,9 +20,10 @@ from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
-from tests.histories.troubles import HeldThread, Killed
+from tests.histories.troubles import HeldThread
 from tests.histories.world import Ended
 from tests.histories.writing import WITHOUT_LINES, change_settings, draw_rows, run_batch, values_of
+from tests.kit.failing_calls import Killed
 from tests.kit.forks import Fork
 from tests.kit.interrupts import Interrupt, LibraryInterrupt
 

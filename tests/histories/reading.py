@@ -35,13 +35,9 @@ def _read(world: World, step: Step) -> None:
 
 def _read_old(world: World, step: Step) -> None:
     """Read a version in the past by a condition."""
-    if world.oracle.first_rows is None:
-        return
-    oldest = world.oldest_version()
-    if oldest is None:
-        return
-    version = oldest + step.pick(1, world.oracle.records - oldest)
-    _compare(world, conditions_of(world, step).condition(), version)
+    version = world.drawn_version(step.draws[1])
+    if version is not None:
+        _compare(world, conditions_of(world, step).condition(), version)
 
 
 def _opened(world: World, *, statistics: bool) -> OpenedDirectory:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
 from ftfile.log.format import layout
-from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
+from tests.kit.failing_calls import Killed, StreamOfProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,10 +114,6 @@ class Meddler:
         return self._act(operation, path, call)
 
 
-class Killed(BaseException):
-    """Raised by every call of a killed process."""
-
-
 class Death(Meddler):
     """Lets no call of the store pass, from a drawn call on."""
 
@@ -134,20 +131,6 @@ class Death(Meddler):
         return call()
 
 
-class _Stream(WrapperStream):
-    """A stream of a process that aborts nothing after its death."""
-
-    def __init__(self, inner: OutputStream, owner: TroubledFileSystem) -> None:
-        super().__init__(inner, owner)
-        self._troubled = owner
-
-    def _abort(self) -> bool:
-        meddler = self._troubled.meddler
-        if isinstance(meddler, Death) and meddler.is_met:
-            return False
-        return super()._abort()
-
-
 class TroubledFileSystem(WrapperFileSystem, PickledByReference):
     """Fails by `trouble` while it is set. A `meddler` acts at one of the calls."""
 
@@ -159,9 +142,14 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
         self.held: HeldThread | None = None
         self.meddler: Meddler | None = None
 
+    @property
+    def is_alive(self) -> bool:
+        """Return False after the running process was killed."""
+        return not (isinstance(self.meddler, Death) and self.meddler.is_met)
+
     def create(self, path: str) -> OutputStream:
         """Open a new file, whose writes are calls of the store, too."""
-        return _Stream(super().create(path), self)
+        return StreamOfProcess(super().create(path), self)
 
     def open(self, path: str) -> InputFile:
         """Open a file, whose reads are calls of the store, too."""

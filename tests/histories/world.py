@@ -196,6 +196,11 @@ class World:
         provider = self.history.format_options.get("keyProvider")
         return self.raw if provider is None else SealedFileSystem(self.raw, Keys(provider))
 
+    def drawn_version(self, draw: int) -> int | None:
+        """Return a version that can be read and has columns; None if there is none, or the store fails."""
+        oldest = None if self.oracle.first_rows is None else self.oldest_version()
+        return None if oldest is None else oldest + draw % (self.oracle.records - oldest)
+
     def oldest_version(self) -> int | None:
         """Return the oldest version that can be read and has columns; None if the store fails."""
         oldest = self.call("the oldest version", ftfile.open(self.url, context=current()).oldest_version)
@@ -278,6 +283,7 @@ class World:
         Threads of an open writer wait for rows, so they run until it is closed.
         """
         deadline_s = time.monotonic() + limit_s
+        # Nothing signals that the last one has ended.
         while calls._running.here and time.monotonic() < deadline_s:  # noqa: SLF001 - nothing of the product asks for it
             time.sleep(0.0005)
         return len(calls._running.here)  # noqa: SLF001 - nothing of the product asks for it

@@ -269,7 +269,8 @@ class Replay:
         more = {durable + bytes(max(0, len(inode.content) - len(durable))): "zeros"}
         if unsynced is not None:
             old = unsynced.inode.content
-            more |= unsynced.more | {old: "as before"}
+            if operation.kind == "put":
+                more |= unsynced.more | {old: "as before"}
         new = inode.content
         half = len(new) // 2
         results = {new: "kept"}
