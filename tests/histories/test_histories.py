@@ -63,9 +63,9 @@ def test_programs_and_queries_write_to_one_directory(place: int, first_seed: int
         play_or_shrink(draw_history(seed, STEPS))
 
 
-@pytest.mark.parametrize("place", range(0, max(HISTORIES // 2, 1), AT_ONCE))
+@pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))
 def test_events_happen_during_calls(place: int, first_seed: int) -> None:
-    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, max(HISTORIES // 2, 1))):
+    for seed in range(first_seed + place, first_seed + min(place + AT_ONCE, HISTORIES)):
         play_or_shrink(draw_history(seed, 60, events=0.8))
 
 
