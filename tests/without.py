@@ -187,6 +187,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLog::test_leftovers_of_killed_processes",
             "TestLog::test_ranges_and_checkpoints_that_others_replace",
             "TestLog::test_ranges_forget_what_is_too_old",
+            "TestLog::test_two_runs_free_them_where_one_checkpoint_and_no_range_is_left",
             "TestLog::test_two_runs_free_them_where_ranges_are_lost",
             "TestLog::test_they_stay_where_the_newest_snapshot_does_not_read_what_is_damaged",
             "TestLog::test_adds_that_were_removed_before_the_oldest_version_may_be_damaged",

@@ -212,7 +212,8 @@ def _delete_garbage(
         return VacuumReport(version=version, horizon_ms=horizon_ms, oldest_version=head.log_start, files=())
     summary = _garbage_files(findings)
     failed = _delete(log, findings, Tracker(author.operation, log.clock, progress, len(summary)))
-    _merge(log, head, needed=needed)
+    # The vacuum's commit may have written the second log checkpoint: the next vacuum can then delete records.
+    _merge(log, head, needed=needed or findings.lacks_compacted)
     done = tuple(file for file in summary if file.path not in failed)
     is_capped = wanted_ms > horizon_ms
     if is_capped:

@@ -519,6 +519,21 @@ class TestLog:
         assert 0 < done.oldest_version == told.oldest_version == self.versions(world)[0]
         check_directory(world.fs)
 
+    def test_two_runs_free_them_where_one_checkpoint_and_no_range_is_left(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The record of the first run is due for the second log checkpoint."""
+        monkeypatch.setattr(keeping, "COMPACTED_EVERY", 1000)
+        world.driver.stage(100)
+        self.fill(world, 13)
+        for name in sorted(checkpoints.list_checkpoints(world.fs))[:-1]:
+            world.fs.delete(layout.log_checkpoint_path(name))
+        world.days(8)
+        assert world.vacuum().oldest_version == 0
+        assert len(checkpoints.list_checkpoints(world.fs)) == 2
+        world.days(8)
+        assert 0 < world.vacuum().oldest_version == self.versions(world)[0]
+
     @pytest.mark.parametrize("harm", ["removed", "statistics"])
     def test_they_stay_where_the_newest_snapshot_does_not_read_what_is_damaged(self, world: World, harm: str) -> None:
         """A compacted log must be complete before the records go that could replace it."""
