@@ -28,7 +28,7 @@ from ftfile.writing.files.file_writer import forget_caches
 from tests.histories.maintaining import FLUSH, note_untold
 from tests.histories.plan import Step
 from tests.histories.programs import close_dead, write_as, write_in_child
-from tests.histories.troubles import Death, HeldThread, Meddler
+from tests.histories.troubles import DIRECTORY, Death, HeldThread, Meddler
 from tests.histories.world import Ended
 from tests.kit.failing_calls import CHANGES, Killed, lose_answer
 from tests.kit.forks import Fork
@@ -109,14 +109,13 @@ def _die(meeting: Meeting, *, cuts_power: bool) -> Any:
     if cuts_power:
         _lose_power(world, meeting.draw)
     forget_caches()
-    for played in world.queries:
-        played.query.restart()
+    world.restart()
     return Ended("the power was cut" if cuts_power else "the process was killed", is_dead=True)
 
 
 def _lose_power(world: World, draw: random.Random) -> None:
     """Replace the store by a disk that a power cut can leave, with all acknowledged records."""
-    store = world.raw
+    store = world.volume
     if not isinstance(store, CrashingFileSystem):
         return
     (stop,) = deque(store.states(), maxlen=1)
@@ -125,7 +124,8 @@ def _lose_power(world: World, draw: random.Random) -> None:
     for _ in range(_DISKS):
         candidate, _ = next(outcomes)
         # Records that a process has read, and nobody has acknowledged, may be lost; the oracle has followed them.
-        followed = map(layout.record_path, range(world.acknowledged, world.oracle.records))
+        versions = range(world.acknowledged, world.oracle.records)
+        followed = (f"{DIRECTORY}/{layout.record_path(version)}" for version in versions)
         if all(candidate.tree.find(path) is not None for path in followed):
             disk = candidate
             break

@@ -137,7 +137,7 @@ class Oracle:
         for marked in adds:
             for add in (marked, *self.of_file.get(layout.original_id(marked.id), {}).values()):
                 self.damaged.add(add.id)
-                self.damaged_paths.update((add.path, add.final_path or add.path))
+                self.damaged_paths.update((add.path, add.final_path or add.path, layout.retired_path(add.id)))
 
     def _read(self, version: int) -> Record | None:
         path = layout.record_path(version)

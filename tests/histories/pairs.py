@@ -22,9 +22,10 @@ from ftfile.core.options.table import OPTIONS
 from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.operate.writers.application_writer import DirectoryWriter
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.crash.programs import Program
 from tests.histories.plan import EVENTS, STORES
+from tests.kit.files_run import FilesRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,7 +48,18 @@ _LOCAL = {
     "a write of a program": "ftfile.writer",
     "an interrupted commit": "ftfile.writer",
     "the same by another process": "",
+    "a stream of the directory": "stream of the directory",
+    "a read of a store": "store read",
+    "a compaction of a store": "store compaction",
 }
+_OF_OWNERS: tuple[tuple[type, str], ...] = (
+    (DirectoryWriter, "ftfile.writer"),
+    (Program, "ftfile.writer"),
+    (StoreBatch, "store batch"),
+    (FilesRun, "stream of files"),
+    (OpenedDirectory, "ftfile.open"),
+)
+_OF_STREAMS = ("stream of the directory", "stream of files", "store batch", "store read", "store compaction")
 _OPERATIONS = ("compact", "delete", "drop", "expire", "flush", "openWriter", "restore", "undo", "vacuum")
 _AUTHORS = ("stream", "program", "job", "transaction", *_OPERATIONS)
 _STORES = tuple(store or "memory" for store in dict.fromkeys(STORES))
@@ -161,6 +173,7 @@ _OPTION_NAMES = tuple(option.name for option in OPTIONS if "write" in option.use
 ABILITIES: tuple[str, ...] = (
     *_PUBLIC.values(),
     *_OF_SINK.values(),
+    *_OF_STREAMS,
     *(f"record {author}" for author in _AUTHORS),
     *(f"option {name}" for name in _OPTION_NAMES if name not in _OF_ALL),
     *(f"store {store}" for store in _STORES),
@@ -181,12 +194,11 @@ def ability_of(what: str, action: Callable[..., Any]) -> str:
     while isinstance(action, partial):
         action = action.func
     owner = getattr(action, "__self__", None)
-    if isinstance(owner, DirectoryWriter | Program):
-        return "ftfile.writer"
     if isinstance(owner, MicroBatch):
         return _OF_SINK.get(action.__name__, "sink batch")
-    if isinstance(owner, OpenedDirectory):
-        return "ftfile.open"
+    for kind, ability in _OF_OWNERS:
+        if isinstance(owner, kind):
+            return ability
     public = _PUBLIC.get(inspect.unwrap(action))
     return _LOCAL[what] if public is None else public
 

@@ -31,6 +31,7 @@ from tests.histories.plan import KEYS, Step
 from tests.histories.programs import PROGRAMS, end_processes
 from tests.histories.reading import READING
 from tests.histories.small_limits import small_limits
+from tests.histories.streams import STREAMS, end_streams
 from tests.histories.world import World
 from tests.histories.writing import WRITING, run_batch
 from tests.kit.liveness import check_published, check_state_size, check_vacuumed
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tests.histories.plan import History
 
 
-_ACTIONS = {**WRITING, **MAINTAINING, **READING, **HARMING, **PROGRAMS, **OPERATING}
+_ACTIONS = {**WRITING, **MAINTAINING, **READING, **HARMING, **PROGRAMS, **OPERATING, **STREAMS}
 _RING = f"first {base64.b64encode(bytes(32)).decode()}\n"
 _OF_THE_PROGRAM = {"program_batch", "program_restart", "program_zombie", "program_interrupted"}
 _LOOK_EVERY = 50
@@ -123,8 +124,8 @@ def _play_step(world: World, number: int, step: Step) -> None:
     world.event, world.is_program = step.event, step.kind in _OF_THE_PROGRAM
     _act(world, step)
     world.event = None
-    if step.kind in HARMING and isinstance(world.raw, CrashingFileSystem):
-        world.raw.sync_all()  # what persons and other programs did
+    if step.kind in HARMING and isinstance(world.volume, CrashingFileSystem):
+        world.volume.sync_all()  # what persons and other programs did
     _adjust_horizon(world)
     world.pairs.end_step()
     if number % _LOOK_EVERY == _LOOK_EVERY - 1:
@@ -182,6 +183,7 @@ def _end(world: World) -> None:
                 run_batch(world, Step("batch", number, _SETTLE.draws), empty=True)
         _ask_verify(world)
         world.remove_named()
+    end_streams(world)
     if not world.oracle.records:
         return
     flush_all(world)

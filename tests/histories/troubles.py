@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+DIRECTORY = "out"  # of a history, in its store
+
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A failure: calls of one operation whose source or target path begins with a prefix."""
+    """A failure: calls of one operation whose source or target path begins with a prefix.
+
+    Paths in the directory are relative to it; all others begin at the root of the store.
+    """
 
     operation: str
     begins: str
@@ -174,7 +179,9 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
 
     def _troubled(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
         trouble = self.trouble
-        if not trouble or operation != trouble.operation or not any(path.startswith(trouble.begins) for path in paths):
+        if trouble is None or operation != trouble.operation:
+            return call()
+        if not any(path.removeprefix(f"{DIRECTORY}/").startswith(trouble.begins) for path in paths):
             return call()
         if trouble.effect == "after":
             call()

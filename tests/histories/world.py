@@ -29,11 +29,11 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage import calls
 from ftfile.testing.context import ShiftedClock, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
-from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem, RootedFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
 from tests.histories.oracle import Oracle, rows_in
-from tests.histories.troubles import TroubledFileSystem
+from tests.histories.troubles import DIRECTORY, TroubledFileSystem
 from tests.kit.liveness import DueWatch
 from tests.kit.rolling import RowFacts, Rules, rules_of
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tests.histories.pairs import Met
     from tests.histories.plan import Event, History, QueryPlan, Step
     from tests.histories.programs import PlayedProgram
+    from tests.histories.streams import PlayedFollower, PlayedLoader
 
 
 _numbers = itertools.count()
@@ -88,6 +89,9 @@ class World:
     """The state of a history: the store with its faults and URL, its clock, and a clock for each process.
 
     Attributes:
+        store_url: of the whole store, which also has the files and stores of streams.
+        volume: the whole store without injected faults.
+        raw: the directory in it.
         meet: runs a call with an event.
         act: executes a step.
         pairs: what the history has met.
@@ -107,14 +111,16 @@ class World:
         act: Callable[[World, Step], None],
         pairs: Met,
     ) -> None:
-        self.history, self.clock, self.url, self.fs = history, clock, url, fs
+        self.history, self.clock, self.fs = history, clock, fs
+        self.store_url, self.url = url, f"{url}/{DIRECTORY}"
         self.meet, self.act, self.pairs = meet, act, pairs
         self.event: Event | None = None
         self.met_events: list[Event] = []
         self.acknowledged = 0
         self.query = 0  # of the step
         self.is_program = False  # the process of the step is the program's
-        self.raw: FileSystem = fs.inner
+        self.volume: FileSystem = fs.inner
+        self.raw: FileSystem = RootedFileSystem(self.volume, DIRECTORY)
         self.keyed = self._with_keys()
         self.oracle = Oracle(self.keyed, rows_in(history.columns), pairs.record)
         self.final: set[bytes] = set()  # rows that end their files
@@ -131,6 +137,8 @@ class World:
         self.transactions: list[tuple[str, int, Tasks]] = []
         self.untold: set[str] = set()
         self.program: PlayedProgram | None = None
+        self.loader: PlayedLoader | None = None
+        self.follower: PlayedFollower | None = None
         self.settings: dict[str, str] = {}  # of the newest files, which another program has chosen
         self.depth = 0  # of calls within calls
         self.queries = [self._query(number, plan) for number, plan in enumerate(history.queries)]
@@ -186,9 +194,18 @@ class World:
         """Return the state of the log as a new process sees it."""
         return CommitLog(self.keyed).refresh()
 
+    def restart(self) -> None:
+        """Start new processes of all queries, which have only Spark's checkpoints."""
+        for played in self.queries:
+            played.query.restart()
+        for stream in (self.loader, self.follower):
+            if stream is not None:
+                stream.restart()
+
     def lose(self, left: FileSystem) -> None:
         """Replace the store by what a power cut has left."""
-        self.raw = self.fs.inner = left
+        self.volume = self.fs.inner = left
+        self.raw = RootedFileSystem(left, DIRECTORY)
         self.keyed = self.oracle.fs = self._with_keys()
 
     def _with_keys(self) -> FileSystem:
@@ -232,10 +249,11 @@ class World:
             return False
         if self.depth > 1:
             return True  # the outer call, whose options stay the same, has changed them, or reports it as well
-        if all(played.query.options.get("lineSep", "\n") == newest for played in self.queries) and "lineSep" in text:
+        writers = [*self.queries, *([] if self.loader is None else [self.loader.played])]
+        if all(played.query.options.get("lineSep", "\n") == newest for played in writers) and "lineSep" in text:
             return False
         self.settings = {"lineSep": newest}
-        for played in self.queries:
+        for played in writers:
             played.query.options = {**played.query.options, **self.settings}
             played.late.clear()  # their files have the other settings
             played.query.restart()

@@ -42,6 +42,7 @@ __all__ = (
     "require_refused",
     "run_batch",
     "values_of",
+    "watch",
     "write",
     "write_named",
 )
@@ -115,7 +116,7 @@ def _end_batch(world: World, played: PlayedQuery, done: Any) -> None:
     world.oracle.follow(world.now_ms())
     require(key in world.oracle.done, "I3", f"batch {key} returned, and is not in the log")
     if not done.replayed:
-        _watch(world, played)
+        watch(world, played)
 
 
 def _require_accepted(world: World, key: Hashable, error: FtfileError) -> None:
@@ -124,8 +125,8 @@ def _require_accepted(world: World, key: Hashable, error: FtfileError) -> None:
     require(not is_refused, "I3", f"{key} is in the log, and its repetition is refused: {error!r}")
 
 
-def _watch(world: World, played: PlayedQuery) -> None:
-    """Check L1."""
+def watch(world: World, played: PlayedQuery) -> None:
+    """Check L1 after a batch of a query."""
     if played.rules is None:
         return
     mine = [

@@ -170,6 +170,7 @@ class LogPlanner(ABC, Generic[_Share]):
         self._settings = settings
         self._columns = FollowedColumns(log.refresh(), columns)
         self.head_version = -1  # at the last read of the log; -1 before the first record
+        self._planned: Position | None = None  # the end of the last plan, whose files existed
 
     def refresh(self) -> LogState:
         """Return the log's state at its head, which is durable."""
@@ -208,6 +209,7 @@ class LogPlanner(ABC, Generic[_Share]):
                 return begin
             return start
         self._require_files(head, begin, plan)
+        self._planned = plan.position
         return plan.position
 
     def shares(self, start: Position, end: Position) -> list[_Share]:
@@ -215,7 +217,7 @@ class LogPlanner(ABC, Generic[_Share]):
 
         Raises:
             AnotherLog: `end` belongs to another log.
-            HistoryGone: versions that must be read were deleted.
+            HistoryGone: versions that must be read were deleted; or files of a batch that another process planned.
         """
         if isinstance(end, Beginning) or start == end:
             return []
@@ -230,7 +232,26 @@ class LogPlanner(ABC, Generic[_Share]):
             all_shares += self._shares_of_snapshot(head, first, None if last is None else last.read)
         if last is None:
             all_shares += self._shares_of_records(head, start.behind_snapshot(), end.behind_snapshot())
+        if end != self._planned:
+            # Spark repeats a batch that an earlier process planned: vacuum may have run since.
+            self._require_files(head, start, self._plan_again(head, start, end))
         return all_shares
+
+    def _plan_again(self, head: LogState, start: Begun, end: Begun) -> LogPlan:
+        """Return the plan between two positions."""
+        plan = LogPlan(start, Budget(BatchLimits()))
+        snapshot, last = start.snapshot, end.snapshot
+        if snapshot is not None:
+            for unit in self._units_of_snapshot(snapshot):
+                if last is None or unit.place < last.read:
+                    plan.take_all(snapshot.version, [unit])
+        if last is None:
+            for record, first, behind in self._records_between(head, start.behind_snapshot(), end.behind_snapshot()):
+                for unit in self._units_of(record):
+                    if first <= unit.place and (behind is None or unit.place < behind):
+                        plan.take_all(record.version, [unit])
+                plan.records.append(record)
+        return plan
 
     def _plan_snapshot(self, plan: LogPlan, begin: InSnapshot) -> bool:
         """Take the remaining units of a snapshot, and return True if the limits allow all of them."""

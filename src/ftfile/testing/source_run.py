@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import DirectoryFollowOptions
 from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.sealed import open_with_keys
@@ -28,7 +29,7 @@ from ftfile.testing.log_check import require
 from ftfile.testing.micro_batch import spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ftfile.log.format.model import Record
     from ftfile.read.log_positions import Begun, Position
@@ -73,6 +74,8 @@ class SourceRun:
     # The ids of the adds, or of the ranges of files, that each batch read.
     adds: dict[int, list[str]] = field(default_factory=dict)
     kill_at: Moment | None = None  # the next batch dies at this moment
+    # Called with the rows and the number of each batch, again if Spark repeats the batch.
+    foreach_batch: Callable[[list[Row], int], object] | None = None
     _stream: Any = field(default=None, init=False)
 
     @property
@@ -168,10 +171,13 @@ class SourceRun:
         require(sorted(before, key=repr) == sorted(rows, key=repr), "S1", f"batch {number} has other rows than before")
         require(self.adds.setdefault(number, adds) == adds, "S1", f"batch {number} reads other adds than before")
         self._die("rows read")
+        if self.foreach_batch is not None:
+            self.foreach_batch(rows, number)
         self.commits = number + 1
 
     def _ids(self, share: Any) -> list[str]:  # noqa: ANN401 - a share of either kind
-        return [piece.add.id for piece in share.pieces]
+        # A restore gives a file another id, by which a repeated batch may find it.
+        return [layout.original_id(piece.add.id) for piece in share.pieces]
 
     def _read(self, shipped: bytes) -> list[Row]:
         """Read a share as in a separate process."""
@@ -225,7 +231,7 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     if isinstance(began, InLog):
         first = began.first
     if first is None:
-        expected = set(take_snapshot(log, began.version).adds)
+        expected = set(map(layout.original_id, take_snapshot(log, began.version).adds))
         first = began.version + 1
     spools: set[str] = set()
     for record in read_records(log):

@@ -289,6 +289,7 @@ def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
         query.run(batch, [rows(a=batch)])
     follower = stream(starting_version=0)
     start = stream(starting_version=0, limits=BatchLimits(files=1)).latest_offset(dict(START))
+    end = follower.latest_offset(start)
     again = kv.changes(PATH, context=current())
     clock.advance(9000)
     query.run(3, [rows(a=9)])
@@ -297,7 +298,8 @@ def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
     thread = vacuum_if_due(store(grace="1s", vacuumInterval="1s").config(), log)
     assert thread is not None
     thread.join()
-    for action in (lambda: follower.latest_offset(start), lambda: [*again]):
+    repeated = stream(starting_version=0)
+    for action in (lambda: follower.latest_offset(start), lambda: [*again], lambda: repeated.shares(start, end)):
         with pytest.raises(StaleFiles, match="grace"):
             action()
     assert read(3) == [(3, "a", "update", 2, 9)]

@@ -21,17 +21,19 @@ from ftfile.log.format import layout
 from ftfile.log.format.record import decode_record
 from ftfile.read import log_planner as planner
 from ftfile.read.log_positions import START, position_of, record_or_gone
-from ftfile.read.new_rows import FollowStream
-from ftfile.testing.context import current
+from ftfile.read.new_rows import FollowPlanner, FollowStream
+from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.testing.source_run import Killed, SourceRun
+from ftfile.testing.source_run import Killed, SourceRun, check_followed
 from tests.kit.parameters import parametrize, slow_after
 from tests.kit.rewriting import rewrite_without
 
 if TYPE_CHECKING:
     from ftfile.log.format.model import Record
     from ftfile.log.state import LogState
+    from ftfile.read.log_planner import LogPlan
+    from ftfile.read.log_positions import Begun
     from ftfile.testing.source_run import Moment
 
 COLUMNS = {"id": "long"}
@@ -533,6 +535,58 @@ def test_vacuum_passes_a_reader_that_stands_still(out: str) -> None:
     with pytest.raises(HistoryGone, match="vacuum"):
         run.run_batch()
     assert len(run.offsets) == 1
+
+
+def test_a_batch_is_repeated_after_a_restore(out: str) -> None:
+    """The restored files have other ids."""
+    write(out, range(3))
+    run = SourceRun(out, COLUMNS, {"skipChangeCommits": "true"}, kill_at="rows read")
+    with pytest.raises(Killed):
+        run.run()
+    ftfile.compact(out)
+    ftfile.restore(out, 2)
+    run.run()
+    assert sorted(ids(run)) == rows_of(range(3))
+    assert check_followed(open_filesystem(out), run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "limits", [{}, {"maxFilesPerTrigger": "1"}, {"startingVersion": "0", "maxFilesPerTrigger": "1"}]
+)
+def test_vacuum_passes_a_batch_that_is_repeated(out: str, limits: dict[str, str]) -> None:
+    """Its process has ended after the plan, which found all files."""
+    write(out, range(3), ROLLED)
+    run = SourceRun(out, COLUMNS, limits, kill_at="offsets written")
+    with pytest.raises(Killed):
+        run.run_batch()
+    ftfile.flush(out)
+    ftfile.compact(out)
+    _age(out, days=30)
+    write(out, range(3, 4), ROLLED)
+    ftfile.vacuum(out, dry_run=False)
+    for _ in range(2):
+        run.restart()
+        with pytest.raises(HistoryGone, match="vacuum"):
+            run.run_batch()
+
+
+def test_files_are_looked_for_once_in_a_process(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(out, range(3))
+    looked: list[str] = []
+    require = FollowPlanner._require_files  # noqa: SLF001 - its calls of the store depend on the log
+
+    def counted(planner: FollowPlanner, head: LogState, begin: Begun, plan: LogPlan) -> None:
+        looked.append(str(begin))
+        require(planner, head, begin, plan)
+
+    monkeypatch.setattr(FollowPlanner, "_require_files", counted)
+    run = SourceRun(out, COLUMNS, {"maxFilesPerTrigger": "1"}, kill_at="rows read")
+    with pytest.raises(Killed):
+        run.run()
+    assert len(looked) == 1
+    run.run()
+    assert len(looked) == len(run.offsets) + 1  # the first batch again
 
 
 @parametrize("moment", ["planned", "read"], quick=1)
