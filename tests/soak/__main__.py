@@ -133,7 +133,7 @@ class _Soak:
         number = len(self._progress.rounds)
         names = [name for name in self._words.places if name not in self._skipped]
         struck = [name for name in names if PLACES[name].size.strikes[1]]
-        has_enough = self._progress.kills() >= self._words.kills and self._progress.rows() >= self._words.rows
+        has_enough = self._progress.kills() >= self._words.kills and self._rows() >= self._words.rows
         if struck and not has_enough:
             drawn = random.Random(f"{self._words.seed}, place of round {number}")
             return self._plan(number, drawn.choice(struck))
@@ -167,32 +167,39 @@ class _Soak:
             plan.counts += draw_counts(self._words.seed, plan.number, type(place))
         plan.tries += 1
         progress.underway = plan
-        progress.write(self._path)
+        self._save()
         plan_input(place.home, state, plan.counts)
         drawn = random.Random(f"{self._words.seed}, strikes of round {plan.number}, try {plan.tries}")
-        played = Round(place, plan, drawn, HOME / "measured.csv", self._console)
+        played = Round(place, plan, drawn, HOME / "measured.csv", self._console, self._save)
         try:
             played.run()
         except RoundFailed as error:
             return self._judge([str(error)], place.name) == DONE
         finally:
-            progress.write(self._path)
+            self._save()
         faults, after = check_round(place, state, plan)
         if self._judge(faults, place.name):
             return False
         rows = sum(plan.counts)
-        ended = {"round": plan.number, "place": place.name, "strikes": plan.strikes, "batches": played.batches}
+        ended = {"round": plan.number, "place": place.name, "strikes": plan.strikes, "batches": plan.batches}
         ended |= {"rows": rows, "seconds": round(plan.seconds, 1), "failures": played.failures}
         progress.rounds.append(ended)
         progress.places[place.name] = after
         progress.underway = None
-        progress.write(self._path)
+        self._save()
         strikes = ", ".join(f"{kind} {count}" for kind, count in sorted(plan.strikes.items())) or "no strikes"
         self._console.line(
-            f"round {plan.number}, {place.name}: {rows:,} rows, {played.batches} batches, {plan.seconds:.0f} s; "
-            f"{strikes}; {played.failures} failed queries; in all {progress.kills()} kills, {progress.rows():,} rows"
+            f"round {plan.number}, {place.name}: {rows:,} rows, {plan.batches} batches, {plan.seconds:.0f} s; "
+            f"{strikes}; {played.failures} failed queries; in all {progress.kills()} kills, {self._rows():,} rows"
         )
         return True
+
+    def _rows(self) -> int:
+        """Return the number of rows in all rounds with strikes."""
+        return self._progress.rows([name for name, place in PLACES.items() if place.size.strikes[1]])
+
+    def _save(self) -> None:
+        self._progress.write(self._path)
 
     def _judge(self, faults: list[str], name: str) -> int:
         """Print the faults, and the command that repeats the check."""
@@ -223,7 +230,7 @@ class _Soak:
         batches = sum(each["batches"] for each in self._progress.rounds)
         self._console.line(
             f"{len(self._progress.rounds)} rounds, {self._progress.kills()} kills, {sum(strikes.values())} strikes, "
-            f"{batches:,} batches, {self._progress.rows():,} rows in {seconds:,.0f} s"
+            f"{batches:,} batches, {self._rows():,} rows in {seconds:,.0f} s"
         )
         return code
 

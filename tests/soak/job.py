@@ -1,7 +1,8 @@
 """The Spark application of the soak: three queries until all input is processed, restarted after each failure.
 
 It is started as a script with one argument, a JSON file: `input`, `checkpoints`, `rows`, `followed`, `words`, `dumped`,
-`scratch`, `failures`, `files_per_trigger`, `options` (of the rolled files), `task_attempts`, `settings`.
+`scratch`, `failures`, `files_per_trigger`, `options` (of the rolled files), `task_attempts`, `settings`,
+`vacuum_interval_s` (0 for never), `vacuums_at_end`.
 
 - `rows` writes the rows of the input into rolled files.
 - `words` counts their words into a keyed store.
@@ -33,6 +34,8 @@ __all__ = ()
 
 POLL_S = 0.2
 PAUSE_S = 0.5
+# Longer than a batch, also if it waits for a server that was killed.
+RETENTION = "2min"
 # In a row, without a batch in between. Afterwards the application ends, and a new one is started.
 FAILURES_MAX = 20
 
@@ -46,6 +49,9 @@ def main() -> None:
     queries.run()
     for name in ("rows", "followed"):
         _repeat(job, name, partial(ftfile.flush, job[name]))
+    if job["vacuums_at_end"]:
+        for name in ("rows", "followed", "words"):
+            _repeat(job, name, partial(_vacuum, job, name))
     _repeat(job, "words", partial(_dump, spark, job))
     spark.stop()
 
@@ -53,6 +59,10 @@ def main() -> None:
 def _dump(spark: SparkSession, job: dict[str, Any]) -> None:
     store = spark.read.format("ftkv").load(job["words"])
     store.coalesce(1).write.mode("overwrite").parquet(job["dumped"])
+
+
+def _vacuum(job: dict[str, Any], name: str) -> None:
+    ftfile.vacuum(job[name], retention=RETENTION, force=True, dry_run=False)
 
 
 def _repeat(job: dict[str, Any], name: str, step: Callable[[], object]) -> None:
@@ -88,6 +98,7 @@ class _Queries:
         self._running: dict[str, StreamingQuery] = {}
         self._failures = {"rows": 0, "words": 0, "followed": 0}
         self._done: set[str] = set()
+        self._vacuumed_s = time.monotonic()
 
     def run(self) -> None:
         """Run the queries until all rows are in both directories and all words in the store.
@@ -103,6 +114,11 @@ class _Queries:
                 self._watch(name)
             if "followed" not in self._running and "followed" not in self._done and self._has_written("rows"):
                 self._start("followed")
+            interval_s = self._job["vacuum_interval_s"]
+            if interval_s and time.monotonic() > self._vacuumed_s + interval_s and self._has_written("followed"):
+                self._vacuumed_s = time.monotonic()
+                for name in ("rows", "followed"):
+                    _vacuum(self._job, name)
 
     def _has_written(self, name: str) -> bool:
         commits = Path(self._job["checkpoints"], name, "commits")
@@ -163,6 +179,7 @@ class _Queries:
     def _words(self) -> DataStreamWriter:
         writer = self._numbers().selectExpr(ROW_IN_SPARK[1], "1L AS n").writeStream.format("ftkv").queryName("words")
         writer = writer.option("keyColumns", "word").option("merge", "sum").option("buckets", 4)
+        writer = writer.options(grace=RETENTION, vacuumInterval=RETENTION)
         return writer.trigger(availableNow=True)
 
     def _followed(self) -> DataStreamWriter:

@@ -22,7 +22,7 @@ class HdfsPlace(Place):
     """
 
     name = "hdfs"
-    size: ClassVar[Size] = Size((30, 60), (500, 12_000), (5, 12))
+    size: ClassVar[Size] = Size((30, 60), (500, 12_000), (8, 16))
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)

@@ -38,6 +38,7 @@ class Place:
         task_attempts: failures of a task after which its query fails.
         settings: more settings of Spark.
         is_plain: Spark starts each Python process itself, instead of as a fork of a prepared process.
+        vacuum_interval_s: of both directories of files while the queries run; 0 for never.
         is_one_life: the round is one life of the application: a run that was interrupted begins again, with new rows.
 
     Args:
@@ -46,10 +47,11 @@ class Place:
 
     name: ClassVar[str] = "local"
     servers: tuple[str, ...] = ()
-    size: ClassVar[Size] = Size((30, 60), (500, 12_000), (5, 12))
+    size: ClassVar[Size] = Size((30, 60), (500, 12_000), (8, 16))
     task_attempts: ClassVar[int] = 4
     settings: Mapping[str, str] = NO_SETTINGS
     is_plain: ClassVar[bool] = False
+    vacuum_interval_s: ClassVar[float] = 0.0
     is_one_life: ClassVar[bool] = False
 
     def __init__(self, home: Path) -> None:

@@ -10,7 +10,10 @@ import signal
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 __all__ = ("VARIABLE", "Progress", "RoundPlan", "State", "end_left_processes", "lock")
 
@@ -20,7 +23,7 @@ VARIABLE = "FTFILE_SOAK"
 
 @dataclass(kw_only=True)
 class RoundPlan:
-    """The round that has begun and not ended: its place, its input, and the strikes so far."""
+    """The round that has begun and not ended: its place, its input, and the strikes and batches so far."""
 
     number: int
     place: str
@@ -28,6 +31,7 @@ class RoundPlan:
     tries: int = 0
     strikes: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    batches: int = 0
 
 
 @dataclass(kw_only=True)
@@ -86,9 +90,9 @@ class Progress:
         """Return the number of kills in all rounds."""
         return sum(count for kind, count in self.strikes().items() if kind.startswith("kill "))
 
-    def rows(self) -> int:
-        """Return the number of rows in all rounds with strikes."""
-        return sum(each["rows"] for each in self.rounds if each["strikes"])
+    def rows(self, places: Collection[str]) -> int:
+        """Return the number of rows in all rounds at these places."""
+        return sum(each["rows"] for each in self.rounds if each["place"] in places)
 
 
 def lock(home: Path) -> int | None:

@@ -23,17 +23,19 @@ from tests.soak.rows import write_input
 from tests.soak.strikes import Approach, Strike, draw_strikes, send, victims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.demos.files.report import Console
     from tests.soak.place import Place
     from tests.soak.progress import RoundPlan, State
 
-__all__ = ("Round", "RoundFailed", "check_place", "check_round", "draw_counts", "plan_input")
+__all__ = ("Round", "RoundFailed", "check_place", "check_round", "draw_counts", "find_inexcusable", "plan_input")
 
 JOB = Path(__file__).with_name("job.py")
 POLL_S = 0.004
 WATCH_S = 1.0
+# Share of the rounds that end with a vacuum. The other rounds leave segments and records for longer.
+VACUUMED = 0.5
 ROWS, FOLLOWED = "rows", "followed"
 # Errors of ftfile that no kill excuses: the directory, the log or the checkpoint is wrong.
 NEVER_EXCUSED = (
@@ -67,14 +69,24 @@ class Round:
         drawn: draws the strikes.
         measured: CSV file of resources.
         console: shows the progress.
+        save: writes the plan, after each strike.
     """
 
-    def __init__(self, place: Place, plan: RoundPlan, drawn: random.Random, measured: Path, console: Console) -> None:
+    def __init__(
+        self,
+        place: Place,
+        plan: RoundPlan,
+        drawn: random.Random,
+        measured: Path,
+        console: Console,
+        save: Callable[[], None],
+    ) -> None:
         self._place = place
         self._plan = plan
         self._drawn = drawn
         self._measured = measured
         self._console = console
+        self._save = save
         self._due: list[tuple[float, Callable[[], None]]] = []
         self._strikes = draw_strikes(drawn, drawn.randint(*place.size.strikes), place.servers)
         self._counts = Counter(plan.strikes)
@@ -82,11 +94,11 @@ class Round:
             "maxBatchesPerFile": drawn.randint(3, 40),
             "maxRecordsPerFile": drawn.randint(20_000, 200_000),
         }
+        self._vacuums_at_end = drawn.random() < VACUUMED
         self._moved_s = time.monotonic()
         self._state: object = None
         self._life = 0
-        self.batches = 0
-        self.failures = self._count_failures()
+        self._failures_before = len(self._failure_lines())
 
     def run(self) -> None:
         """Run the application until all input is processed, and restart it after each end.
@@ -105,7 +117,8 @@ class Round:
             self._due.clear()
             self._plan.strikes = dict(self._counts)
             self._plan.seconds += time.monotonic() - began_s
-            self.failures = self._count_failures() - self.failures
+        if self.failures and not self._counts:
+            raise RoundFailed(f"a query failed without a strike: {self._failure_lines()[-1][:1500]}")
 
     def _live(self) -> bool:
         """Run the application once; return True if it has processed all input."""
@@ -114,7 +127,7 @@ class Round:
         try:
             with Sampler(self._measured, self._place.name, self._plan.number, app, self._place.home) as sampler:
                 is_struck = self._accompany(app)
-            self.batches += sampler.batches
+            self._plan.batches += sampler.batches
             has_ended = not is_struck
             if has_ended and app.exit_code != 0 and not self._counts:
                 raise RoundFailed(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
@@ -147,6 +160,8 @@ class Round:
             "options": self._options,
             "task_attempts": self._place.task_attempts,
             "settings": dict(self._place.settings),
+            "vacuum_interval_s": self._place.vacuum_interval_s,
+            "vacuums_at_end": self._vacuums_at_end,
         }
         argument.write_text(json.dumps(words), encoding="utf-8")
         environment = own_environment(own)
@@ -191,6 +206,7 @@ class Round:
             return  # no such process at this moment
         self._counts[strike.title] += 1
         self._plan.strikes = dict(self._counts)
+        self._save()
         after_s = time.monotonic() + strike.seconds
         if is_server:
             strike_server, revive = (
@@ -233,16 +249,30 @@ class Round:
             self._state, self._moved_s = state, now_s
         elif now_s - self._moved_s > STALL_TIMEOUT_S:
             raise RoundFailed(f"no query has moved for {STALL_TIMEOUT_S:.0f} s\n{app.last_words()}")
-        for line in self._failure_lines()[self.failures :]:
-            if name := next((each for each in NEVER_EXCUSED if f"errors.{each}" in line), ""):
-                raise RoundFailed(f"a query failed with {name}: {json.loads(line)['error'][:1500]}")
+        if fault := find_inexcusable(self._failure_lines()[self._failures_before :]):
+            raise RoundFailed(fault)
 
-    def _count_failures(self) -> int:
-        return len(self._failure_lines())
+    @property
+    def failures(self) -> int:
+        """The number of failures of queries in this round since it was started or resumed."""
+        return len(self._failure_lines()) - self._failures_before
 
     def _failure_lines(self) -> list[str]:
         path = self._place.home / "failures.jsonl"
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def find_inexcusable(lines: Sequence[str]) -> str:
+    """Return the description of a failure that cannot follow from a strike; empty if there is none.
+
+    Args:
+        lines: failures of queries, as the application writes them.
+    """
+    for line in lines:
+        for name in NEVER_EXCUSED:
+            if f"errors.{name}" in line:
+                return f"a query failed with {name}: {json.loads(line)['error'][:1500]}"
+    return ""
 
 
 def check_round(place: Place, state: State, plan: RoundPlan) -> tuple[list[str], State]:

@@ -17,4 +17,5 @@ class SteadyPlace(Place):
     name = "steady"
     size: ClassVar[Size] = Size((BATCHES, BATCHES), (100, 100), (0, 0))
     is_plain = True
+    vacuum_interval_s = 30.0
     is_one_life = True

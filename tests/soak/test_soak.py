@@ -16,7 +16,7 @@ from tests.soak.check import check_rows, check_words, fetch, list_published
 from tests.soak.measure import FIELDS, table
 from tests.soak.place import Place
 from tests.soak.progress import VARIABLE, Progress, RoundPlan, end_left_processes, lock
-from tests.soak.round import check_round, draw_counts
+from tests.soak.round import check_round, draw_counts, find_inexcusable
 from tests.soak.rows import ROW_IN_DUCKDB, write_input
 from tests.soak.strikes import draw_strikes
 
@@ -120,6 +120,13 @@ def test_files_elsewhere_are_copied_and_no_file_means_that_all_rows_are_lost(pla
     assert check_rows([], 0, 3) == ["3 rows lost, the first: 0, 1, 2"]
 
 
+def test_an_error_that_no_kill_excuses_is_found() -> None:
+    lost = json.dumps({"query": "rows", "error": "ftfile.core.errors.Unavailable: connection refused"})
+    replayed = json.dumps({"query": "rows", "error": "ftfile.core.errors.ReplayMismatch: batch 7"})
+    assert not find_inexcusable([lost])
+    assert find_inexcusable([lost, replayed]).startswith("a query failed with ReplayMismatch: ftfile")
+
+
 def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
     assert draw_counts(1, 2, Place) == draw_counts(1, 2, Place) != draw_counts(1, 3, Place)
     servers = ("namenode", "datanode0")
@@ -147,7 +154,7 @@ def test_progress_is_one_line_for_each_round_and_is_read_again(tmp_path: Path) -
     assert Progress.read(path) == Progress()
     progress.write(path)
     assert Progress.read(path) == progress
-    assert (progress.kills(), progress.rows()) == (2, 3)
+    assert (progress.kills(), progress.rows(["local"])) == (2, 3)
     lines = path.read_text().splitlines()
     assert json.loads(lines[3].rstrip(",")) == progress.rounds[0]
 
