@@ -166,7 +166,7 @@ unit-%: FORCE
 	$(venv)/bin/python $(suite) $(UNIT)-$*; fi
 
 # ---------------------------------------------------------------------------------------------------- longer, and shorter
-.PHONY: hdfs-tests cluster-tests long kills power power-cuts mutants mutation fuzz bench surroundings
+.PHONY: hdfs-tests cluster-tests long kills soak power power-cuts mutants mutation fuzz bench surroundings
 
 hdfs-tests: java hdfs-jars environment kerberos class-archives ## the tests on a real HDFS, with two NameNodes and with Kerberos, too
 	$(python) $(suite) hdfs
@@ -190,6 +190,12 @@ surroundings: java environment ## the quick tests and a stream in the environmen
 
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
 	$(python) $(suite) kills
+
+# `make soak KILLS=100 ROWS=1000000 SEED=7 PLACES=local,hdfs MINUTES=30`; each may be left out.
+soak_options = $(if $(KILLS),--kills $(KILLS)) $(if $(ROWS),--rows $(ROWS)) $(SEED:%=--seed %) \
+	$(if $(PLACES),--places $(PLACES)) $(if $(MINUTES),--minutes $(MINUTES))
+soak: java hdfs-jars environment ## three queries in an application that is killed 1,000 times with its servers, 10,000,000 rows; then 10,000 batches in one life (hours; an interrupted run continues; KILLS, ROWS, SEED, PLACES, MINUTES)
+	@$(python) -m tests.soak $(soak_options)
 
 # `make power STATES=1000 PLANTED=part-not-synced`: the mistakes are in tests/power/mistakes.py.
 STATES := 10000
@@ -264,7 +270,7 @@ release: java environment ## build wheel and source distribution into dist, and 
 	@$(python) .ci/release.py dist $(SPARK_40) $(SPARK_41) $(SPARK_42) $(SPARK_43)
 
 clean: ## remove environments, caches and reports
-	rm -rf .venv* .jars .servers .reports .power .hypothesis .mypy_cache .pytest_cache .ruff_cache mutants build dist
+	rm -rf .venv* .jars .servers .reports .power .soak .hypothesis .mypy_cache .pytest_cache .ruff_cache mutants build dist
 
 clean-reports:
 	@rm -rf .reports

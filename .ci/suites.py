@@ -92,7 +92,7 @@ DRAWN_HOSTILE = "tests/hostile/test_mutations.py tests/hostile/test_extreme_numb
 
 QUICK_TESTS = (
     f"{MEMORY} {QUICK} {unit(HALF)}",
-    f"{MEMORY} {QUICK} tests/unit tests/hostile tests/fuzz {unit(HALF, '--ignore=')}",
+    f"{MEMORY} {QUICK} tests/unit tests/hostile tests/fuzz tests/soak {unit(HALF, '--ignore=')}",
 )
 # The other core of coverage does not support contexts.
 CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"

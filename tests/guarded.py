@@ -1,7 +1,8 @@
 """Servers of tests, each a process of its own, with one temporary directory for their data and logs.
 
 Each can be killed and started again, with the same data at the same address. Whatever becomes of the process that
-started them, nothing is left: a guard waits for its end, kills the servers and removes the directory.
+started them, nothing is left: a guard waits for its end, kills the servers and removes the directory, unless it is a
+directory of the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-__all__ = ("JVM", "CannotStart", "Guarded", "free_ports", "java")
+__all__ = ("JVM", "CannotStart", "Guarded", "free_ports", "java", "reserve_ports")
 
 # Others may have the machine for minutes.
 START_TIMEOUT_S = 600.0
@@ -42,7 +43,7 @@ JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stac
 GUARD = (
     'trap "" INT TERM HUP; while read -r line; do pids=$line; done; kill -9 $pids 2>/dev/null; '
     'while pids=$(grep -lasF "LOCAL_DIRS=$0/" /proc/[0-9]*/environ | cut -d/ -f3) && [ -n "$pids" ]; '
-    'do kill -9 $pids 2>/dev/null; done; rm -rf "$0"; '
+    'do kill -9 $pids 2>/dev/null; done; [ -n "$2" ] || rm -rf "$0"; '
     '[ -z "$1" ] || ip netns delete "$1" 2>/dev/null'
 )
 
@@ -60,15 +61,19 @@ class Guarded:
     Args:
         system: their common name, for errors.
         namespace: of the network, that is removed at the end.
+        home: an existing directory for data and logs, which is kept at the end; by default a temporary directory.
     """
 
-    def __init__(self, system: str, namespace: str = "") -> None:
+    def __init__(self, system: str, namespace: str = "", home: Path | None = None) -> None:
         self._system = system
-        self.directory = Path(tempfile.mkdtemp(prefix=f"ftfile-{system.lower()}-"))
+        self._is_kept = home is not None
+        self.directory = home or Path(tempfile.mkdtemp(prefix=f"ftfile-{system.lower()}-"))
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
         self._frozen: set[str] = set()
         self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, str(self.directory), namespace], stdin=subprocess.PIPE, start_new_session=True
+            ["/bin/sh", "-c", GUARD, str(self.directory), namespace, "kept" if home else ""],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def __exit__(
@@ -126,13 +131,14 @@ class Guarded:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """Kill all servers and remove the directory; idempotent."""
+        """Kill all servers and remove a temporary directory; idempotent."""
         for name in [*self._servers]:
             self.kill(name)
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         self._guard.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if not self._is_kept:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def _launch(
         self,
@@ -189,6 +195,17 @@ def java() -> str:
     return found
 
 
+def reserve_ports(ports: Sequence[int]) -> None:
+    """Reserve ports that servers had before.
+
+    Raises:
+        CannotStart: another process has one of them.
+    """
+    for port in ports:
+        if not _reserve(port):
+            raise CannotStart(f"port {port} is in use, and the data of the servers belongs to this port")
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports of the loopback that nobody uses, and that no other process gets here as long as this one lives.
 
@@ -202,19 +219,25 @@ def free_ports(count: int) -> list[int]:
     candidates = [*range(FIRST_PORT, _first_of_clients())]
     random.SystemRandom().shuffle(candidates)
     for port in candidates:
-        reserving = socket.socket(type=socket.SOCK_DGRAM)
-        try:
-            reserving.bind(("127.0.0.1", port))
-            with socket.socket() as tried:
-                tried.bind(("", port))
-        except OSError:
-            reserving.close()
-            continue
-        RESERVING.append(reserving)
-        ports.append(port)
+        if _reserve(port):
+            ports.append(port)
         if len(ports) == count:
             return ports
     raise CannotStart(f"fewer than {count} ports from {FIRST_PORT} on are free")
+
+
+def _reserve(port: int) -> bool:
+    reserving = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        reserving.bind(("127.0.0.1", port))
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(("", port))
+    except OSError:
+        reserving.close()
+        return False
+    RESERVING.append(reserving)
+    return True
 
 
 @atexit.register

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import getpass
+import json
 import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from tests.guarded import free_ports
+from tests.guarded import free_ports, reserve_ports
 from tests.hdfs.servers import ANSWER_S, COMMON, DATA_NODE, NAME_NODE, SOON_DEAD, Servers, bean, is_registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ("MiniCluster",)
 
@@ -28,6 +30,8 @@ class MiniCluster(Servers):
         settings: more settings of hdfs-site.xml, for servers and clients.
         core: more settings of core-site.xml.
         jvm: more arguments of every JVM.
+        home: an existing directory for data and logs, which is kept at the end. A later cluster with the same directory
+            has the same files at the same URLs.
     """
 
     def __init__(
@@ -36,15 +40,25 @@ class MiniCluster(Servers):
         settings: Mapping[str, str] | None = None,
         core: Mapping[str, str] | None = None,
         jvm: Sequence[str] = (),
+        home: Path | None = None,
     ) -> None:
-        super().__init__(jvm)
+        super().__init__(jvm, home=home)
         self.conf = self.directory / "conf"
-        self._rpc_port, self._http_port, *ports = free_ports(2 + 3 * datanodes)
+        formatted = self.directory / "ports.json"
+        is_formatted = formatted.exists()
+        if is_formatted:
+            drawn = json.loads(formatted.read_text())
+            reserve_ports(drawn)
+        else:
+            drawn = free_ports(2 + 3 * datanodes)
+        self._rpc_port, self._http_port, *ports = drawn
         self._data_ports = [ports[3 * number : 3 * number + 3] for number in range(datanodes)]
         self._core = {"fs.defaultFS": self.url, **(core or {})}
         try:
             self._configure(settings or {})
-            self._run_to_end("format", NAME_NODE, "-format", "-nonInteractive", "-force", conf=self.conf)
+            if not is_formatted:
+                self._run_to_end("format", NAME_NODE, "-format", "-nonInteractive", "-force", conf=self.conf)
+                formatted.write_text(json.dumps(drawn))
             self._start("namenode", NAME_NODE, self.conf)
             for number in range(datanodes):
                 self.start_datanode(number, wait=False)

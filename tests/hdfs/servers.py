@@ -73,13 +73,14 @@ class Servers(Guarded):
     Args:
         jvm: more arguments of every JVM.
         namespace: a network namespace, which is removed at the end.
+        home: an existing directory for data and logs, which is kept at the end; by default a temporary directory.
     """
 
-    def __init__(self, jvm: Sequence[str] = (), namespace: str = "") -> None:
+    def __init__(self, jvm: Sequence[str] = (), namespace: str = "", home: Path | None = None) -> None:
         self._java = java()
         self._class_path = os.pathsep.join(map(str, class_path()))
         self._jvm = ["-Xmx256m", *JVM, *archive_options(self._class_path), *jvm]
-        super().__init__("HDFS", namespace)
+        super().__init__("HDFS", namespace, home)
 
     def _start(self, name: str, main: str, conf: Path, *prefix: str) -> None:
         self._launch(name, [*prefix, *self._command(conf, main)])
@@ -88,7 +89,7 @@ class Servers(Guarded):
         return self._complete(name, self._command(conf, main, *arguments))
 
     def _write_conf(self, directory: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> None:
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         write_site(directory / "core-site.xml", {**core, "hadoop.tmp.dir": str(self.directory / "tmp")})
         write_site(directory / "hdfs-site.xml", hdfs)
         (directory / "log4j2.properties").write_text(LOG4J)

@@ -65,7 +65,11 @@ class HdfsPath:
 
     def read_text(self, encoding: str) -> str:
         """Return the content of the file."""
-        return self._read().decode(encoding)
+        return self.read_bytes().decode(encoding)
+
+    def read_bytes(self) -> bytes:
+        """Return the content of the file."""
+        return self._get("OPEN")
 
     def count_files(self) -> int:
         """Count all files in the directory and below, also files that are being written; 0 if it is missing."""
@@ -82,7 +86,7 @@ class HdfsPath:
             if child["type"] == "DIRECTORY":
                 (self / name).download(target / name, ending)
             elif name.endswith(ending):
-                (target / name).write_bytes((self / name)._read())
+                (target / name).write_bytes((self / name).read_bytes())
 
     def _children(self) -> list[dict[str, Any]]:
         children: list[dict[str, Any]] = self._ask("LISTSTATUS")["FileStatuses"]["FileStatus"]
@@ -91,9 +95,6 @@ class HdfsPath:
     def _ask(self, operation: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._get(operation))
         return found
-
-    def _read(self) -> bytes:
-        return self._get("OPEN")
 
     def _get(self, operation: str) -> bytes:
         query = urllib.parse.urlencode({"op": operation, "user.name": getpass.getuser()})

@@ -1,0 +1,16 @@
+"""The places by name: a new place is a module with a class derived from `Place`, and a row of the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.soak.on_hdfs import HdfsPlace
+from tests.soak.place import Place
+from tests.soak.steady import SteadyPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ("PLACES",)
+
+PLACES: Mapping[str, type[Place]] = {each.name: each for each in (Place, HdfsPlace, SteadyPlace)}
