@@ -27,6 +27,7 @@ T = TypeVar("T")
 __all__ = (
     "ENDS_WITH_PARENT",
     "EXECUTOR",
+    "PYTHON_WORKER",
     "SPARK_HOME",
     "Cluster",
     "command_of",
