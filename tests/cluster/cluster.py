@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 __all__ = (
+    "ENDS_WITH_PARENT",
     "EXECUTOR",
+    "PYTHON_WORKER",
     "SPARK_HOME",
     "Cluster",
     "command_of",
@@ -44,6 +46,8 @@ PATIENCE_S = 600.0
 JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false", "-Dspark.worker.timeout=600"]
 # A shell that kills its process group when our end of its standard input closes, however this process ends.
 ENDS_WITH_US = ["sh", "-c", '"$@" & cat; kill -KILL 0', "sh"]
+# A shell that runs its command, and kills it when our end of the standard input closes. Its exit code is the command's.
+ENDS_WITH_PARENT = ["sh", "-c", 'exec 3<&0; { cat <&3; kill -KILL 0; } & "$@" 3<&-', "sh"]
 # Marks of Spark's processes in their command lines.
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER = "pyspark.daemon"

@@ -36,7 +36,10 @@ LOST_SOON = {
     "yarn.client.nodemanager-connect.retry-interval-ms": "500",
 }
 # Modules whose tests use neither the cluster nor the common YARN.
-ALONE = tuple(f"tests/cluster/test_{name}.py" for name in ("connect", "kubernetes", "secured_yarn"))
+ALONE = tuple(
+    f"tests/cluster/test_{name}.py"
+    for name in ("connect", "connect_kills", "kubernetes", "pipeline_kills", "secured_yarn")
+)
 
 
 class OneOfEach(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

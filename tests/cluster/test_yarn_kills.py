@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ import pytest
 
 from tests.cluster import held_commit
 from tests.cluster.yarn_application import Application
+from tests.cluster.yarn_client_stream import ClientStream
 from tests.cluster.yarn_stream import SHUFFLED, HeldStream
 from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.cluster.yarn import Yarn
@@ -22,9 +25,16 @@ if TYPE_CHECKING:
 # A few batches are committed for each kill.
 FILES = 24
 FILES_WITH_SHUFFLES = 12
+FILES_IN_CLIENT_MODE = 60
 MASTER_LOG_BYTES = 1_000_000
-# A held task is slow, so that it gets another attempt as soon as one task has ended.
-DYNAMIC = {
+# A slow task gets another attempt as soon as one task has ended.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+}
+DYNAMIC = SPECULATION | {
     "spark.decommission.enabled": "true",
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.executorIdleTimeout": "2s",
@@ -37,13 +47,17 @@ DYNAMIC = {
     "spark.executor.instances": "1",
     # Too much for three executors on one node: a speculative attempt of a task only starts on another host.
     "spark.executor.memory": "1200m",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.multiplier": "1.01",
-    "spark.speculation.quantile": "0.1",
 }
 ARCHIVES = ("ftfile.zip", "held_commit.zip")
 OPTIONS = ("--deploy-mode", "cluster", "--py-files", ",".join(ARCHIVES))
+# Spark finds a source in a wheel only in cluster mode.
+CLIENT_OPTIONS = ("--deploy-mode", "client", "--py-files", ",".join(ARCHIVES))
+REGISTER = ("--register",)
+
+
+def as_options(settings: Mapping[str, str]) -> list[str]:
+    """Return settings as options of `spark-submit`."""
+    return [word for item in settings.items() for word in ("--conf", "=".join(item))]
 
 
 @pytest.fixture
@@ -89,13 +103,30 @@ def test_each_row_is_there_once_if_attempts_race_and_executors_come_and_go(
 ) -> None:
     application = stream.application
     application.extend_input(FILES_WITH_SHUFFLES)
-    settings = [word for item in DYNAMIC.items() for word in ("--conf", "=".join(item))]
     more = ["--hold", str(stream.directory), "--shuffle", str(SHUFFLED)]
-    application.start(str(python), *OPTIONS, *settings, more=more)
+    application.start(str(python), *OPTIONS, *as_options(DYNAMIC), more=more)
     stream.race_attempts()
     stream.decommission_executor()
     stream.end_hold()
     yarn.wait_for_end(application.name)
     # A signal without its handler would only kill the executor.
     assert re.search(r"Received executor \d+ decommissioned message", yarn.container_output(MASTER_LOG_BYTES))
+    application.check()
+
+
+def test_each_row_is_there_once_in_client_mode_if_processes_are_killed(
+    yarn: Yarn, stream: HeldStream, python: Path, seed: int
+) -> None:
+    application, rng = stream.application, random.Random(seed)
+    application.extend_input(FILES_IN_CLIENT_MODE)
+    options = [*CLIENT_OPTIONS, *as_options(SPECULATION)]
+    client = ClientStream(yarn, application, rng=rng, python=str(python), options=options, more=REGISTER)
+    client.start()
+    kills = [client.kill_driver, client.kill_executor, client.kill_workers, client.kill_master]
+    rng.shuffle(kills)
+    # Batches are also committed while the ResourceManager is away.
+    for kill in [*kills, client.kill_resource_manager]:
+        client.strike(kill)
+    yarn.wait_for_end(application.name)
+    assert len(yarn.applications(application.name)) == 2
     application.check()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from tests.archives import archive_options, spark_class_path, spark_options
+from tests.demos.files.process import session_members
 from tests.guarded import JVM, CannotStart, Guarded, free_ports, java
 from tests.hdfs.jars import class_path, yarn_jars
 from tests.hdfs.servers import ANSWER_S, LOG4J, write_site
@@ -197,14 +198,28 @@ class Yarn(Guarded):
         return sorted(processes)
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
-        """Return the attempts of a submitted application."""
-        [application] = [app["id"] for app in self.report("apps")["apps"]["app"] if app["name"] == name]
+        """Return the attempts of the newest application that was submitted with this name."""
+        application = self.applications(name)[-1]
         attempts: list[dict[str, Any]] = self.report(f"apps/{application}/appattempts")["appAttempts"]["appAttempt"]
         return attempts
 
+    def applications(self, name: str) -> list[str]:
+        """Return the ids of the applications that were submitted with this name, in the order of their submission."""
+        applications = (self.report("apps")["apps"] or {}).get("app", [])
+        return sorted(app["id"] for app in applications if app["name"] == name)
+
     def newest_processes(self, name: str, ending: str) -> list[int]:
         """Return the processes of the newest attempt of a submitted application, in containers with this ending."""
-        return self.container_processes(f"_{len(self.attempts(name)):02}{ending}")
+        number = self.applications(name)[-1].removeprefix("application")
+        return self.container_processes(f"{number}_{len(self.attempts(name)):02}{ending}")
+
+    def submitted_processes(self, name: str) -> tuple[int, ...]:
+        """Return the processes of a `spark-submit`. In client mode, they are the driver."""
+        return session_members(self._servers[name].pid)
+
+    def submitted_output(self, name: str) -> str:
+        """Return the output of a `spark-submit`."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def exit_code(self, name: str) -> int | None:
         """Return the exit code of a `spark-submit`; None while it runs."""

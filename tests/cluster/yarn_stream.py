@@ -1,4 +1,4 @@
-"""A stream on YARN in cluster mode whose tasks and commits are held, and kills of its processes."""
+"""A stream on YARN whose tasks and commits are held, and kills of its processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHUFFLED = 3
 
 
 class HeldStream:
-    """A stream in cluster mode whose tasks are held, and kills of its processes.
+    """A stream whose tasks are held, and kills of its processes. If a method names the driver, it is in cluster mode.
 
     Attributes:
         application: the stream.

@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from tests import quick_python, quick_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ("Application", "ProcessEntry", "SparkApp", "list_processes", "own_environment", "session_members")
+__all__ = (
+    "Application",
+    "ProcessEntry",
+    "SessionApp",
+    "SparkApp",
+    "list_processes",
+    "own_environment",
+    "session_members",
+)
 
 ROOT = Path(__file__).parents[3]
 LAST_WORDS_LINES = 25
@@ -51,19 +59,19 @@ class Application(Protocol):
         """Return the end of the output."""
 
 
-class SparkApp:
-    """One run of a Spark application: the script, its JVM and its Python workers.
+class SessionApp:
+    """One run of a command in a separate session: its process, its JVM and its Python workers.
 
     Spark's Python workers leave the process group of the JVM but not its session, so the session is killed.
     """
 
-    def __init__(self, script: Path, argument: Path, log: Path, environment: Mapping[str, str]) -> None:
-        """Start ``script`` with one argument. Its output is appended to ``log``."""
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        """Start ``command``. Its output is appended to ``log``. Our end of its standard input stays open."""
         self.log = log
         self._ended = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(script), str(argument)],
+                list(command),
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -74,12 +82,12 @@ class SparkApp:
 
     @property
     def session(self) -> int:
-        """The id of the session, which is the process id of the script."""
+        """The id of the session, which is the process id of the command."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the script; None while it runs."""
+        """The exit code of the command; None while it runs."""
         return self._process.poll()
 
     def freeze(self) -> int:
@@ -108,7 +116,7 @@ class SparkApp:
             members = session_members(self._process.pid)
             for member in members:
                 _signal(member, signal.SIGKILL)
-            # After the script is reaped and its session is empty, the system may reuse the id.
+            # After the command is reaped and its session is empty, the system may reuse the id.
             self._ended = not members and self._process.poll() is not None
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"processes of session {self._process.pid} are still there after SIGKILL")
@@ -120,6 +128,14 @@ class SparkApp:
         """Return the last lines of the application's output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LAST_WORDS_LINES:])
+
+
+class SparkApp(SessionApp):
+    """One run of a Spark application in a separate session: the script, its JVM and its Python workers."""
+
+    def __init__(self, script: Path, argument: Path, log: Path, environment: Mapping[str, str]) -> None:
+        """Start ``script`` with one argument. Its output is appended to ``log``."""
+        super().__init__([sys.executable, str(script), str(argument)], log, environment)
 
 
 def own_environment(home: Path) -> dict[str, str]:
