@@ -1,7 +1,7 @@
 """Events during a call of the product: deaths, faults, interrupts, forks, and what other processes do meanwhile.
 
-A step of a history can draw an event for its first call. Each event acts at a drawn call of the store, or at a drawn
-line of the product, so each ability meets each event without a step of its own.
+A step of a history can draw an event for its first call. Each event acts at a drawn call of the store, such as
+the creation of a record, or at a drawn line of the product, so each ability meets each event without a step of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ftfile.writing.files.file_writer import forget_caches
 from tests.histories.maintaining import FLUSH, note_untold
 from tests.histories.plan import Step
 from tests.histories.programs import close_dead, write_as, write_in_child
-from tests.histories.troubles import DIRECTORY, Death, HeldThread, Meddler
+from tests.histories.troubles import DIRECTORY, Death, HeldThread, Meddler, Moment
 from tests.histories.world import Ended
 from tests.kit.failing_calls import CHANGES, Killed, lose_answer
 from tests.kit.forks import Fork
@@ -64,9 +64,14 @@ class Meeting:
         """Return a new source of this event's choices."""
         return random.Random(f"{self.event.kind} {self.event.draws}")
 
+    @property
+    def moment(self) -> Moment:
+        """Return the moment of the event; for a third of the events, at the latest that of the first record."""
+        return Moment(self.event.call, at_record=self.event.draws[5] % 3 == 0)
+
     def at_call(self, act: Callable[[str, str, Callable[[], Any]], Any]) -> Any:
         """Run the action; `act` runs instead of the drawn call of the store."""
-        meddler = Meddler(self.event.call, act)
+        meddler = Meddler(self.moment, act)
         self.world.fs.meddler = meddler
         try:
             return self.action()
@@ -87,7 +92,7 @@ def _cut_power(meeting: Meeting) -> Any:
 
 def _die(meeting: Meeting, *, cuts_power: bool) -> Any:
     world = meeting.world
-    death = Death(meeting.event.call)
+    death = Death(meeting.moment)
     world.fs.meddler = death
     error: BaseException | None = None
     done = None
@@ -180,7 +185,7 @@ def _interrupt(meeting: Meeting) -> Any:
 def _held(meeting: Meeting, meanwhile: Callable[[], object]) -> Any:
     """Run the action in a thread, which stops before a call of the store until `meanwhile` has returned."""
     results: list[Any] = []
-    thread = HeldThread(lambda: results.append(meeting.action()), meeting.event.call)
+    thread = HeldThread(lambda: results.append(meeting.action()), meeting.moment)
     meeting.world.fs.held = thread
     thread.start()
     thread.wait_stopped()

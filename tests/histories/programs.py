@@ -20,7 +20,7 @@ from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.crash.programs import Program
 from tests.histories.oracle import Claim
-from tests.histories.troubles import HeldThread
+from tests.histories.troubles import HeldThread, Moment
 from tests.histories.world import Ended
 from tests.histories.writing import WITHOUT_LINES, change_settings, draw_rows, run_batch, values_of
 from tests.kit.failing_calls import Killed
@@ -173,7 +173,7 @@ def _program_forks(world: World, step: Step) -> None:
 
     The child has a copy of the store, so the directory does not change.
     """
-    thread = HeldThread(partial(run_batch, world, step), 1 + step.pick(4, _CALLS))
+    thread = HeldThread(partial(run_batch, world, step), Moment(1 + step.pick(4, _CALLS)))
     world.fs.held = thread
     thread.start()
     thread.wait_stopped()

@@ -57,13 +57,30 @@ STORE_TROUBLES = (
 )
 
 
-class HeldThread(threading.Thread):
-    """A thread that stops before one of its calls of the store, counted from 1, until it is released."""
+class Moment:
+    """A call of the store, counted from 1; or the first creation of a record, if it comes before this call."""
 
-    def __init__(self, act: Callable[[], object], call: int) -> None:
+    def __init__(self, call: int, *, at_record: bool = False) -> None:
+        self._calls_left, self._at_record = call, at_record
+        self._lock = threading.Lock()
+
+    def is_now(self, operation: str, path: str) -> bool:
+        """Count a call, and return True from the moment on."""
+        creates_record = operation == "create_exclusive" and path.endswith(".record")
+        with self._lock:
+            self._calls_left -= 1
+            if self._at_record and creates_record:
+                self._calls_left = min(self._calls_left, 0)
+            return self._calls_left <= 0
+
+
+class HeldThread(threading.Thread):
+    """A thread that stops before one of its calls of the store until it is released."""
+
+    def __init__(self, act: Callable[[], object], moment: Moment) -> None:
         super().__init__(daemon=True)
         self.error: BaseException | None = None
-        self._act, self._calls_left = act, call
+        self._act, self._moment = act, moment
         self._is_stopped, self._is_released = threading.Event(), threading.Event()
 
     def run(self) -> None:
@@ -75,12 +92,11 @@ class HeldThread(threading.Thread):
         finally:
             self._is_stopped.set()
 
-    def count_call(self) -> None:
+    def count_call(self, operation: str, path: str) -> None:
         """Stop this thread before the call; other threads return at once."""
-        if threading.current_thread() is not self:
+        if threading.current_thread() is not self or self._is_stopped.is_set():
             return
-        self._calls_left -= 1
-        if self._calls_left == 0:
+        if self._moment.is_now(operation, path):
             self._is_stopped.set()
             self._is_released.wait()
 
@@ -97,40 +113,37 @@ class HeldThread(threading.Thread):
 
 
 class Meddler:
-    """Acts instead of one call of the store, counted from 1, also in other threads than its own.
+    """Acts instead of one call of the store, also in other threads than its own.
 
     Attributes:
         is_met: the call was reached.
     """
 
-    def __init__(self, call: int, act: Callable[[str, str, Callable[[], Any]], Any]) -> None:
+    def __init__(self, moment: Moment, act: Callable[[str, str, Callable[[], Any]], Any]) -> None:
         self.is_met = False
-        self._calls_left, self._act = call, act
+        self._moment, self._act = moment, act
         self._lock = threading.Lock()
 
     def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
         """Run `call`, or act instead of it."""
         with self._lock:
-            self._calls_left -= 1
-            is_due = self._calls_left == 0
+            is_due = not self.is_met and self._moment.is_now(operation, path)
+            self.is_met = self.is_met or is_due
         if not is_due:
             return call()
-        self.is_met = True
         return self._act(operation, path, call)
 
 
 class Death(Meddler):
-    """Lets no call of the store pass, from a drawn call on."""
+    """Lets no call of the store pass, from a moment on."""
 
-    def __init__(self, call: int) -> None:
-        super().__init__(call, lambda *_: None)
+    def __init__(self, moment: Moment) -> None:
+        super().__init__(moment, lambda *_: None)
 
     def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
         """Run `call`, or raise `Killed`."""
-        del operation, path
         with self._lock:
-            self._calls_left -= 1
-            self.is_met = self.is_met or self._calls_left <= 0
+            self.is_met = self.is_met or self._moment.is_now(operation, path)
         if self.is_met:
             raise Killed
         return call()
@@ -170,7 +183,7 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
 
     def _failing(self, operation: str, paths: tuple[str, ...], call: Callable[[], Result]) -> Result:
         if self.held is not None:
-            self.held.count_call()
+            self.held.count_call(operation, paths[0])
         troubled = partial(self._troubled, operation, paths, call)
         if self.meddler is None:
             return troubled()
