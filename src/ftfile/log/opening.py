@@ -81,18 +81,32 @@ def _advice(url: str, access: Access) -> str:
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:
     """Check the format file; raise NotFound if the format file and the log are missing."""
+    error = _layout_error(log)
+    if error is None:
+        return
+    newest = _newest_version(log)
+    if isinstance(error, NotFound) and newest is not None:
+        # Another process may have created the directory after the first look: it writes the format file first.
+        error = _layout_error(log)
+        if error is None:
+            return
+    if isinstance(error, NotFound) and newest is None:
+        raise error
+    sealed = _is_sealed(log, newest)
+    if repairs and not sealed:
+        return
+    actual = error.found if isinstance(error, CorruptData) else "no such file"
+    advice = _RESTORE_FORMAT if sealed else _WRITE_FORMAT
+    raise CorruptData(layout.FORMAT_FILE, "the layout of the log", actual, advice)
+
+
+def _layout_error(log: CommitLog) -> NotFound | CorruptData | None:
+    """Return the error of a missing or damaged format file; None if it is right."""
     try:
         log.check_layout()
     except (NotFound, CorruptData) as error:
-        newest = _newest_version(log)
-        if newest is None and isinstance(error, NotFound):
-            raise
-        sealed = _is_sealed(log, newest)
-        if repairs and not sealed:
-            return
-        actual = error.found if isinstance(error, CorruptData) else "no such file"
-        advice = _RESTORE_FORMAT if sealed else _WRITE_FORMAT
-        raise CorruptData(layout.FORMAT_FILE, "the layout of the log", actual, advice) from None
+        return error
+    return None
 
 
 def _newest_version(log: CommitLog) -> int | None:

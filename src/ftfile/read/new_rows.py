@@ -203,11 +203,9 @@ class FollowStream(LogStream[Share]):
         if self._planner is not None:
             return self._planner
         config = self._config
-        is_there = stat_or_none(self._fs, layout.FORMAT_FILE) is not None
+        is_there = self._is_there()
         if is_there:  # whether the directory is encrypted is only known once it exists
             self._fs = open_with_keys(config.path, self._context, config.key_provider, config.storage.items())
-        else:
-            self._require_empty()
         log = CommitLog(self._fs)
         if is_there:
             log.check_layout()
@@ -215,13 +213,18 @@ class FollowStream(LogStream[Share]):
         self._planner = planner if is_there else None
         return planner
 
-    def _require_empty(self) -> None:
+    def _is_there(self) -> bool:
+        """Return True if the directory has a log, and False if it is empty; a ConfigError if it has other files."""
+        if stat_or_none(self._fs, layout.FORMAT_FILE) is not None:
+            return True
         paths = [info.path for info in list_or_empty(self._fs, "") if info.path != layout.META]
-        if paths:
-            raise ConfigError(
-                f"{self._config.path!r} is not an ftfile directory: it has no log, but has other files, such as "
-                f"{paths[0]!r}. To read files of another program, set fileFormat"
-            )
+        # Another process may have created the directory after the first look.
+        if not paths or stat_or_none(self._fs, layout.FORMAT_FILE) is not None:
+            return bool(paths)
+        raise ConfigError(
+            f"{self._config.path!r} is not an ftfile directory: it has no log, but has other files, such as "
+            f"{paths[0]!r}. To read files of another program, set fileFormat"
+        )
 
 
 def follow_log(
