@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ("ABILITIES", "EVENTS_OF_PAIRS", "NOT_DRAWN", "Met", "ability_of", "possible_pairs")
 
 _NEAR = 10  # steps
+_TELL_EVERY = 100
 
 _OF_SINK = {"run": "sink batch", "run_tasks": "sink tasks", "run_job": "sink job"}
 _CALLABLES = [name for name in ftfile.__all__ if callable(getattr(ftfile, name)) and not name.startswith("Ft")]
@@ -326,11 +327,15 @@ def main(first: int, count: int, steps: int) -> int:
     """Play histories, print what they met, and return 1 if one of them failed."""
     abilities: set[str] = set()
     pairs: set[frozenset[str]] = set()
-    failures = []
+    failures: list[str] = []
+    played = 0
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=50) as pool:
         for seen, met, failure in pool.imap_unordered(partial(_play, steps=steps), range(first, first + count)):
+            played += 1
             abilities |= seen
             pairs |= met
+            if played % _TELL_EVERY == 0:
+                print(f"{played} histories, {len(failures)} failed", flush=True)
             if failure:
                 failures.append(failure)
                 print(f"FAILED {failure[:500]}", flush=True)
