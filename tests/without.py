@@ -184,6 +184,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLog::test_with_records_goes_what_they_keep_elsewhere",
             "TestLog::test_records_go_before_what_they_keep_elsewhere",
             "TestLog::test_dead_records_go_too",
+            "TestLog::test_a_dead_record_may_have_lost_its_companion",
             "TestLog::test_leftovers_of_killed_processes",
             "TestLog::test_ranges_and_checkpoints_that_others_replace",
             "TestLog::test_ranges_forget_what_is_too_old",

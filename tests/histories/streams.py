@@ -55,6 +55,8 @@ _FOLLOWER_LIMITS: tuple[dict[str, str], ...] = (
 _STORE_OPTIONS: tuple[dict[str, str], ...] = ({}, {"flushIntervalCount": "2"}, {"maxFileSize": "4096"})
 _STORE_COLUMNS = {"k": "string", "n": "long"}
 _FAILURES, _BATCHES = 3, 1000
+# After the last step, for files that wait because the clock was set back.
+_PAUSES_S = (2, 12, 301, 4000)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -286,10 +288,12 @@ def end_streams(world: World) -> None:
 
 
 def _end_loader(world: World, loader: PlayedLoader) -> None:
-    for number in itertools.count():
-        require(number < _BATCHES, "L1", "the stream of files does not end")
-        if not _load_batch(world, loader):
-            break
+    for pause_s in _PAUSES_S:
+        world.clock.advance(pause_s)
+        for number in itertools.count():
+            require(number < _BATCHES, "L1", "the stream of files does not end")
+            if not _load_batch(world, loader):
+                break
     run = loader.run
     found = Counter(row["value"] for row in run.rows)
     require(found == loader.lines, "S6", f"{found - loader.lines} are read too often, {loader.lines - found} not")

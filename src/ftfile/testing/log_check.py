@@ -106,20 +106,19 @@ def read_log(fs: FileSystem) -> LogContents:
         parsed = layout.parse_log_name(info.path)
         if parsed is not None and parsed.nonce is None:
             contents[parsed.version] = fs.read(info.path)
-    records: dict[int, Record] = {}
-    for version, content in sorted(contents.items()):
-        records[version] = _decoded(fs, version, content)
+    records, violations = _decode_all(fs, contents)
     for name in list_checkpoints(fs):
         with _broken_is("I7"):
             checkpoint = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
         # Without its record, a checkpoint belongs to another history, and readers ignore it.
         if name.version in records and records[name.version].nonce == checkpoint.nonce:
             log.checkpoints[name] = checkpoint
-    for checkpoint in log.checkpoints.values():
-        log.start = max(log.start, checkpoint.log_start)
-    for record in records.values():
-        log.start = max(log.start, record.log_start or 0)
-    # Older records are being deleted, or were created by a committer with an outdated state.
+    starts = [checkpoint.log_start for checkpoint in log.checkpoints.values()]
+    log.start = max([*starts, *(record.log_start or 0 for record in records.values())], default=0)
+    # Older records are being deleted, or a committer with an outdated state created them; vacuum deletes their files.
+    for version, violation in violations.items():
+        if version >= log.start:
+            raise violation
     for version, record in records.items():
         if version >= log.start:
             log.records.append(record)
@@ -158,6 +157,18 @@ def _broken_is(invariant: str) -> Iterator[None]:
         yield
     except (CorruptData, NotFound) as error:
         raise InvariantViolation(invariant, str(error)) from error
+
+
+def _decode_all(fs: FileSystem, contents: Mapping[int, bytes]) -> tuple[dict[int, Record], dict[int, Exception]]:
+    """Return the records by version, and the violations of those that cannot be decoded."""
+    records: dict[int, Record] = {}
+    violations: dict[int, Exception] = {}
+    for version, content in sorted(contents.items()):
+        try:
+            records[version] = _decoded(fs, version, content)
+        except InvariantViolation as violation:
+            violations[version] = violation
+    return records, violations
 
 
 def _decoded(fs: FileSystem, version: int, content: bytes) -> Record:

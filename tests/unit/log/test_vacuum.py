@@ -19,7 +19,7 @@ from ftfile.log import publish as keeping
 from ftfile.log import vacuum as vacuuming
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format import layout
+from ftfile.log.format import layout, record
 from ftfile.log.format.model import Add, Body, JobAuthor, MaintenanceAuthor, Record, Remove
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import open_add
@@ -630,6 +630,21 @@ class TestLog:
         assert world.vacuum().files == ()
         world.days(8)
         assert [file.path for file in world.vacuum().files][:1] == [layout.record_path(3)]
+
+    def test_a_dead_record_may_have_lost_its_companion(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Vacuum deleted the companion before a process that stood still created the record."""
+        self.fill(world, 16)
+        world.days(8)
+        world.vacuum()
+        monkeypatch.setattr(record, "COMPANION_FROM_BYTES", 0)
+        encoded = encode_record(Record(3, "dead", JobAuthor("left behind"), 0))
+        assert encoded.companion is not None
+        world.fs.create_exclusive(layout.record_path(3), encoded.content)
+        check_directory(world.fs)
+        self.fill(world, 1, first=16)
+        world.days(8)
+        world.vacuum()
+        assert not world.exists(layout.record_path(3))
 
     def test_a_checkpoint_that_appears_meanwhile_does_not_widen_what_goes(self, world: World) -> None:
         """Only records before the version that the vacuum's own record names may be deleted."""
