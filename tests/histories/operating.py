@@ -122,13 +122,13 @@ def _repair(world: World, step: Step) -> None:
 
 
 def _export(world: World, step: Step) -> None:
-    """Export the files to Delta: its log must name the finished files of the newest version."""
+    """Export the files to Delta: its log must name the finished files of the newest version, if it is published."""
     del step
     options = world.history.format_options
     if world.oracle.first_rows is None or options["fileFormat"] != "parquet" or "encryption" in options:
         return
     done = world.call("an export", export, world.url, of_damage=True, context=current())
-    if isinstance(done, FtfileError) or world.is_troubled:
+    if isinstance(done, FtfileError) or world.is_troubled or done.waiting:
         return
     world.oracle.follow(world.now_ms())
     exported = _exported(world)

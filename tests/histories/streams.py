@@ -53,6 +53,8 @@ _FOLLOWER_LIMITS: tuple[dict[str, str], ...] = (
     {"startingVersion": "latest"},
 )
 _STORE_OPTIONS: tuple[dict[str, str], ...] = ({}, {"flushIntervalCount": "2"}, {"maxFileSize": "4096"})
+# Its threads would outlive the process in which a power cut ends them.
+_NO_VACUUMS = {"vacuumInterval": "0s"}
 _STORE_COLUMNS = {"k": "string", "n": "long"}
 _FAILURES, _BATCHES = 3, 1000
 # After the last step, for files that wait because the clock was set back.
@@ -184,9 +186,18 @@ def _follow(world: World, step: Step) -> None:
 
 def _new_follower(world: World, draw: random.Random) -> PlayedFollower:
     name = f"{_STORE}-{next(world.numbers)}"
-    options = {"keyColumns": "k", "merge": "n:sum", "onNewQuery": "continue", "buckets": draw.choice("124")}
+    options = {
+        "keyColumns": "k",
+        "merge": "n:sum",
+        "onNewQuery": "continue",
+        "buckets": draw.choice("124"),
+        **_NO_VACUUMS,
+    }
     query = StoreBatch(
-        f"{world.store_url}/{name}", _STORE_COLUMNS, {**options, **draw.choice(_STORE_OPTIONS)}, _FOLLOWER_ID
+        f"{world.store_url}/{name}",
+        _STORE_COLUMNS,
+        {**options, **_NO_VACUUMS, **draw.choice(_STORE_OPTIONS)},
+        _FOLLOWER_ID,
     )
     run = SourceRun(
         world.url, {"m": "string", "value": "string"}, dict(draw.choice(_FOLLOWER_LIMITS)), draw.choice(("4.0", "4.2"))

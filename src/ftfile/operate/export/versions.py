@@ -267,7 +267,9 @@ class Exporter:
         if newest is not None:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
             first = newest.version + 1
-        elif last >= 0 and not self._versions.has_columns(last):
+        if last < self._versions.head.log_start:
+            first = last + 1  # vacuum has deleted the last published version: a later one will be published
+        elif newest is None and not self._versions.has_columns(last):
             first = last + 1  # a table needs columns
         return first, last, newest
 

@@ -12,9 +12,11 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
+from ftfile.log import checkpoints, publish
+from ftfile.log.commit_log import CommitLog
 from ftfile.operate.export.export import ExportReport
 from ftfile.storage.registry import WrapperFileSystem
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
@@ -90,6 +92,45 @@ class TestTrouble:
             assert not open_filesystem(url).exists(DIRECTORIES[to].partition("/")[0])
             fs.is_stuck = False
             assert export(url, to) == ExportReport(version=2, versions=1)
+            check_newest(url, to)
+
+    @pytest.mark.parametrize("is_exported", [False, True])
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_versions_may_be_vacuumed_while_a_later_one_is_waited_for(
+        self, to: str, is_exported: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The log then begins with the version that is waited for."""
+
+        class Stuck(WrapperFileSystem):
+            is_stuck = True
+
+            def rename(self, source: str, target: str) -> None:
+                if self.is_stuck and "part-0000000010" in target:
+                    raise PermissionDenied("rename", target, "not now")
+                super().rename(source, target)
+
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
+        monkeypatch.setattr(publish, "COMPACTED_EVERY", 2)
+        clock = ManualClock()
+        fs = Stuck(CrashingFileSystem(clock=clock))
+        with repeatable(clock), mounted(fs) as url:
+            query = MicroBatch(url, COLUMNS, {"publishTimeout": "0s"})
+            for number in range(10):
+                query.run(number, [rows(2 * number)])
+                if number == 0 and is_exported:
+                    export(url, to)
+            with pytest.raises(NotPublished):
+                query.run(10, [rows(20)])
+            for number in range(10):
+                MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}, query_id="other").run(number, [rows(30 + number)])
+            for _ in range(2):
+                clock.advance(8 * 86_400)
+                MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}).run_job(current().ids.unique(), [rows(50)])
+                ftfile.vacuum(url, dry_run=False, context=current())
+            assert CommitLog(fs).refresh().log_start == 10
+            assert export(url, to).versions == 0
+            fs.is_stuck = False
+            assert export(url, to).versions == 1
             check_newest(url, to)
 
     @parametrize(
