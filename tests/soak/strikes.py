@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.demos.files.process import list_processes, session_members
 from tests.demos.files.sinks import NOTHING, batches_in
-from tests.soak.place import DIRECTORIES
+from tests.soak.place import DIRECTORIES, After
 
 if TYPE_CHECKING:
     import random
-    import signal
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from tests.demos.files.process import SparkApp
+__all__ = ("Approach", "Strike", "draw_strikes", "victims_of")
 
-__all__ = ("Approach", "Strike", "draw_strikes", "roles_of", "send")
-
-# Victims in the application, and whether it ends with them.
-VICTIMS = {"driver": True, "jvm": True, "application": True, "python": False, "all pythons": False}
 MOMENTS = ("any", "batch", "commit")
 LONGEST_PAUSE_S = 10.0
 LONGEST_IN_BATCH_S = 1.5
@@ -48,6 +41,7 @@ class Strike:
         seconds: until a stopped process resumes, a killed server starts, or the remaining processes of a killed driver
             are killed.
         pick: draws one of several processes.
+        after: what the application does after the victim was killed.
     """
 
     victim: str
@@ -57,11 +51,12 @@ class Strike:
     delay: float
     seconds: float
     pick: float
+    after: After
 
     @property
     def ends_application(self) -> bool:
         """True if the application must be started again."""
-        return self.is_kill and VICTIMS.get(self.victim, False)
+        return self.is_kill and self.after is not After.CONTINUES
 
     @property
     def title(self) -> str:
@@ -69,12 +64,21 @@ class Strike:
         return f"{'kill' if self.is_kill else 'stop'} {self.victim.rstrip('0123456789')}"
 
 
-def draw_strikes(drawn: random.Random, count: int, servers: Sequence[str]) -> list[Strike]:
-    """Draw the strikes of a round."""
+def draw_strikes(
+    drawn: random.Random, count: int, servers: Sequence[str], victims: Mapping[str, After]
+) -> list[Strike]:
+    """Draw the strikes of a round.
+
+    Args:
+        drawn: draws them.
+        count: number of strikes.
+        servers: of the place.
+        victims: processes of the application, and what it does after they were killed.
+    """
     strikes = []
     for _ in range(count):
         is_server = bool(servers) and drawn.random() < 0.4
-        victim = drawn.choice(servers) if is_server else drawn.choice([*VICTIMS])
+        victim = drawn.choice(servers) if is_server else drawn.choice([*victims])
         is_kill = drawn.random() < 0.75
         longest_s = LONGEST_OUTAGE_S if is_server and is_kill else LONGEST_STOP_S if not is_kill else 2.0
         strikes.append(
@@ -86,43 +90,25 @@ def draw_strikes(drawn: random.Random, count: int, servers: Sequence[str]) -> li
                 delay=drawn.random(),
                 seconds=drawn.uniform(0.0, longest_s),
                 pick=drawn.random(),
+                after=victims.get(victim, After.CONTINUES),
             )
         )
     return strikes
 
 
-def roles_of(app: SparkApp) -> dict[str, list[int]]:
-    """Return the processes of an application by role: `driver`, `jvm`, `python`."""
-    roles: dict[str, list[int]] = {"driver": [], "jvm": [], "python": []}
-    direct = {each.number for each in list_processes() if each.parent == app.session}
-    for member in session_members(app.session):
-        if member == app.session:
-            roles["driver"].append(member)
-        elif member in direct:
-            # The others are the process that forks Spark's Pythons, and programs that end at once.
-            if _program(member) == "java":
-                roles["jvm"].append(member)
-        else:
-            roles["python"].append(member)
-    return roles
+def victims_of(roles: Mapping[str, Sequence[int]], strike: Strike) -> list[int]:
+    """Return the processes of an application that a strike hits.
 
-
-def victims_of(app: SparkApp, strike: Strike) -> list[int]:
-    """Return the processes of the application that a strike hits."""
+    Args:
+        roles: the processes of the application by role.
+        strike: with a role, `all` and a role in the plural, or `application` as the victim.
+    """
     if strike.victim == "application":
-        return [*session_members(app.session)]
-    roles = roles_of(app)
-    if strike.victim == "all pythons":
-        return roles["python"]
+        return [number for numbers in roles.values() for number in numbers]
+    if strike.victim.startswith("all "):
+        return [*roles[strike.victim.removeprefix("all ").removesuffix("s")]]
     found = sorted(roles[strike.victim])
     return [found[int(strike.pick * len(found))]] if found else []
-
-
-def send(processes: Sequence[int], number: signal.Signals) -> None:
-    """Send a signal to processes, of which some may have ended."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, number)
 
 
 class Approach:
@@ -185,10 +171,3 @@ class Approach:
             ends = [(self._checkpoint / name / str(batch)).stat().st_mtime for name in ("offsets", "commits")]
             return ends[1] - ends[0]
         return LONGEST_IN_BATCH_S
-
-
-def _program(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/exe").resolve().name
-    except OSError:
-        return ""
