@@ -172,7 +172,7 @@ class _Soak:
         plan.tries += 1
         progress.underway = plan
         self._save()
-        plan_input(place.home, state, plan.counts)
+        plan_input(place, state, plan.counts)
         drawn = random.Random(f"{self._progress.seed}, strikes of round {plan.number}, try {plan.tries}")
         played = Round(place, plan, drawn, HOME / "measured.csv", self._console, self._save)
         try:

@@ -28,6 +28,7 @@ class ConnectPlace(Place):
     """
 
     name = "connect"
+    patience_s = 120.0
     victims: ClassVar[Mapping[str, After]] = MappingProxyType(
         {
             "client": After.ENDS,

@@ -5,7 +5,7 @@ It is started as a script with one argument, a JSON file: `input`, `checkpoints`
 `vacuum_interval_s` (0 for never), `vacuums_at_end`.
 
 `checkpoints` has a directory for each query. `master` can also be the URL of a server of Spark Connect. `storage` has
-the settings of the storage of all directories.
+the settings of the storage of all directories. `kafka` has the options of Kafka's source, if there is one.
 
 - `rows` writes the rows of the input into rolled files.
 - `words` counts their words into a keyed store.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ("FAILURES_MAX", "PAUSE_S", "POLL_S", "SETTINGS", "finish", "note", "numbers", "options_of")
+__all__ = ("FAILURES_MAX", "PAUSE_S", "SETTINGS", "finish", "note", "numbers", "options_of")
 
 POLL_S = 0.2
 PAUSE_S = 0.5
@@ -68,7 +68,11 @@ def finish(spark: SparkSession, job: dict[str, Any]) -> None:
 
 
 def numbers(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
-    """Return the stream of the numbers in the input files."""
+    """Return the stream of the numbers in the input files, or in the topic with their lines."""
+    if job["kafka"]:
+        records = spark.readStream.format("kafka").options(startingOffsets="earliest", **job["kafka"])
+        records = records.option("maxOffsetsPerTrigger", job["files_per_trigger"])
+        return records.load().selectExpr("string(value) AS value").selectExpr(NUMBERS_IN_SPARK)
     reader = spark.readStream.schema(LINE_SCHEMA).option("maxFileAge", "3650d")
     reader = reader.option("maxFilesPerTrigger", job["files_per_trigger"])
     return reader.text(Path(job["input"]).as_uri()).selectExpr(NUMBERS_IN_SPARK)

@@ -14,6 +14,7 @@ from tests.soak.processes import roles_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tests.demos.files.hdfs_path import HdfsPath
     from tests.demos.files.process import SessionApp
     from tests.soak.check import RemotePath
 
@@ -67,12 +68,16 @@ class Place:
     Attributes:
         name: of the option `--places`.
         servers: names of the servers that can be struck.
+        server_share: of the strikes that hit a server, if there are servers.
+        patience_s: after this time without its moment, a strike is made at once. It is longer than a start of the
+            application.
         victims: processes of the application that can be struck: a role, all processes of a role, or `application`.
         master: of Spark.
         size: of a round.
         settings: more settings of Spark.
         environment: more variables of the application.
         storage: settings of the storage of all directories.
+        kafka: options of Kafka's source, from which the input comes; by default it comes from files.
         is_plain: Spark starts each Python process itself, instead of as a fork of a prepared process.
         vacuum_interval_s: of both directories of files while the queries run; 0 for never.
         is_one_life: the round is one life of the application: a run that was interrupted begins again, with new rows.
@@ -83,12 +88,15 @@ class Place:
 
     name: ClassVar[str] = "local"
     servers: tuple[str, ...] = ()
+    server_share: ClassVar[float] = 0.4
+    patience_s: ClassVar[float] = 30.0
     victims: ClassVar[Mapping[str, After]] = VICTIMS
     master: str = "local[2,4]"
     size: ClassVar[Size] = Size((30, 60), (500, 12_000), (8, 16))
     settings: Mapping[str, str] = NO_SETTINGS
     environment: Mapping[str, str] = NO_SETTINGS
     storage: Mapping[str, str] = NO_SETTINGS
+    kafka: Mapping[str, str] = NO_SETTINGS
     is_plain: ClassVar[bool] = False
     vacuum_interval_s: ClassVar[float] = 0.0
     is_one_life: ClassVar[bool] = False
@@ -105,6 +113,9 @@ class Place:
 
     def stop(self) -> None:
         """End the servers; idempotent."""
+
+    def feed(self) -> None:
+        """Hand new input files to the source of the queries; idempotent. Nothing if it reads the files."""
 
     def start_application(self, argument: Path, log: Path, environment: Mapping[str, str]) -> SessionApp:
         """Start the application.
@@ -132,10 +143,9 @@ class Place:
         """Return the path of a directory for an independent reader."""
         return self.home / directory
 
-    def log(self, query: str) -> Path | None:
-        """Return the log of a query's sink; None if it is not on the local disk."""
-        directory = self.directory(query)
-        return directory / "_ftfile/log" if isinstance(directory, Path) else None
+    def log(self, query: str) -> Path | HdfsPath:
+        """Return the log of a query's sink."""
+        return self.home / query / "_ftfile/log"
 
     def kill_server(self, server: str) -> None:
         """SIGKILL a server."""

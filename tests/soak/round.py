@@ -69,9 +69,10 @@ def draw_counts(seed: int, number: int, place: type[Place]) -> list[int]:
     return [drawn.randint(*place.size.rows) for _ in range(drawn.randint(*place.size.files))]
 
 
-def plan_input(home: Path, state: State, counts: list[int]) -> None:
+def plan_input(place: Place, state: State, counts: list[int]) -> None:
     """Write the input of a round; idempotent."""
-    write_input(home / "input", state.files, state.rows, counts)
+    write_input(place.home / "input", state.files, state.rows, counts)
+    place.feed()
 
 
 class Round:
@@ -102,7 +103,7 @@ class Round:
         self._console = console
         self._save = save
         self._due: list[tuple[float, Callable[[], None]]] = []
-        self._strikes = draw_strikes(drawn, drawn.randint(*place.size.strikes), place.servers, place.victims)
+        self._strikes = draw_strikes(drawn, drawn.randint(*place.size.strikes), place)
         self._counts = Counter(plan.strikes)
         self._options = {
             "maxBatchesPerFile": drawn.randint(3, 40),
@@ -183,6 +184,7 @@ class Round:
             "master": self._place.master,
             "settings": dict(self._place.settings),
             "storage": dict(self._place.storage),
+            "kafka": dict(self._place.kafka),
             "vacuum_interval_s": self._place.vacuum_interval_s,
             "vacuums_at_end": self._vacuums_at_end,
         }
@@ -218,7 +220,8 @@ class Round:
         if not self._strikes:
             return None
         strike = self._strikes[0]
-        return Approach(strike, self._place.checkpoint(strike.query), self._place.log(strike.query))
+        place = self._place
+        return Approach(strike, place.checkpoint(strike.query), place.log(strike.query), place.patience_s)
 
     def _hit(self, app: SessionApp, strike: Strike) -> None:
         is_server = strike.victim in self._place.servers

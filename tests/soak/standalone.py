@@ -31,6 +31,8 @@ class StandalonePlace(Place):
     """
 
     name = "standalone"
+    patience_s = 120.0
+    server_share = 0.25
     servers = ("worker0", "worker1")
     victims: ClassVar[Mapping[str, After]] = MappingProxyType(
         {**VICTIMS, "executor": After.CONTINUES, "all executors": After.CONTINUES}

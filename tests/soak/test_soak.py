@@ -129,8 +129,9 @@ def test_an_error_that_no_kill_excuses_is_found() -> None:
 
 def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
     assert draw_counts(1, 2, Place) == draw_counts(1, 2, Place) != draw_counts(1, 3, Place)
-    servers = ("namenode", "datanode0")
-    drawn = [draw_strikes(random.Random(seed), 200, servers, Place.victims) for seed in (1, 1, 2)]
+    place = Place(tmp_path)
+    place.servers = ("namenode", "datanode0")
+    drawn = [draw_strikes(random.Random(seed), 200, place) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {"kill driver", "kill jvm", "stop python", "kill namenode", "stop datanode"} <= {
         strike.title for strike in drawn[0]
