@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.soak.connect import ConnectPlace
 from tests.soak.on_hdfs import HdfsPlace
+from tests.soak.on_kafka import KafkaPlace
 from tests.soak.on_s3 import S3Place
 from tests.soak.on_yarn import YarnPlace
 from tests.soak.place import Place
@@ -17,5 +18,5 @@ if TYPE_CHECKING:
 
 __all__ = ("PLACES",)
 
-_ALL = (Place, HdfsPlace, S3Place, ConnectPlace, StandalonePlace, YarnPlace, SteadyPlace)
+_ALL = (Place, HdfsPlace, S3Place, ConnectPlace, StandalonePlace, YarnPlace, KafkaPlace, SteadyPlace)
 PLACES: Mapping[str, type[Place]] = {each.name: each for each in _ALL}

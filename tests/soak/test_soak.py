@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pytest
@@ -18,9 +19,15 @@ from tests.soak.check import check_rows, check_words, fetch, list_published
 from tests.soak.measure import FIELDS, table
 from tests.soak.place import Place
 from tests.soak.progress import VARIABLE, Progress, RoundPlan, end_left_processes, lock
+from tests.soak.records import Records
 from tests.soak.round import check_round, draw_counts, find_inexcusable
 from tests.soak.rows import ROW_IN_DUCKDB, write_input
 from tests.soak.strikes import draw_strikes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.demos.files.hdfs_path import HdfsPath
 
 ROWS = 300
 ROOT = Path(__file__).parents[2]
@@ -142,6 +149,26 @@ def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
         "00000004.txt": "10 3\n",
         "00000005.txt": "13 5\n",
     }
+
+
+def test_the_newest_record_of_a_log_elsewhere_is_found_when_its_server_responds(tmp_path: Path) -> None:
+    class Remote:
+        is_up = False
+
+        def iterdir(self) -> Iterator[Path]:
+            if not self.is_up:
+                raise ConnectionRefusedError
+            return tmp_path.iterdir()
+
+    log = Remote()
+    records = Records(cast("HdfsPath", log))
+    assert records.newest() is None
+    log.is_up = True
+    wait_for(lambda: records.newest() is not None, "a listing")
+    assert records.newest() == ""
+    for name in ("_1.record", "_2.record", "_3.hint"):
+        (tmp_path / name).touch()
+        wait_for(lambda: records.newest() == min(name, "_2.record"), "the next record")  # noqa: B023 - is called at once
 
 
 def test_progress_is_one_line_for_each_round_and_is_read_again(tmp_path: Path) -> None:
