@@ -9,6 +9,7 @@ from tests.soak.on_hdfs import HdfsPlace
 from tests.soak.on_kafka import KafkaPlace
 from tests.soak.on_s3 import S3Place
 from tests.soak.on_yarn import YarnPlace
+from tests.soak.pipelines import PipelinesPlace
 from tests.soak.place import Place
 from tests.soak.standalone import StandalonePlace
 from tests.soak.steady import SteadyPlace
@@ -18,5 +19,5 @@ if TYPE_CHECKING:
 
 __all__ = ("PLACES",)
 
-_ALL = (Place, HdfsPlace, S3Place, ConnectPlace, StandalonePlace, YarnPlace, KafkaPlace, SteadyPlace)
+_ALL = (Place, HdfsPlace, S3Place, ConnectPlace, PipelinesPlace, StandalonePlace, YarnPlace, KafkaPlace, SteadyPlace)
 PLACES: Mapping[str, type[Place]] = {each.name: each for each in _ALL}
