@@ -194,7 +194,8 @@ kills: java environment ## two streams into one directory in an application that
 # `make soak KILLS=100 ROWS=1000000 SEED=7 PLACES=local,hdfs MINUTES=30`; each may be left out.
 soak_options = $(if $(KILLS),--kills $(KILLS)) $(if $(ROWS),--rows $(ROWS)) $(SEED:%=--seed %) \
 	$(if $(PLACES),--places $(PLACES)) $(if $(MINUTES),--minutes $(MINUTES))
-soak: java hdfs-jars environment ## three queries in an application that is killed 1,000 times with its servers, 10,000,000 rows; then 10,000 batches in one life (hours; an interrupted run continues; KILLS, ROWS, SEED, PLACES, MINUTES)
+soak: SEED :=
+soak: java hdfs-jars kafka-jars s3-server environment class-archives ## three queries in an application that is killed 1,000 times with its servers, 10,000,000 rows; then 10,000 batches in one life (hours; an interrupted run continues; KILLS, ROWS, SEED, PLACES, MINUTES)
 	@$(python) -m tests.soak $(soak_options)
 
 # `make power STATES=1000 PLANTED=part-not-synced`: the mistakes are in tests/power/mistakes.py.

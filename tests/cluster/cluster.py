@@ -27,8 +27,10 @@ T = TypeVar("T")
 __all__ = (
     "ENDS_WITH_PARENT",
     "EXECUTOR",
+    "PYTHON_PROCESS",
     "PYTHON_WORKER",
     "SPARK_HOME",
+    "SPECULATION",
     "Cluster",
     "command_of",
     "end_session",
@@ -51,6 +53,14 @@ ENDS_WITH_PARENT = ["sh", "-c", 'exec 3<&0; { cat <&3; kill -KILL 0; } & "$@" 3<
 # Marks of Spark's processes in their command lines.
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON_WORKER = "pyspark.daemon"
+PYTHON_PROCESS = " -m pyspark."
+# A slow task gets another attempt as soon as one task has ended.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+}
 
 
 def wait_for(found: Callable[[], T | None], what: str, timeout_s: float = PATIENCE_S) -> T:
@@ -129,11 +139,20 @@ class Cluster:
         """Wait until the master accepts connections."""
         self.url = self._master.wait_for_line(r"Starting Spark master at (\S+)")
 
-    def start_worker(self, name: str, **environment: str) -> None:
-        """Start a worker and wait until it is registered with the master."""
+    def start_worker(self, name: str, *, wait: bool = True, **environment: str) -> None:
+        """Start a worker, also after it was killed, and wait until it is registered with the master."""
         more = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.home / f"work-{name}"), self.url]
         self.workers[name] = self._start(name, "worker.Worker", more, environment)
+        if wait:
+            self.wait_for_worker(name)
+
+    def wait_for_worker(self, name: str) -> None:
+        """Wait until a worker is registered with the master."""
         self.workers[name].wait_for_line(r"(Successfully registered) with master")
+
+    def executors(self) -> list[int]:
+        """Return the JVMs of all executors."""
+        return [process for worker in self.workers.values() for process in java_processes(worker.members(EXECUTOR))]
 
     def python_processes(self) -> list[int]:
         """Return the Python processes of all executors."""

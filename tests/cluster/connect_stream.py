@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster import connect_client
-from tests.cluster.cluster import ENDS_WITH_PARENT, SPARK_HOME, command_of, kill, wait_for
+from tests.cluster.cluster import ENDS_WITH_PARENT, PYTHON_PROCESS, SPARK_HOME, command_of, kill, wait_for
 from tests.cluster.numbered_rows import Numbers, Watch
 from tests.demos.files.kill import hunt
 from tests.demos.files.process import SessionApp, SparkApp, own_environment, session_members
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.demos.files.kill import Hit, Kill
 
-__all__ = ("ConnectStream",)
+__all__ = ("ConnectStream", "start_server", "wait_for_clients")
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # Files stay open over batches, and over kills.
@@ -64,21 +64,9 @@ class ConnectStream:
     def start_server(self) -> None:
         """Start a server on a free port, also while an earlier server lives, and wait until it accepts clients."""
         [self._port] = free_ports(1)
-        settings = {
-            "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": str(self._port),
-            "spark.driver.memory": "512m",
-            "spark.local.dir": str(self._home / "scratch"),
-            "spark.master": "local[2,4]",  # failed tasks are retried, as on a cluster
-            "spark.sql.warehouse.dir": str(self._home / "warehouse"),
-            "spark.ui.enabled": "false",
-        }
-        words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
-        submit = Path(self._environment.get("SPARK_HOME", SPARK_HOME), "bin/spark-submit")
-        command = [*ENDS_WITH_PARENT, str(submit), "--class", SERVER, *words]
-        self.server = SessionApp(command, self._home / "server.log", self._environment)
+        self.server = start_server(self._home, self._port, self._environment)
         self._apps.append(self.server)
-        wait_for(self._accepts_clients, "a Connect server that accepts clients")
+        wait_for_clients(self.server, self._port)
 
     def start_client(self) -> None:
         """Start a client of the newest server."""
@@ -139,7 +127,7 @@ class ConnectStream:
 
     def python_processes(self) -> list[int]:
         """Return the Python processes of the newest server."""
-        return [number for number in session_members(self.server.session) if " -m pyspark." in command_of(number)]
+        return [number for number in session_members(self.server.session) if PYTHON_PROCESS in command_of(number)]
 
     def run_to_end(self) -> None:
         """Wait until the stream has written all numbers."""
@@ -157,8 +145,38 @@ class ConnectStream:
     def _fail(self) -> None:
         assert self.client.exit_code in {None, 0}, f"{self.client.last_words()}\n{self.server.last_words()}"
 
-    def _accepts_clients(self) -> bool:
-        assert self.server.exit_code is None, self.server.last_words()
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)):
+
+def start_server(home: Path, port: int, environment: Mapping[str, str], memory: str = "512m") -> SessionApp:
+    """Start a server.
+
+    Args:
+        home: of its log, its tables and the existing directory `scratch` for its temporary files.
+        port: free.
+        environment: of its processes.
+        memory: of its JVM.
+    """
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.memory": memory,
+        "spark.local.dir": str(home / "scratch"),
+        "spark.master": "local[2,4]",  # failed tasks are retried, as on a cluster
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
+    submit = Path(environment.get("SPARK_HOME", SPARK_HOME), "bin/spark-submit")
+    command = [*ENDS_WITH_PARENT, str(submit), "--class", SERVER, *words]
+    return SessionApp(command, home / "server.log", environment)
+
+
+def wait_for_clients(server: SessionApp, port: int) -> None:
+    """Wait until a server accepts clients."""
+
+    def accepts_clients() -> bool:
+        assert server.exit_code is None, server.last_words()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return True
         return False
+
+    wait_for(accepts_clients, "a Connect server that accepts clients")

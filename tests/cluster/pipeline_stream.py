@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.cluster import ENDS_WITH_PARENT, SPARK_HOME, command_of, kill
+from tests.cluster.cluster import ENDS_WITH_PARENT, PYTHON_PROCESS, SPARK_HOME, command_of, kill
 from tests.cluster.numbered_rows import Numbers, Watch
 from tests.demos.files.kill import hunt
 from tests.demos.files.process import SessionApp, own_environment, session_members
@@ -107,7 +107,7 @@ class PipelineStream:
 
     def python_processes(self) -> list[int]:
         """Return the Python processes of the newest run, without the process that reads the pipeline's files."""
-        return [number for number in session_members(self.run.session) if " -m pyspark." in command_of(number)]
+        return [number for number in session_members(self.run.session) if PYTHON_PROCESS in command_of(number)]
 
     def run_to_end(self) -> None:
         """Wait for the end of the newest run."""

@@ -49,8 +49,8 @@ class SecuredYarn(Yarn):
         """Start `spark-submit` in a directory, as the server `name`; the arguments follow the settings."""
         super().submit(name, home, {**variables, "SPARK_SUBMIT_OPTS": self._kerberos}, arguments)
 
-    def _settings(self) -> dict[str, str]:
-        settings = super()._settings()
+    def settings(self) -> dict[str, str]:
+        settings = super().settings()
         for process in ("driver", "executor"):
             settings[f"spark.{process}.extraJavaOptions"] += f" {self._kerberos}"
         return settings

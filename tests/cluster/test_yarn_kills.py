@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import held_commit
+from tests.cluster.cluster import SPECULATION
 from tests.cluster.yarn_application import Application
 from tests.cluster.yarn_client_stream import ClientStream
 from tests.cluster.yarn_stream import SHUFFLED, HeldStream
@@ -27,13 +28,6 @@ FILES = 24
 FILES_WITH_SHUFFLES = 12
 FILES_IN_CLIENT_MODE = 60 if THOROUGH else 36
 MASTER_LOG_BYTES = 1_000_000
-# A slow task gets another attempt as soon as one task has ended.
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.multiplier": "1.01",
-    "spark.speculation.quantile": "0.1",
-}
 DYNAMIC = SPECULATION | {
     "spark.decommission.enabled": "true",
     "spark.dynamicAllocation.enabled": "true",

@@ -227,7 +227,7 @@ class Yarn(Guarded):
 
     def submit(self, name: str, home: Path, variables: Mapping[str, str], arguments: Sequence[str]) -> None:
         """Start `spark-submit` in a directory, as the server `name`; the arguments follow the settings."""
-        settings = [word for item in self._settings().items() for word in ("--conf", "=".join(item))]
+        settings = [word for item in self.settings().items() for word in ("--conf", "=".join(item))]
         environment = {
             **variables,
             "HADOOP_CONF_DIR": str(self.conf),
@@ -257,7 +257,8 @@ class Yarn(Guarded):
         files = sorted(self.directory.glob("logs*/*/*/std*"))
         return "\n".join(f"{file}: {file.read_text(errors='replace')[-length:]}" for file in files)
 
-    def _settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str]:
+        """Return the settings of Spark of every application."""
         options = spark_options()
         return APPLICATION | {"spark.driver.extraJavaOptions": options, "spark.executor.extraJavaOptions": options}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import uuid
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from tests.guarded import JVM, CannotStart, Guarded, free_ports, java
+from tests.guarded import JVM, CannotStart, Guarded, free_ports, java, reserve_ports
 
 if TYPE_CHECKING:
     import subprocess
@@ -63,18 +64,29 @@ linger.ms=20
 
 
 class Broker(Guarded):
-    """A running broker. A `with` block stops it and the producers that it started."""
+    """A running broker. A `with` block stops it and the producers that it started.
 
-    def __init__(self) -> None:
+    Args:
+        home: an existing directory for data and logs, which is kept at the end. A later broker with the same directory
+            has the same topics at the same address.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
         self._command = [java(), *JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", _class_path()]
-        self._port, controller = free_ports(2)
-        super().__init__("Kafka")
+        drawn = home / "ports.json" if home else None
+        is_formatted = drawn is not None and drawn.exists()
+        if drawn is not None and is_formatted:
+            ports = json.loads(drawn.read_text())
+            reserve_ports(ports)
+        else:
+            ports = free_ports(2)
+        self._port, controller = ports
+        super().__init__("Kafka", home=home)
         try:
-            settings = SERVER.format(port=self._port, controller=controller, directory=self.directory)
-            (self.directory / "server.properties").write_text(settings)
-            (self.directory / "producer.properties").write_text(IDEMPOTENT)
-            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-            self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", "server.properties")
+            if not is_formatted:
+                self._format(controller)
+            if drawn is not None:
+                drawn.write_text(json.dumps(ports))
             self.start()
         except BaseException:
             self.stop()
@@ -90,7 +102,15 @@ class Broker(Guarded):
 
     def start(self) -> None:
         """Start the broker, possibly again with the same data, and wait until it accepts connections."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the broker without waiting until it accepts connections."""
         self._launch("broker", [*self._command[:1], "-Xmx384m", *self._command[1:], "kafka.Kafka", "server.properties"])
+
+    def wait(self) -> None:
+        """Wait until the broker accepts connections."""
         self.wait_for("take connections", self._is_listening)
 
     def kill_broker(self) -> None:
@@ -98,8 +118,10 @@ class Broker(Guarded):
         self.kill("broker")
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic."""
-        self._run(f"{TOOLS}.TopicCommand", *self._at(topic), "--create", "--partitions", str(partitions))
+        """Create a topic, unless it exists."""
+        self._run(
+            f"{TOOLS}.TopicCommand", *self._at(topic), "--create", "--if-not-exists", "--partitions", str(partitions)
+        )
 
     def start_producer(self, topic: str) -> subprocess.Popen[bytes]:
         """Start an idempotent producer: each line of its standard input is a key, a tab and a value.
@@ -141,6 +163,13 @@ class Broker(Guarded):
         )
         numbers = [pc.cast(pc.replace_substring_regex(table[name], r"^\w+:", ""), pa.int64()) for name in names[:2]]
         return pa.table([*numbers, table["key"], table["value"]], names)
+
+    def _format(self, controller: int) -> None:
+        settings = SERVER.format(port=self._port, controller=controller, directory=self.directory)
+        (self.directory / "server.properties").write_text(settings)
+        (self.directory / "producer.properties").write_text(IDEMPOTENT)
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+        self._run("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster, "-c", "server.properties")
 
     def _at(self, topic: str) -> tuple[str, ...]:
         return ("--bootstrap-server", self.address, "--topic", topic)

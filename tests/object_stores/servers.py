@@ -7,6 +7,7 @@ import functools
 import http.client
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -68,7 +69,9 @@ _MOTO = (
 START_TIMEOUT_S = 300.0
 
 # Each line of its input is the process id of the running server. At the end of its input, the server has no owner.
-GUARD = 'trap "" INT TERM HUP; while read -r line; do pid=$line; done; kill -9 $pid 2>/dev/null; rm -rf "$0"'
+GUARD = (
+    'trap "" INT TERM HUP; while read -r line; do pid=$line; done; kill -9 $pid 2>/dev/null; [ -n "$1" ] || rm -rf "$0"'
+)
 
 
 class Store:
@@ -77,19 +80,28 @@ class Store:
     Args:
         command: starts the server; `{port}` and `{data}` are replaced.
         scheme: `http` or `https`.
+        home: an existing directory for data and logs, which is kept at the end; by default a temporary directory.
     """
 
-    def __init__(self, *command: str, scheme: str = "http") -> None:
+    def __init__(self, *command: str, scheme: str = "http", home: Path | None = None) -> None:
         self._scheme = scheme
         [self._port] = free_ports(1)
-        self._directory = Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
-        data = self._directory / "data"
-        data.mkdir()
-        self._command = [word.format(port=self._port, data=data) for word in command]
+        self._is_kept = home is not None
+        self._directory = home or Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
+        self.data.mkdir(exist_ok=True)
+        self._command = [word.format(port=self._port, data=self.data) for word in command]
         self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, str(self._directory)], stdin=subprocess.PIPE, start_new_session=True, text=True
+            ["/bin/sh", "-c", GUARD, str(self._directory), "kept" if home else ""],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
         )
         self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data(self) -> Path:
+        """Return the directory of the server's data."""
+        return self._directory / "data"
 
     @property
     def port(self) -> int:
@@ -151,20 +163,46 @@ class Store:
             found.append(f"{each['Key']} {answer['Metadata']} {answer['Body'].read().decode('latin-1')}")
         return found
 
+    @property
+    def is_running(self) -> bool:
+        """Return True if the server was started and not killed."""
+        return self._server is not None
+
     def start(self) -> None:
-        """Start the server and wait until it responds."""
+        """Start the server, also again with the same data, and wait until it responds."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the server without waiting until it responds."""
         names = (("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"))
         keys = {name: value for both in names for name, value in zip(both, CREDENTIALS.values(), strict=True)}
-        log = self._directory / "log"
-        with log.open("a") as output:
-            server = subprocess.Popen(
+        with (self._directory / "log").open("a") as output:
+            self._server = subprocess.Popen(
                 self._command, env=os.environ | keys, stdout=output, stderr=output, start_new_session=True
             )
-        self._server = server
         assert self._guard.stdin is not None
-        self._guard.stdin.write(f"{server.pid}\n")
+        self._guard.stdin.write(f"{self._server.pid}\n")
         self._guard.stdin.flush()
-        _wait_until_answers(server, self.endpoint, log)
+
+    def wait(self) -> None:
+        """Wait until the server responds.
+
+        Raises:
+            RuntimeError: it ended, or it took too long.
+        """
+        assert self._server is not None
+        _wait_until_answers(self._server, self.endpoint, self._directory / "log")
+
+    def freeze(self) -> None:
+        """Stop the running server by SIGSTOP."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Resume a stopped server; nothing if it was killed."""
+        if self._server is not None:
+            self._server.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the server with SIGKILL; its data remain."""
@@ -174,12 +212,13 @@ class Store:
             self._server = None
 
     def remove(self) -> None:
-        """Kill the server and delete its data."""
+        """Kill the server and delete its data, unless its directory is kept."""
         self.kill()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._is_kept:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
 
 @functools.cache
@@ -207,9 +246,9 @@ def moto() -> AbstractContextManager[Store]:
     return _running(sys.executable, "-c", _MOTO)
 
 
-def versity() -> AbstractContextManager[Store]:
-    """Start the Versity gateway over a temporary directory."""
-    return _running(*_VERSITY)
+def versity(home: Path | None = None) -> AbstractContextManager[Store]:
+    """Start the Versity gateway over a temporary directory, or with the data in a directory that is kept."""
+    return _running(*_VERSITY, home=home)
 
 
 def versity_with_tls(certificate: Path, key: Path) -> AbstractContextManager[Store]:
@@ -225,11 +264,11 @@ def minio() -> AbstractContextManager[Store]:
 
 
 @contextlib.contextmanager
-def _running(*command: str, scheme: str = "http") -> Iterator[Store]:
-    store = Store(*command, scheme=scheme)
+def _running(*command: str, scheme: str = "http", home: Path | None = None) -> Iterator[Store]:
+    store = Store(*command, scheme=scheme, home=home)
     try:
         store.start()
-        if scheme == "http":
+        if scheme == "http" and not (store.data / BUCKET).exists():
             client(store.endpoint).create_bucket(Bucket=BUCKET)
         yield store
     finally:

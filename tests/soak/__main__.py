@@ -20,7 +20,7 @@ from tests.guarded import CannotStart, java
 from tests.soak.measure import table
 from tests.soak.places import PLACES
 from tests.soak.progress import VARIABLE, Progress, RoundPlan, end_left_processes, lock
-from tests.soak.round import Round, RoundFailed, check_place, check_round, draw_counts, plan_input
+from tests.soak.round import Round, RoundCut, RoundFailed, check_place, check_round, draw_counts, plan_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +71,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("what", nargs="?", choices=("run", "table"), default="run")
     parser.add_argument("--kills", type=int, default=1_000, help="number of kills in all (default: 1,000)")
     parser.add_argument("--rows", type=int, default=10_000_000, help="number of rows in all (default: 10,000,000)")
-    parser.add_argument("--seed", type=int, default=1, help="draws the places, the input and the strikes")
+    parser.add_argument(
+        "--seed", type=int, help="draws the places, the input and the strikes (default: of the former run, or 1)"
+    )
     parser.add_argument("--places", default=",".join(PLACES), help=f"of {', '.join(PLACES)} (default: all)")
-    parser.add_argument("--minutes", type=float, help="begin no round after this time")
+    parser.add_argument("--minutes", type=float, help="begin no round after this time, and end a round without strikes")
     parser.add_argument("--check", choices=[*PLACES], help="only check this place")
     words = parser.parse_args(arguments)
     words.places = words.places.split(",")
@@ -95,13 +97,15 @@ class _Soak:
         self._console = console
         self._path = HOME / "progress.json"
         self._progress = Progress.read(self._path)
+        if words.seed is not None:
+            self._progress.seed = words.seed
+        self._end_s = time.monotonic() + 60 * words.minutes if words.minutes else float("inf")
         self._places: dict[str, Place] = {}
         self._skipped: set[str] = set()
 
     def run(self) -> int:
         """Run rounds until there are enough, and check each place at the end."""
-        end_s = time.monotonic() + 60 * self._words.minutes if self._words.minutes else float("inf")
-        while time.monotonic() < end_s:
+        while time.monotonic() < self._end_s:
             plan = self._progress.underway or self._next_plan()
             if plan is None:
                 break
@@ -135,14 +139,14 @@ class _Soak:
         struck = [name for name in names if PLACES[name].size.strikes[1]]
         has_enough = self._progress.kills() >= self._words.kills and self._rows() >= self._words.rows
         if struck and not has_enough:
-            drawn = random.Random(f"{self._words.seed}, place of round {number}")
+            drawn = random.Random(f"{self._progress.seed}, place of round {number}")
             return self._plan(number, drawn.choice(struck))
         lived = {each["place"] for each in self._progress.rounds}
         quiet = [name for name in names if not PLACES[name].size.strikes[1] and name not in lived]
         return self._plan(number, quiet[0]) if quiet else None
 
     def _plan(self, number: int, name: str) -> RoundPlan:
-        return RoundPlan(number=number, place=name, counts=draw_counts(self._words.seed, number, PLACES[name]))
+        return RoundPlan(number=number, place=name, counts=draw_counts(self._progress.seed, number, PLACES[name]))
 
     def _start(self, name: str) -> Place | None:
         """Return the running place; None if it cannot run here."""
@@ -164,15 +168,18 @@ class _Soak:
         """Play one round, check it, and write the progress; return True if it is right."""
         progress, state = self._progress, self._progress.state(place.name)
         if plan.tries and place.is_one_life:
-            plan.counts += draw_counts(self._words.seed, plan.number, type(place))
+            plan.counts += draw_counts(self._progress.seed, plan.number, type(place))
         plan.tries += 1
         progress.underway = plan
         self._save()
-        plan_input(place.home, state, plan.counts)
-        drawn = random.Random(f"{self._words.seed}, strikes of round {plan.number}, try {plan.tries}")
+        plan_input(place, state, plan.counts)
+        drawn = random.Random(f"{self._progress.seed}, strikes of round {plan.number}, try {plan.tries}")
         played = Round(place, plan, drawn, HOME / "measured.csv", self._console, self._save)
         try:
-            played.run()
+            played.run(self._end_s if place.is_one_life else float("inf"))
+        except RoundCut:
+            self._console.line(f"round {plan.number}, {place.name}, is cut; the next run begins it again")
+            return True
         except RoundFailed as error:
             return self._judge([str(error)], place.name) == DONE
         finally:

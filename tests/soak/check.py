@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import duckdb
 
@@ -16,13 +16,28 @@ from tests.demos.files.check import connect
 from tests.soak.rows import ROW_IN_DUCKDB
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from tests.demos.files.hdfs_path import HdfsPath
-
-__all__ = ("Published", "check_rows", "check_words", "fetch", "list_published")
+__all__ = ("Published", "RemotePath", "check_rows", "check_words", "fetch", "list_published")
 
 SHOWN = 5
+
+
+class RemotePath(Protocol):
+    """A directory or a file that is not on a local disk, read without code of ftfile."""
+
+    @property
+    def name(self) -> str:
+        """The last component."""
+
+    def __truediv__(self, more: str, /) -> RemotePath:
+        """Return the path of a file of the directory."""
+
+    def visible_files(self) -> Iterator[RemotePath]:
+        """Yield the files of the directory whose name begins neither with `_` nor with `.`."""
+
+    def read_bytes(self) -> bytes:
+        """Return the content of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +48,7 @@ class Published:
     gone: tuple[str, ...]
 
 
-def list_published(directory: Path | HdfsPath, known: Collection[str] = ()) -> Published:
+def list_published(directory: Path | RemotePath, known: Collection[str] = ()) -> Published:
     """Return the published files that are not known, and the known files that do not exist."""
     if isinstance(directory, Path):
         names = {child.name for child in directory.iterdir() if child.name[0] not in "_." and child.is_file()}
@@ -42,7 +57,7 @@ def list_published(directory: Path | HdfsPath, known: Collection[str] = ()) -> P
     return Published(tuple(sorted(names.difference(known))), tuple(sorted(set(known).difference(names))))
 
 
-def fetch(directory: Path | HdfsPath, names: Sequence[str], copies: Path) -> list[str]:
+def fetch(directory: Path | RemotePath, names: Sequence[str], copies: Path) -> list[str]:
     """Return local paths of files. Files that are not on a local disk are copied to an empty directory."""
     if isinstance(directory, Path):
         return [str(directory / name) for name in names]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.demos.files.sinks import NOTHING, batches_in
 from tests.soak.place import DIRECTORIES
-from tests.soak.strikes import roles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tests.demos.files.process import SparkApp
+    from tests.demos.files.process import SessionApp
+    from tests.soak.place import Place
 
 __all__ = ("Sampler", "table")
 
@@ -44,23 +44,18 @@ SAMPLES_MIN = 40
 class Sampler:
     """Appends the resources of one life of an application to a CSV file, in a thread; a `with` block ends it.
 
-    Attributes:
-        batches: committed batches of all queries in this life, at the last sample.
-
     Args:
         path: of the CSV file.
-        place: name of the place.
+        place: of the application.
         number: of the round.
         app: the application.
-        home: of the place, with the checkpoints and, on a local disk, the directories.
     """
 
-    def __init__(self, path: Path, place: str, number: int, app: SparkApp, home: Path) -> None:
-        self.batches = 0
+    def __init__(self, path: Path, place: Place, number: int, app: SessionApp) -> None:
         self._path = path
-        self._where = (place, number, app.session)
+        self._where = (place.name, number, app.session)
         self._app = app
-        self._home = home
+        self._place = place
         self._before = self._committed()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -72,7 +67,10 @@ class Sampler:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self.batches = self._committed() - self._before
+
+    def count(self) -> int:
+        """Return the number of batches of all queries that were committed in this life so far."""
+        return self._committed() - self._before
 
     def _run(self) -> None:
         is_new = not self._path.exists()
@@ -84,17 +82,16 @@ class Sampler:
                 self._sample(writer)
 
     def _sample(self, writer: Any) -> None:
-        self.batches = self._committed() - self._before
-        staged = sum(_count_files(self._home / name / "_ftfile" / "staged") for name in DIRECTORIES)
+        staged = sum(_count_files(self._place.home / name / "_ftfile" / "staged") for name in DIRECTORIES)
         now = round(time.time(), 1)
-        for role, processes in roles_of(self._app).items():
+        for role, processes in self._place.roles(self._app).items():
             measured = [found for process in processes if (found := _measure(process))]
             sums = [sum(column) for column in zip(*measured, strict=True)] or [0, 0, 0]
             rss_mb = round(sums[0] / 1e6, 1)
-            writer.writerow([now, *self._where, self.batches, role, len(measured), rss_mb, *sums[1:], staged])
+            writer.writerow([now, *self._where, self.count(), role, len(measured), rss_mb, *sums[1:], staged])
 
     def _committed(self) -> int:
-        newest = [batches_in(self._home / "checkpoints" / name / "commits") for name in DIRECTORIES]
+        newest = [batches_in(self._place.checkpoint(name) / "commits") for name in DIRECTORIES]
         return sum(max(found, default=NOTHING) + 1 for found in newest)
 
 
@@ -108,22 +105,27 @@ def table(path: Path) -> str:
         for row in csv.DictReader(file):
             lives[row["place"], row["round"], row["life"]][row["role"]].append(row)
     longest: dict[str, tuple[str, str, str]] = {}
-    for life, roles in sorted(lives.items(), key=lambda each: len(each[1]["driver"])):
-        if len(roles["driver"]) >= SAMPLES_MIN:
+    for life, roles in sorted(lives.items(), key=lambda each: len(_first(each[1]))):
+        if len(_first(roles)) >= SAMPLES_MIN:
             longest[life[0]] = life
     if not longest:
         return f"no application has lived for {SAMPLES_MIN} samples yet"
     lines = []
     for place, life in sorted(longest.items()):
-        rows = lives[life]["driver"]
+        rows = _first(lives[life])
         seconds = float(rows[-1]["time"]) - float(rows[0]["time"])
         lines.append(f"{place}, round {life[1]}: {int(rows[-1]['batches']):,} batches in {seconds:,.0f} s")
         lines.append(f"  {'role':8} {'measured':12} {'first quarter':>14} {'last quarter':>14} {'change':>8}")
         for role, samples in lives[life].items():
             # The number of staged files belongs to no process.
-            names = MEASURED if role == "driver" else MEASURED[:-1]
+            names = MEASURED if samples is rows else MEASURED[:-1]
             lines += [_line("" if name == "staged" else role, name, samples) for name in names]
     return "\n".join(lines)
+
+
+def _first(roles: Mapping[str, list[dict[str, str]]]) -> list[dict[str, str]]:
+    """Return the samples of the role that starts the others."""
+    return next(iter(roles.values()))
 
 
 def _line(role: str, name: str, samples: Sequence[dict[str, str]]) -> str:

@@ -53,6 +53,10 @@ class HdfsPlace(Place):
         root = self.cluster.web_url if directory == "followed" else self.cluster.url
         return HdfsPath(self.cluster.pages, root, f"/soak/{directory}")
 
+    def log(self, query: str) -> HdfsPath:
+        """Return the log of a query's sink, for a reader by WebHDFS."""
+        return self.directory(query) / "_ftfile/log"
+
     def kill_server(self, server: str) -> None:
         """SIGKILL a server."""
         self.cluster.kill(server)

@@ -45,11 +45,12 @@ class State:
 
 @dataclass(kw_only=True)
 class Progress:
-    """The progress: rounds that have ended, the round that has not, and the state of each place."""
+    """The progress: rounds that have ended, the round that has not, the state of each place, and the seed."""
 
     rounds: list[dict[str, Any]] = field(default_factory=list)
     places: dict[str, State] = field(default_factory=dict)
     underway: RoundPlan | None = None
+    seed: int = 1
 
     @classmethod
     def read(cls, path: Path) -> Progress:
@@ -60,14 +61,17 @@ class Progress:
             return cls()
         underway = RoundPlan(**read["underway"]) if read["underway"] else None
         places = {name: State(**state) for name, state in read["places"].items()}
-        return cls(rounds=read["rounds"], places=places, underway=underway)
+        return cls(rounds=read["rounds"], places=places, underway=underway, seed=read.get("seed", 1))
 
     def write(self, path: Path) -> None:
         """Replace the file, by a rename. It has one line for each round."""
         places = {name: asdict(state) for name, state in self.places.items()}
         underway = asdict(self.underway) if self.underway else None
         rounds = ",\n".join(json.dumps(each) for each in self.rounds)
-        text = f'{{"underway": {json.dumps(underway)},\n"places": {json.dumps(places)},\n"rounds": [\n{rounds}\n]}}\n'
+        text = (
+            f'{{"seed": {self.seed}, "underway": {json.dumps(underway)},\n'
+            f'"places": {json.dumps(places)},\n"rounds": [\n{rounds}\n]}}\n'
+        )
         written = path.with_suffix(".new")
         with written.open("w", encoding="utf-8") as file:
             file.write(text)

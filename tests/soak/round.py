@@ -8,30 +8,40 @@ import shutil
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ftfile
 from ftfile import kv
 from tests import quick_python
-from tests.demos.files.process import SparkApp, own_environment
+from tests.demos.files.process import own_environment
 from tests.demos.files.restarts import STALL_TIMEOUT_S
 from tests.soak.check import check_rows, check_words, fetch, list_published
 from tests.soak.measure import Sampler
-from tests.soak.place import DIRECTORIES
+from tests.soak.place import DIRECTORIES, After
+from tests.soak.processes import send
 from tests.soak.rows import write_input
-from tests.soak.strikes import Approach, Strike, draw_strikes, send, victims_of
+from tests.soak.strikes import Approach, Strike, draw_strikes, victims_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+    from tests.demos.files.process import SessionApp
     from tests.demos.files.report import Console
     from tests.soak.place import Place
     from tests.soak.progress import RoundPlan, State
 
-__all__ = ("Round", "RoundFailed", "check_place", "check_round", "draw_counts", "find_inexcusable", "plan_input")
+__all__ = (
+    "Round",
+    "RoundCut",
+    "RoundFailed",
+    "check_place",
+    "check_round",
+    "draw_counts",
+    "find_inexcusable",
+    "plan_input",
+)
 
-JOB = Path(__file__).with_name("job.py")
 POLL_S = 0.004
 WATCH_S = 1.0
 # Share of the rounds that end with a vacuum. The other rounds leave segments and records for longer.
@@ -45,6 +55,10 @@ NEVER_EXCUSED = (
 )
 
 
+class RoundCut(Exception):
+    """The time of the run is over, and the round has not ended."""
+
+
 class RoundFailed(Exception):
     """A check failed, or the application failed for another reason than a strike. The text contains the reason."""
 
@@ -55,9 +69,10 @@ def draw_counts(seed: int, number: int, place: type[Place]) -> list[int]:
     return [drawn.randint(*place.size.rows) for _ in range(drawn.randint(*place.size.files))]
 
 
-def plan_input(home: Path, state: State, counts: list[int]) -> None:
+def plan_input(place: Place, state: State, counts: list[int]) -> None:
     """Write the input of a round; idempotent."""
-    write_input(home / "input", state.files, state.rows, counts)
+    write_input(place.home / "input", state.files, state.rows, counts)
+    place.feed()
 
 
 class Round:
@@ -88,7 +103,7 @@ class Round:
         self._console = console
         self._save = save
         self._due: list[tuple[float, Callable[[], None]]] = []
-        self._strikes = draw_strikes(drawn, drawn.randint(*place.size.strikes), place.servers)
+        self._strikes = draw_strikes(drawn, drawn.randint(*place.size.strikes), place)
         self._counts = Counter(plan.strikes)
         self._options = {
             "maxBatchesPerFile": drawn.randint(3, 40),
@@ -98,15 +113,21 @@ class Round:
         self._moved_s = time.monotonic()
         self._state: object = None
         self._life = 0
+        self._end_s = float("inf")
         self._failures_before = len(self._failure_lines())
 
-    def run(self) -> None:
+    def run(self, end_s: float) -> None:
         """Run the application until all input is processed, and restart it after each end.
 
+        Args:
+            end_s: monotonic time after which the round is cut.
+
         Raises:
+            RoundCut: it has not ended before that time.
             RoundFailed: it failed for another reason than a strike, or stopped making progress.
         """
         began_s = time.monotonic()
+        self._end_s = end_s
         try:
             while not self._live():
                 pass
@@ -125,9 +146,11 @@ class Round:
         app = self._begin()
         has_ended = False
         try:
-            with Sampler(self._measured, self._place.name, self._plan.number, app, self._place.home) as sampler:
-                is_struck = self._accompany(app)
-            self._plan.batches += sampler.batches
+            with Sampler(self._measured, self._place, self._plan.number, app) as sampler:
+                try:
+                    is_struck = self._accompany(app)
+                finally:
+                    self._plan.batches += sampler.count()
             has_ended = not is_struck
             if has_ended and app.exit_code != 0 and not self._counts:
                 raise RoundFailed(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
@@ -136,11 +159,11 @@ class Round:
             if has_ended or not self._strikes_are_due(app):
                 app.kill()
 
-    def _strikes_are_due(self, app: SparkApp) -> bool:
+    def _strikes_are_due(self, app: SessionApp) -> bool:
         """Return True if the remaining processes of a killed driver are to be killed later."""
         return any(getattr(action, "__self__", None) is app for _, action in self._due)
 
-    def _begin(self) -> SparkApp:
+    def _begin(self) -> SessionApp:
         home = self._place.home
         self._life += 1
         scratch = home / "scratch"
@@ -152,24 +175,26 @@ class Round:
         words = {
             **{name: self._place.url(name) for name in DIRECTORIES},
             "input": str(home / "input"),
-            "checkpoints": str(home / "checkpoints"),
+            "checkpoints": {name: str(self._place.checkpoint(name)) for name in DIRECTORIES},
             "dumped": str(home / "dumped"),
             "failures": str(home / "failures.jsonl"),
             "scratch": str(own / "scratch"),
             "files_per_trigger": 1 if self._place.is_one_life else self._drawn.randint(1, 3),
             "options": self._options,
-            "task_attempts": self._place.task_attempts,
+            "master": self._place.master,
             "settings": dict(self._place.settings),
+            "storage": dict(self._place.storage),
+            "kafka": dict(self._place.kafka),
             "vacuum_interval_s": self._place.vacuum_interval_s,
             "vacuums_at_end": self._vacuums_at_end,
         }
         argument.write_text(json.dumps(words), encoding="utf-8")
-        environment = own_environment(own)
+        environment = {**own_environment(own), **self._place.environment}
         if self._place.is_plain:
             environment[quick_python.VARIABLE] = "no process"
-        return SparkApp(JOB, argument, home / "application.log", environment)
+        return self._place.start_application(argument, home / "application.log", environment)
 
-    def _accompany(self, app: SparkApp) -> bool:
+    def _accompany(self, app: SessionApp) -> bool:
         """Strike until the application has ended; return True if a strike ended it."""
         approach = self._approach()
         watched_s = 0.0
@@ -195,13 +220,12 @@ class Round:
         if not self._strikes:
             return None
         strike = self._strikes[0]
-        directory = self._place.directory(strike.query)
-        log = directory / "_ftfile" / "log" if isinstance(directory, Path) else None
-        return Approach(strike, self._place.home / "checkpoints" / strike.query, log)
+        place = self._place
+        return Approach(strike, place.checkpoint(strike.query), place.log(strike.query), place.patience_s)
 
-    def _hit(self, app: SparkApp, strike: Strike) -> None:
+    def _hit(self, app: SessionApp, strike: Strike) -> None:
         is_server = strike.victim in self._place.servers
-        victims = [] if is_server else victims_of(app, strike)
+        victims = [] if is_server else victims_of(self._place.roles(app), strike)
         if not is_server and not victims:
             return  # no such process at this moment
         self._counts[strike.title] += 1
@@ -221,11 +245,9 @@ class Round:
             self._due.append((after_s, lambda: send(victims, signal.SIGCONT)))
         else:
             send(victims, signal.SIGKILL)
-            if strike.victim == "jvm":
-                # Its Python processes live on for a while beside the next application, as on another host.
+            if strike.after is After.OVERLAPS:
                 self._due.append((after_s, app.kill))
-            elif strike.victim == "driver":
-                # Only one driver may use a checkpoint, and the JVM ends some time after its script.
+            elif strike.after is After.PAUSES:
                 time.sleep(strike.seconds)
         self._console.progress(f"{strike.title} ({strike.moment} of {strike.query})")
 
@@ -235,15 +257,16 @@ class Round:
                 self._due.remove(each)
                 each[1]()
 
-    def _watch(self, app: SparkApp, now_s: float) -> None:
+    def _watch(self, app: SessionApp, now_s: float) -> None:
         """Check that a checkpoint moves.
 
         Raises:
+            RoundCut: the time is over.
             RoundFailed: no checkpoint has moved for a long time, or an error cannot follow from a strike.
         """
-        logs = [
-            self._place.home / "checkpoints" / name / kind for name in DIRECTORIES for kind in ("offsets", "commits")
-        ]
+        if now_s > self._end_s:
+            raise RoundCut
+        logs = [self._place.checkpoint(name) / kind for name in DIRECTORIES for kind in ("offsets", "commits")]
         state = [(log.stat().st_mtime_ns if log.exists() else 0) for log in logs]
         if state != self._state:
             self._state, self._moved_s = state, now_s
@@ -304,7 +327,7 @@ def check_place(place: Place, state: State) -> list[str]:
         faults += [f"{name}: {fault}" for fault in check_rows(files, 0, state.rows)]
     faults += [f"words: {fault}" for fault in check_words(f"{place.home}/dumped/*.parquet", state.rows)]
     for name in DIRECTORIES:
-        report = ftfile.verify(place.url(name), full=True)
+        report = ftfile.verify(place.url(name), full=True, storage=place.storage)
         faults += [f"{name}: {finding}" for finding in report.findings if finding.severity in {"error", "warning"}]
-    faults += [f"words: {run}" for run in kv.verify(place.url("words")).damaged]
+    faults += [f"words: {run}" for run in kv.verify(place.url("words"), storage=place.storage).damaged]
     return faults

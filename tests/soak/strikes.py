@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.demos.files.process import list_processes, session_members
 from tests.demos.files.sinks import NOTHING, batches_in
-from tests.soak.place import DIRECTORIES
+from tests.soak.place import DIRECTORIES, After
+from tests.soak.records import Records
 
 if TYPE_CHECKING:
     import random
-    import signal
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from tests.demos.files.process import SparkApp
+    from tests.demos.files.hdfs_path import HdfsPath
+    from tests.soak.place import Place
 
-__all__ = ("Approach", "Strike", "draw_strikes", "roles_of", "send")
+__all__ = ("Approach", "Strike", "draw_strikes", "victims_of")
 
-# Victims in the application, and whether it ends with them.
-VICTIMS = {"driver": True, "jvm": True, "application": True, "python": False, "all pythons": False}
 MOMENTS = ("any", "batch", "commit")
 LONGEST_PAUSE_S = 10.0
 LONGEST_IN_BATCH_S = 1.5
 LONGEST_AFTER_RECORD_S = 0.03
 LONGEST_STOP_S = 8.0
 LONGEST_OUTAGE_S = 12.0
-# After this time without the moment, the strike is made at once.
-PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +35,13 @@ class Strike:
     Attributes:
         victim: a role in the application, or a server.
         is_kill: SIGKILL; otherwise SIGSTOP.
-        moment: `any`, `batch` (after a batch has begun) or `commit` (after the sink has recorded a batch; where its log
-            is not on the local disk, about the time that the last batch took).
+        moment: `any`, `batch` (after a batch has begun) or `commit` (after the sink has recorded a batch).
         query: whose batch is awaited.
         delay: of the moment, as a fraction.
         seconds: until a stopped process resumes, a killed server starts, or the remaining processes of a killed driver
             are killed.
         pick: draws one of several processes.
+        after: what the application does after the victim was killed.
     """
 
     victim: str
@@ -57,11 +51,12 @@ class Strike:
     delay: float
     seconds: float
     pick: float
+    after: After
 
     @property
     def ends_application(self) -> bool:
         """True if the application must be started again."""
-        return self.is_kill and VICTIMS.get(self.victim, False)
+        return self.is_kill and self.after is not After.CONTINUES
 
     @property
     def title(self) -> str:
@@ -69,12 +64,18 @@ class Strike:
         return f"{'kill' if self.is_kill else 'stop'} {self.victim.rstrip('0123456789')}"
 
 
-def draw_strikes(drawn: random.Random, count: int, servers: Sequence[str]) -> list[Strike]:
-    """Draw the strikes of a round."""
+def draw_strikes(drawn: random.Random, count: int, place: Place) -> list[Strike]:
+    """Draw the strikes of a round.
+
+    Args:
+        drawn: draws them.
+        count: number of strikes.
+        place: with its servers and victims.
+    """
     strikes = []
     for _ in range(count):
-        is_server = bool(servers) and drawn.random() < 0.4
-        victim = drawn.choice(servers) if is_server else drawn.choice([*VICTIMS])
+        is_server = bool(place.servers) and drawn.random() < place.server_share
+        victim = drawn.choice(place.servers) if is_server else drawn.choice([*place.victims])
         is_kill = drawn.random() < 0.75
         longest_s = LONGEST_OUTAGE_S if is_server and is_kill else LONGEST_STOP_S if not is_kill else 2.0
         strikes.append(
@@ -86,43 +87,25 @@ def draw_strikes(drawn: random.Random, count: int, servers: Sequence[str]) -> li
                 delay=drawn.random(),
                 seconds=drawn.uniform(0.0, longest_s),
                 pick=drawn.random(),
+                after=place.victims.get(victim, After.CONTINUES),
             )
         )
     return strikes
 
 
-def roles_of(app: SparkApp) -> dict[str, list[int]]:
-    """Return the processes of an application by role: `driver`, `jvm`, `python`."""
-    roles: dict[str, list[int]] = {"driver": [], "jvm": [], "python": []}
-    direct = {each.number for each in list_processes() if each.parent == app.session}
-    for member in session_members(app.session):
-        if member == app.session:
-            roles["driver"].append(member)
-        elif member in direct:
-            # The others are the process that forks Spark's Pythons, and programs that end at once.
-            if _program(member) == "java":
-                roles["jvm"].append(member)
-        else:
-            roles["python"].append(member)
-    return roles
+def victims_of(roles: Mapping[str, Sequence[int]], strike: Strike) -> list[int]:
+    """Return the processes of an application that a strike hits.
 
-
-def victims_of(app: SparkApp, strike: Strike) -> list[int]:
-    """Return the processes of the application that a strike hits."""
+    Args:
+        roles: the processes of the application by role.
+        strike: with a role, `all` and a role in the plural, or `application` as the victim.
+    """
     if strike.victim == "application":
-        return [*session_members(app.session)]
-    roles = roles_of(app)
-    if strike.victim == "all pythons":
-        return roles["python"]
+        return [number for numbers in roles.values() for number in numbers]
+    if strike.victim.startswith("all "):
+        return [*roles[strike.victim.removeprefix("all ").removesuffix("s")]]
     found = sorted(roles[strike.victim])
     return [found[int(strike.pick * len(found))]] if found else []
-
-
-def send(processes: Sequence[int], number: signal.Signals) -> None:
-    """Send a signal to processes, of which some may have ended."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, number)
 
 
 class Approach:
@@ -131,17 +114,19 @@ class Approach:
     Args:
         strike: the next strike.
         checkpoint: of its query.
-        log: of its sink; None if it is not on the local disk.
+        log: of its sink.
+        patience_s: after this time without the moment, it has come.
     """
 
-    def __init__(self, strike: Strike, checkpoint: Path, log: Path | None) -> None:
+    def __init__(self, strike: Strike, checkpoint: Path, log: Path | HdfsPath, patience_s: float) -> None:
         self._strike = strike
         self._checkpoint = checkpoint
-        self._log = log
+        self._records = Records(log)
         self._began_s = time.monotonic()
+        self._patience_s = patience_s
         self._due_s: float | None = None
         self._batch = self._newest_batch()
-        self._record = ""
+        self._record: str | None = None
         self._seen = False
         if strike.moment == "any":
             self._due_s = self._began_s + strike.delay * LONGEST_PAUSE_S
@@ -149,7 +134,7 @@ class Approach:
     def has_come(self) -> bool:
         """Return True if it is time to strike."""
         now_s = time.monotonic()
-        if now_s > self._began_s + PATIENCE_S:
+        if now_s > self._began_s + self._patience_s:
             return True
         if self._due_s is None:
             self._look(now_s)
@@ -158,37 +143,15 @@ class Approach:
     def _look(self, now_s: float) -> None:
         delay = self._strike.delay
         if not self._seen:
-            if self._newest_batch() == self._batch:
-                return
-            self._seen = True
-            if self._strike.moment == "batch":
+            self._seen = self._newest_batch() != self._batch
+            if self._seen and self._strike.moment == "batch":
                 self._due_s = now_s + delay * LONGEST_IN_BATCH_S
-            elif self._log is None:
-                self._due_s = now_s + self._last_duration_s() * (0.5 + 0.6 * delay)
-            else:
-                self._record = self._newest_record()
-        elif self._newest_record() != self._record:
+            return
+        newest = self._records.newest()
+        if self._record is None:
+            self._record = newest
+        elif newest != self._record and newest is not None:
             self._due_s = now_s + delay * LONGEST_AFTER_RECORD_S
 
     def _newest_batch(self) -> int:
         return max(batches_in(self._checkpoint / "offsets"), default=NOTHING)
-
-    def _newest_record(self) -> str:
-        if self._log is None or not self._log.exists():
-            return ""
-        return max((each.name for each in self._log.iterdir() if each.suffix == ".record"), default="")
-
-    def _last_duration_s(self) -> float:
-        """Return the seconds from the offsets to the commit of the last committed batch."""
-        with contextlib.suppress(OSError, ValueError):
-            batch = max(batches_in(self._checkpoint / "commits"))
-            ends = [(self._checkpoint / name / str(batch)).stat().st_mtime for name in ("offsets", "commits")]
-            return ends[1] - ends[0]
-        return LONGEST_IN_BATCH_S
-
-
-def _program(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/exe").resolve().name
-    except OSError:
-        return ""

@@ -7,23 +7,30 @@ import os
 import random
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pytest
 
+from tests.cluster.cluster import wait_for
+from tests.demos.files.process import session_members
 from tests.soak.check import check_rows, check_words, fetch, list_published
 from tests.soak.measure import FIELDS, table
 from tests.soak.place import Place
 from tests.soak.progress import VARIABLE, Progress, RoundPlan, end_left_processes, lock
+from tests.soak.records import Records
 from tests.soak.round import check_round, draw_counts, find_inexcusable
 from tests.soak.rows import ROW_IN_DUCKDB, write_input
 from tests.soak.strikes import draw_strikes
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from tests.demos.files.hdfs_path import HdfsPath
 
 ROWS = 300
+ROOT = Path(__file__).parents[2]
 
 
 def numbers(first: int, end: int, more: str = "") -> str:
@@ -129,8 +136,9 @@ def test_an_error_that_no_kill_excuses_is_found() -> None:
 
 def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
     assert draw_counts(1, 2, Place) == draw_counts(1, 2, Place) != draw_counts(1, 3, Place)
-    servers = ("namenode", "datanode0")
-    drawn = [draw_strikes(random.Random(seed), 200, servers) for seed in (1, 1, 2)]
+    place = Place(tmp_path)
+    place.servers = ("namenode", "datanode0")
+    drawn = [draw_strikes(random.Random(seed), 200, place) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {"kill driver", "kill jvm", "stop python", "kill namenode", "stop datanode"} <= {
         strike.title for strike in drawn[0]
@@ -141,6 +149,26 @@ def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
         "00000004.txt": "10 3\n",
         "00000005.txt": "13 5\n",
     }
+
+
+def test_the_newest_record_of_a_log_elsewhere_is_found_when_its_server_responds(tmp_path: Path) -> None:
+    class Remote:
+        is_up = False
+
+        def iterdir(self) -> Iterator[Path]:
+            if not self.is_up:
+                raise ConnectionRefusedError
+            return tmp_path.iterdir()
+
+    log = Remote()
+    records = Records(cast("HdfsPath", log))
+    assert records.newest() is None
+    log.is_up = True
+    wait_for(lambda: records.newest() is not None, "a listing")
+    assert records.newest() == ""
+    for name in ("_1.record", "_2.record", "_3.hint"):
+        (tmp_path / name).touch()
+        wait_for(lambda: records.newest() == min(name, "_2.record"), "the next record")  # noqa: B023 - is called at once
 
 
 def test_progress_is_one_line_for_each_round_and_is_read_again(tmp_path: Path) -> None:
@@ -171,6 +199,25 @@ def test_only_the_processes_of_the_former_run_are_ended(tmp_path: Path) -> None:
         for process in (own, other):
             process.kill()
             process.wait()
+
+
+def test_frozen_processes_end_with_the_process_that_froze_them(tmp_path: Path) -> None:
+    freezes = f"""
+import pathlib, time
+from tests.cluster.cluster import ENDS_WITH_PARENT
+from tests.demos.files.process import SessionApp
+app = SessionApp([*ENDS_WITH_PARENT, "sleep", "1000"], pathlib.Path({str(tmp_path / "log")!r}), {{}})
+app.freeze()
+print(app.session, flush=True)
+time.sleep(1000)
+"""
+    owner = subprocess.Popen([sys.executable, "-c", freezes], stdout=subprocess.PIPE, cwd=ROOT)
+    assert owner.stdout is not None
+    session = int(owner.stdout.readline())
+    assert session_members(session)
+    owner.kill()
+    owner.communicate()
+    wait_for(lambda: not session_members(session), "the end of the frozen processes")
 
 
 def test_a_second_soak_does_not_get_the_lock(tmp_path: Path) -> None:

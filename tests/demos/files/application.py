@@ -30,15 +30,21 @@ def begin() -> dict[str, Any]:
 
 
 def build_session(
-    scratch: str, settings: Mapping[str, str] = NO_MORE, *, memory: str = "512m", task_attempts: int = 1
+    scratch: str,
+    settings: Mapping[str, str] = NO_MORE,
+    *,
+    memory: str = "512m",
+    task_attempts: int = 1,
+    master: str = "",
 ) -> SparkSession:
-    """Return a session on two cores, which starts quickly.
+    """Return a session, which starts quickly.
 
     Args:
         scratch: existing directory for its temporary files.
         settings: more settings of Spark.
         memory: of the JVM.
-        task_attempts: number of failures of one task after which its query fails.
+        task_attempts: number of failures of one task after which its query fails, if there is no master.
+        master: of Spark; by default two cores of this process.
     """
     common = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -53,7 +59,7 @@ def build_session(
         "spark.ui.showConsoleProgress": "false",
     }
     quick_python.start(Path(scratch))
-    builder = SparkSession.builder.master(f"local[2,{task_attempts}]")
+    builder = SparkSession.builder.master(master or f"local[2,{task_attempts}]")
     for name, value in {**common, **settings}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()

@@ -29,6 +29,8 @@ __all__ = (
 ROOT = Path(__file__).parents[3]
 LAST_WORDS_LINES = 25
 END_TIMEOUT_S = 600.0
+# Resumes processes at the end of its input, which has a line only if they are no longer stopped.
+WAKER = 'trap "" INT TERM HUP; read -r line || kill -CONT "$@" 2>/dev/null'
 
 
 class ProcessEntry(NamedTuple):
@@ -69,6 +71,7 @@ class SessionApp:
         """Start ``command``. Its output is appended to ``log``. Our end of its standard input stays open."""
         self.log = log
         self._ended = False
+        self._waker: subprocess.Popen[bytes] | None = None
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 list(command),
@@ -91,19 +94,27 @@ class SessionApp:
         return self._process.poll()
 
     def freeze(self) -> int:
-        """Stop every process of the application at once, and return their number."""
+        """Stop every process of the application at once, and return their number.
+
+        If our process ends before it resumes them, they are resumed. They then end with their standard input.
+        """
         # The group is stopped first, in one call, because it contains the JVM.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGSTOP)
         members = session_members(self._process.pid)
         for member in members:
             _signal(member, signal.SIGSTOP)
+        self._end_waker()
+        self._waker = subprocess.Popen(
+            ["/bin/sh", "-c", WAKER, "sh", *map(str, members)], stdin=subprocess.PIPE, start_new_session=True
+        )
         return len(members)
 
     def thaw(self) -> None:
         """Resume a frozen application."""
         for member in session_members(self._process.pid):
             _signal(member, signal.SIGCONT)
+        self._end_waker()
 
     def kill(self) -> None:
         """SIGKILL every process of the application and wait until all have ended; repeatable.
@@ -123,11 +134,17 @@ class SessionApp:
             time.sleep(0.01)
         if self._process.stdin is not None:
             self._process.stdin.close()
+        self._end_waker()
 
     def last_words(self) -> str:
         """Return the last lines of the application's output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LAST_WORDS_LINES:])
+
+    def _end_waker(self) -> None:
+        if self._waker is not None:
+            self._waker.communicate(b"awake\n")
+            self._waker = None
 
 
 class SparkApp(SessionApp):
