@@ -118,9 +118,9 @@ class Run:
                 self.processes.add(process)
                 printed = process.communicate()[0]
                 self.processes.discard(process)
-            if process.returncode not in {0, 1}:
+            if process.returncode not in {0, 1} or not printed:
                 self.is_stopped = True
-                raise RuntimeError(f"seed {seed} ended with {process.returncode}")
+                raise RuntimeError(f"seed {seed} was not replayed, see above: exit code {process.returncode}")
             self.keep(json.loads(printed.splitlines()[-1]))
 
     def keep(self, result: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ("FILE_SYSTEMS", "Unmountable", "make_image", "missing", "mounted", "present")
+__all__ = ("FILE_SYSTEMS", "WITHOUT_ORDER", "Unmountable", "make_image", "missing", "mounted", "present")
 
 # Of each file system: the size of an image, the arguments of mkfs, the options of mount, of which one is drawn.
 FILE_SYSTEMS = {
@@ -28,6 +28,8 @@ FILE_SYSTEMS = {
     "xfs": (320 << 20, ("-q", "-f"), ("nouuid",)),
     "btrfs": (128 << 20, ("-q", "-f"), ("",)),
 }
+# A sync of a file can make its name durable without earlier changes of its directory.
+WITHOUT_ORDER = {"btrfs"}
 
 LOOP_MAJOR, LOOP_CTL_ADD = 7, 0x4C80
 LOOPS = 1 << 10  # their numbers are from here on, where no other program takes a free one

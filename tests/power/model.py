@@ -2,7 +2,8 @@
 
 The process of a workload repeats each call of a local file system on the model, and notes how many elementary steps
 the model has executed. For a disk of a power cut, the names in each directory must be those after a prefix of the
-changes that were not durable, and each file must have at least its durable content and at most what was written.
+changes that were not durable; on Btrfs, the same of each name. Each file must have at least its durable content and at
+most what was written.
 """
 
 from __future__ import annotations
@@ -133,8 +134,11 @@ class _Change:
     value: int | None  # of a file, or `DIRECTORY`; None for a name that is gone
 
 
-def violations(journal: Sequence[Operation], least: int, most: int, place: Path) -> list[str]:
-    """Return what a disk has that the model does not admit after `least` to `most` steps."""
+def violations(journal: Sequence[Operation], least: int, most: int, place: Path, *, in_order: bool = True) -> list[str]:
+    """Return what a disk has that the model does not admit after `least` to `most` steps.
+
+    If `in_order`, the changes of each directory survive in their order; otherwise those of each name.
+    """
     replay = Replay(Disk(Tree(), {}), directory_sync=True)
     for operation in journal[:least]:
         replay.step(operation)
@@ -152,7 +156,11 @@ def violations(journal: Sequence[Operation], least: int, most: int, place: Path)
         names = _names(Path(directory))
         if not path:
             names &= of_root
-        states = _states(replay._tree.directories.get(path, {}), changes.get(path, ()))  # noqa: SLF001
+        durable = replay._tree.directories.get(path, {})  # noqa: SLF001
+        if in_order:
+            states = _states(durable, changes.get(path, ()))
+        else:
+            states = list(_mixed(durable, changes.get(path, ()), names))
         matching = [state for state in states if _plain(state).keys() == names]
         if not matching:
             found.append(f"{path!r} has the names {sorted(names)}, and the model {[sorted(state) for state in states]}")
@@ -218,6 +226,23 @@ def _states(names: Mapping[str, int], changes: Sequence[_Change]) -> list[dict[s
         if place + 1 == len(changes) or changes[place + 1].number != change.number:
             states.append(dict(now))
     return states
+
+
+def _mixed(names: Mapping[str, int], changes: Sequence[_Change], found: set[str]) -> Iterator[dict[str, int]]:
+    """Yield the states of a directory with the names that were found, if each name can have a value of any time."""
+    values: dict[str, set[int | None]] = {name: {value} for name, value in names.items()}
+    for change in changes:
+        values.setdefault(change.name, {None}).add(change.value)
+    known = {name for name, possible in values.items() if possible != {None}}
+    certain = {name for name, possible in values.items() if None not in possible}
+    if found <= known and {name for name in certain if not _is_temporary(name)} <= found:
+        rounds = max((len(values[name] - {None}) for name in found), default=0)
+        for number in range(max(rounds, 1)):
+            state = {}
+            for name in found:
+                possible = sorted(value for value in values[name] if value is not None)
+                state[name] = possible[min(number, len(possible) - 1)]
+            yield state
 
 
 def _contents(replay: Replay, rest: Sequence[Operation]) -> Callable[[int], tuple[bytes, list[bytes]]]:

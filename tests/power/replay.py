@@ -27,7 +27,7 @@ import ftfile.log
 import ftfile.operate
 import ftfile.read
 import ftfile.writing
-from tests.power.disks import FILE_SYSTEMS, Unmountable, make_image, mounted
+from tests.power.disks import FILE_SYSTEMS, WITHOUT_ORDER, Unmountable, make_image, mounted
 from tests.power.model import NOTE as MODEL_NOTE
 from tests.power.model import journal_of, violations
 from tests.power.recorder import FLUSH, NOTE, WRITE, read_events, recorded_disk
@@ -272,7 +272,7 @@ class Replay:
             steps: of the model of the disk, which must admit it, and how many it had executed at least and at most.
         """
         if steps is not None:
-            found = violations(*steps, self.place)
+            found = violations(*steps, self.place, in_order=self.case.file_system not in WITHOUT_ORDER)
             assert not found, f"the model does not admit this disk: {found[:3]}"
         with contextlib.closing(self.workload()) as workload:
             workload.check(done, tried=tried)

@@ -30,12 +30,12 @@ def journal() -> list[Operation]:
     return disk.journal
 
 
-def found(journal: list[Operation], place: Path, **files: bytes) -> list[str]:
+def found(journal: list[Operation], place: Path, files: dict[str, bytes], *, in_order: bool = True) -> list[str]:
     """Return the violations of a disk with these files in one directory."""
     (place / "out").mkdir()
     for name, content in files.items():
         (place / "out" / name).write_bytes(content)
-    return violations(journal, len(journal), len(journal), place)
+    return violations(journal, len(journal), len(journal), place, in_order=in_order)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def found(journal: list[Operation], place: Path, **files: bytes) -> list[str]:
 def test_what_a_power_cut_can_leave_is_admitted(
     journal: list[Operation], tmp_path: Path, files: dict[str, bytes]
 ) -> None:
-    assert found(journal, tmp_path, **files) == []
+    assert found(journal, tmp_path, files) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,16 @@ def test_what_a_power_cut_can_leave_is_admitted(
     ],
 )
 def test_what_no_power_cut_leaves_is_found(journal: list[Operation], tmp_path: Path, files: dict[str, bytes]) -> None:
-    assert len(found(journal, tmp_path, **files)) == 1
+    assert len(found(journal, tmp_path, files)) == 1
+
+
+def test_a_file_system_may_keep_a_later_change_of_another_name(journal: list[Operation], tmp_path: Path) -> None:
+    for number, files in enumerate([{"hint": b"1st"}, {"hint": b"2nd", "staged": b"staged"}, {"final": b"staged"}]):
+        (tmp_path / str(number)).mkdir()
+        assert found(journal, tmp_path / str(number), {"synced": b"synced", **files}, in_order=False) == []
+    for number, files in enumerate([{"hint": b"3rd"}, {"other": b""}], 3):
+        (tmp_path / str(number)).mkdir()
+        assert len(found(journal, tmp_path / str(number), {"synced": b"synced", **files}, in_order=False)) == 1
 
 
 def test_a_running_call_may_have_had_its_effect(journal: list[Operation], tmp_path: Path) -> None:

@@ -352,6 +352,26 @@ def test_random_losses_can_leave_each_content_and_zeros() -> None:
     assert contents >= {b"", b"1", b"22", b"333", b"4444", bytes(4)}
 
 
+def test_random_losses_can_leave_a_later_change_of_another_name() -> None:
+    disk = disk_with("x")
+    write(disk, "a")
+    write(disk, "x/old")
+    disk.sync_directory("")
+    disk.sync_directory("x")
+    disk.delete("a")
+    write(disk, "b")
+    disk.rename("b", "c")
+    disk.delete("x/old")
+    disk.remove_directory("x")
+    *_, stop = disk.states()
+    left = []
+    for outcome, _ in itertools.islice(stop.replay.sample(SeededIds()), 300):
+        left.append(frozenset(path for path, _ in outcome.tree.walk()))
+    assert {frozenset({"a", "c"}), frozenset({"c", "x", "x/old"}), frozenset({"c"})} <= set(left)
+    assert all(not {"b", "c"} <= names for names in left)
+    assert all("x" in names or "x/old" not in names for names in left)
+
+
 @pytest.mark.parametrize("store", ["disk", "hdfs", "webhdfs", "s3"])
 def test_nothing_that_was_synced_is_lost(store: Store) -> None:
     disk = CrashingFileSystem(store=store)

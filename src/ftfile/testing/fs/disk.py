@@ -5,8 +5,9 @@ It only assumes the guarantees of POSIX that all current file systems give:
 - *Content.* A file has at least its content at its last `hsync`. Bytes that were written later are lost, half written
   (torn), complete, or zeros. A file that is overwritten in place, such as a hint, can also have each of its contents
   since then.
-- *Names.* The changes of each directory reach the disk in their order, so a prefix of them survives;
-  `sync_directory` makes all of them durable. Changes of different directories are independent.
+- *Names.* `sync_directory` makes all changes of a directory durable. Before, a prefix of them survives. On Btrfs, a
+  prefix of the changes of each name survives, because a sync of a file can make its name durable without earlier
+  changes of the directory. Changes of different directories are independent.
 - A *rename* is one change of both directories: it survives in both or in neither. A sync of either directory makes the
   rename durable, and all earlier changes of both directories.
 - Content and names are independent: a durable name can refer to an empty file.
@@ -152,6 +153,13 @@ class _PendingChange:
     created_directory: str | None = None  # a new directory, whose changes are lost if this change is lost
 
     @property
+    def names(self) -> frozenset[str]:
+        """The names that change."""
+        if self.operation.kind == "link":
+            return frozenset({self.operation.target})
+        return frozenset({self.operation.path, self.operation.target} - {""})
+
+    @property
     def dependents(self) -> frozenset[str]:
         """The directories whose later changes are lost if this change is lost."""
         if self.created_directory is None:
@@ -217,7 +225,10 @@ class Replay:
             self._pending = []
 
     def outcomes(self) -> Iterator[tuple[Disk, Loss]]:
-        """Yield all possible disks after a power cut now. The first disk has lost nothing."""
+        """Yield all disks that a power cut can leave now if the changes of each directory survive in their order.
+
+        The first disk has lost nothing.
+        """
         for survivors, lost in _survivals(self._pending):
             tree = self._tree_with(survivors)
             unsynced = self._unsynced_in(tree)
@@ -227,13 +238,15 @@ class Replay:
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
         """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents.
 
-        A file can also have each content that it had since it was synced, or zeros in place of new bytes.
+        In a third of them, only the changes of each name survive in their order. A file can also have each content that
+        it had since it was synced, or zeros in place of new bytes.
         """
         while True:
             cuts = set()
             for _ in range(_below(5, ids)):
                 cuts.add(_below(len(self._pending) + 1, ids))
-            survivors, lost = _survival(self._pending, cuts)
+            survival = _survival_by_name if _below(3, ids) == 0 else _survival
+            survivors, lost = survival(self._pending, cuts)
             tree = self._tree_with(survivors)
             contents = {}
             for number in self._unsynced_in(tree):
@@ -350,6 +363,32 @@ def _survival(pending: Sequence[_PendingChange], cuts: set[int]) -> _Survival:
         if number in cuts or not lost_directories.isdisjoint(change.ordered):
             lost_directories |= change.dependents
             lost.append(change.operation)
+        else:
+            survivors.append(change)
+    return _Survival(survivors, lost)
+
+
+def _survival_by_name(pending: Sequence[_PendingChange], cuts: set[int]) -> _Survival:
+    """Lose the changes with the numbers `cuts`, and the later changes that cannot survive without them.
+
+    These are changes of the same names, changes in a directory that was never created, and the removal of a directory
+    that is not empty then.
+    """
+    survivors: list[_PendingChange] = []
+    lost: list[Operation] = []
+    lost_names: set[str] = set()
+    missing: set[str] = set()
+    not_empty: set[str] = set()
+    for number, change in enumerate(pending):
+        parents = set(map(parent_of, change.names))
+        needed = not lost_names.isdisjoint(change.names) or not missing.isdisjoint(parents)
+        is_removal = change.operation.kind == "rmdir"
+        if number in cuts or needed or (is_removal and change.operation.path in not_empty):
+            lost.append(change.operation)
+            lost_names |= change.names
+            not_empty |= parents
+            if change.created_directory is not None:
+                missing.add(change.created_directory)
         else:
             survivors.append(change)
     return _Survival(survivors, lost)
