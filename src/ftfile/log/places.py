@@ -305,6 +305,19 @@ def place(
     return [unplaced for unplaced in parallel(fs, attempt, adds, tracker) if unplaced is not None]
 
 
+def sync_hidden(fs: FileSystem, entry: Unpublished) -> None:
+    """Make it durable that removed parts are hidden, in the directories that parts are added to.
+
+    Otherwise a power cut could leave removed parts visible beside the parts that replace them: Btrfs does not keep the
+    order of changes of different names.
+    """
+    if not fs.capabilities.directory_sync:
+        return
+    hidden = {layout.parent(remove.final_path or "") for remove in entry.removes}
+    for directory in sorted(hidden & {layout.parent(add.final_path or "") for add in entry.adds}):
+        _sync(fs, directory)
+
+
 def sync_names(fs: FileSystem, entry: Unpublished) -> None:
     """Make the new names durable, and the names of their directories, which another committer can have created."""
     if not fs.capabilities.directory_sync:

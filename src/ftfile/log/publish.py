@@ -20,7 +20,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.format.record import FILE_BYTES_MAX
-from ftfile.log.places import clear_stage, place, retire, sync_names
+from ftfile.log.places import clear_stage, place, retire, sync_hidden, sync_names
 from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.records import PublishedHint, read_published, write_published
@@ -121,7 +121,7 @@ def check_removes_published(problems: Sequence[Problem], record: Record) -> None
 def publish(
     log: CommitLog, entry: Unpublished, timeout_s: float, progress: OnProgress | None = None, *, first: bool = False
 ) -> Problem | None:
-    """Retire the parts that a record removed, place the parts that it added, make the names durable.
+    """Retire the parts that a record removed, place the parts that it added, and make the names durable.
 
     Temporary failures are retried for `timeout_s`. With `first`, the caller has just created the record, and no process
     has published it before.
@@ -135,6 +135,7 @@ def publish(
 
     def attempt() -> list[Add]:
         retire(log.fs, entry.removes, tracker, first=first, is_reserved=partial(_is_reserved, log, entry.version))
+        sync_hidden(log.fs, entry)
         unplaced = place(log.fs, entry.adds, tracker)
         sync_names(log.fs, entry)
         return _missing_parts(log, unplaced, entry.version)

@@ -171,6 +171,7 @@ def crash_states(
     *,
     limit_per_point: int | None = None,
     seen: set[tuple[bytes, tuple[str, ...]]] | None = None,
+    in_order: bool = False,
 ) -> Iterator[CrashState]:
     """Yield the disks that a power cut can leave, for each moment since `first_point`.
 
@@ -180,13 +181,15 @@ def crash_states(
             of the enumeration, and the other half is drawn at random, equally in each run.
         seen: digests with notes of states to skip; yielded states are added. The key contains the notes, because a loss
             is only an error after an acknowledgement.
+        in_order: only disks on which the changes of each directory survive in their order, as on ext4 and XFS; by
+            default also some on which only the changes of each name do, as on Btrfs.
     """
     ids = SeededIds()
     for point, notes, replay in file_system.states():
         step = None
         if point:
             step = file_system.journal[point - 1]
-        for disk, loss in _outcomes(replay, limit_per_point, ids):
+        for disk, loss in _outcomes(replay, limit_per_point, ids, in_order=in_order):
             if seen is not None:
                 key = (disk.digest(), notes)
                 if key in seen:
@@ -201,10 +204,13 @@ def kill_states(file_system: CrashingFileSystem) -> Iterator[KillState]:
         yield KillState(point, notes, file_system)
 
 
-def _outcomes(replay: Replay, limit: int | None, ids: SeededIds) -> Iterable[tuple[Disk, Loss]]:
+def _outcomes(replay: Replay, limit: int | None, ids: SeededIds, *, in_order: bool) -> Iterable[tuple[Disk, Loss]]:
+    every = replay.outcomes()
+    if not in_order:
+        every = itertools.chain(every, replay.reordered())
     if limit is None:
-        return replay.outcomes()
-    outcomes = list(itertools.islice(replay.outcomes(), limit + 1))
+        return every
+    outcomes = list(itertools.islice(every, limit + 1))
     if len(outcomes) <= limit:
         return outcomes
     return outcomes[: limit // 2] + list(itertools.islice(replay.sample(ids), limit - limit // 2))

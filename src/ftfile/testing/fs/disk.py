@@ -235,6 +235,20 @@ class Replay:
             for contents in itertools.product(*(self._unsynced[number].results for number in unsynced)):
                 yield self._outcome(tree, lost, dict(zip(unsynced, contents, strict=True)))
 
+    def reordered(self) -> Iterator[tuple[Disk, Loss]]:
+        """Yield disks of a file system that keeps only the order of changes of each name.
+
+        Of the changes that are not durable, one is lost alone, or one survives alone, each with the changes that
+        depend on it. No content is lost. Disks of `outcomes` are left out.
+        """
+        every = range(len(self._pending))
+        for cuts in itertools.chain(({number} for number in every), (set(every) - {number} for number in every)):
+            survivors, lost = _survival_by_name(self._pending, cuts)
+            if survivors != _survival(self._pending, cuts).survivors:
+                tree = self._tree_with(survivors)
+                contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
+                yield self._outcome(tree, lost, contents)
+
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
         """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents.
 
