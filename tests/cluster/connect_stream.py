@@ -28,6 +28,8 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 OPTIONS = {"fileFormat": "json", "maxBatchesPerFile": "3"}
 # Number of batches that another server commits while a server is frozen.
 OVERTAKEN = 2
+# Number of files that the stream has not read yet, and so of its next batches.
+AHEAD = 4
 
 
 class ConnectStream:
@@ -52,6 +54,7 @@ class ConnectStream:
         self.stream = Stream("numbers", "ftfile", home / "out", home / "checkpoint")
         (home / "scratch").mkdir()
         self._home = home
+        self._end = home / "end"
         self._environment = {**own_environment(home), **environment}
         self._apps: list[SessionApp] = []
         self._port = 0
@@ -76,6 +79,7 @@ class ConnectStream:
             "output": str(self.stream.output),
             "checkpoint": str(self.stream.checkpoint),
             "options": OPTIONS,
+            "end": str(self._end),
         }
         argument = self._home / f"job-{len(self._apps)}.json"
         argument.write_text(json.dumps(job))
@@ -130,8 +134,9 @@ class ConnectStream:
         return [number for number in session_members(self.server.session) if PYTHON_PROCESS in command_of(number)]
 
     def run_to_end(self) -> None:
-        """Wait until the stream has written all numbers."""
-        self._watch().wait(lambda: self.client.exit_code is not None, "the end of the stream")
+        """End the stream after it has written all numbers."""
+        self._end.touch()
+        Watch([self.stream], self._fail).wait(lambda: self.client.exit_code is not None, "the end of the stream")
         self._fail()
 
     def _hunt(self, planned: Kill, strike: Callable[[], None] | None = None) -> Hit:
@@ -140,7 +145,13 @@ class ConnectStream:
         return hit
 
     def _watch(self) -> Watch:
-        return Watch([self.stream], self._fail)
+        return Watch([self.stream], self._feed)
+
+    def _feed(self) -> None:
+        """Check the client, and let the stream have further batches, however many of them pass without the moment."""
+        self._fail()
+        if observe(self.stream).begun + AHEAD > self.numbers.files:
+            self.numbers.extend(AHEAD)
 
     def _fail(self) -> None:
         assert self.client.exit_code in {None, 0}, f"{self.client.last_words()}\n{self.server.last_words()}"

@@ -41,6 +41,11 @@ class Numbers:
         self.directory = directory
         self.count = 0
 
+    @property
+    def files(self) -> int:
+        """The number of files."""
+        return self.count // ROWS_PER_FILE
+
     def extend(self, files: int) -> None:
         """Write this number of files more."""
         for _ in range(files):

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Enough for all kills, also if a moment is missed and the next batch is tried.
-FILES = 40
-
 
 @pytest.fixture
 def connect(tmp_path: Path) -> Iterator[ConnectStream]:
@@ -31,7 +28,6 @@ def connect(tmp_path: Path) -> Iterator[ConnectStream]:
 
 def test_each_row_is_there_once_if_processes_are_killed(connect: ConnectStream, seed: int) -> None:
     rng = random.Random(seed)
-    connect.numbers.extend(FILES)
     connect.start()
     kills = [
         (connect.kill_server, Moment.WINDOW),
@@ -48,7 +44,6 @@ def test_each_row_is_there_once_if_processes_are_killed(connect: ConnectStream, 
 
 def test_each_row_is_there_once_if_a_frozen_server_wakes_up(connect: ConnectStream, seed: int) -> None:
     rng = random.Random(seed)
-    connect.numbers.extend(FILES)
     connect.start()
     moments = [*Moment]
     rng.shuffle(moments)
