@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.demos.files.hdfs_path import HdfsPath
 from tests.demos.files.on_hdfs import DATANODES, SETTINGS
 from tests.hdfs.minicluster import MiniCluster
-from tests.soak.place import Place, Size
+from tests.soak.place import Place, Size, guarded_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,6 @@ class HdfsPlace(Place):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self._cluster: MiniCluster | None = None
-        self.servers = ("namenode", *(f"datanode{number}" for number in range(DATANODES)))
 
     @property
     def cluster(self) -> MiniCluster:
@@ -41,6 +41,10 @@ class HdfsPlace(Place):
             servers = self.home / "servers"
             servers.mkdir(exist_ok=True)
             self._cluster = MiniCluster(DATANODES, SETTINGS, home=servers)
+            starts = {"namenode": partial(self._cluster.start_namenode, wait=False)}
+            for number in range(DATANODES):
+                starts[f"datanode{number}"] = partial(self._cluster.start_datanode, number, wait=False)
+            self.servers = {name: guarded_server(self._cluster, name, start) for name, start in starts.items()}
 
     def stop(self) -> None:
         """End HDFS; its data stays."""
@@ -56,29 +60,6 @@ class HdfsPlace(Place):
     def log(self, query: str) -> HdfsPath:
         """Return the log of a query's sink, for a reader by WebHDFS."""
         return self.directory(query) / "_ftfile/log"
-
-    def kill_server(self, server: str) -> None:
-        """SIGKILL a server."""
-        self.cluster.kill(server)
-
-    def start_server(self, server: str) -> None:
-        """Start a killed server again."""
-        if server in self.cluster.processes:
-            return
-        if server == "namenode":
-            self.cluster.start_namenode(wait=False)
-        else:
-            self.cluster.start_datanode(int(server.removeprefix("datanode")), wait=False)
-
-    def freeze_server(self, server: str) -> None:
-        """Stop a server by SIGSTOP."""
-        if server in self.cluster.processes:
-            self.cluster.freeze(server)
-
-    def thaw_server(self, server: str) -> None:
-        """Resume a stopped server."""
-        if server in self.cluster.processes:
-            self.cluster.thaw(server)
 
     def settle(self) -> None:
         """Wait until HDFS is ready."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.kafka.broker import Broker, connector_jars
-from tests.soak.place import Place
+from tests.soak.place import Place, guarded_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,6 @@ class KafkaPlace(Place):
     """Spark on two cores and a local disk. Each input file is a record of a topic with one partition."""
 
     name = "kafka"
-    servers = (SERVER,)
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
@@ -40,6 +39,7 @@ class KafkaPlace(Place):
         servers = self.home / "servers"
         servers.mkdir(exist_ok=True)
         self._broker = Broker(servers)
+        self.servers = {SERVER: guarded_server(self._broker, SERVER, self._broker.launch)}
         self._broker.create_topic(TOPIC, 1)
         self.settings = {"spark.jars": jars}
         self.kafka = {"kafka.bootstrap.servers": self._broker.address, "subscribe": TOPIC}
@@ -60,25 +60,6 @@ class KafkaPlace(Place):
             producer.stdin.write(f"{file.stem}\t{file.read_text()}".encode())
         producer.stdin.close()
         self.broker.end_producer()
-
-    def kill_server(self, server: str) -> None:
-        """SIGKILL the broker."""
-        self.broker.kill(server)
-
-    def start_server(self, server: str) -> None:
-        """Start the killed broker again."""
-        if server not in self.broker.processes:
-            self.broker.launch()
-
-    def freeze_server(self, server: str) -> None:
-        """Stop the broker by SIGSTOP."""
-        if server in self.broker.processes:
-            self.broker.freeze(server)
-
-    def thaw_server(self, server: str) -> None:
-        """Resume the stopped broker."""
-        if server in self.broker.processes:
-            self.broker.thaw(server)
 
     def settle(self) -> None:
         """Wait until the broker accepts connections."""

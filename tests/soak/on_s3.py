@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.guarded import CannotStart
 from tests.object_stores.servers import BUCKET, CREDENTIALS, NO_FILES, client, versity, what_is_missing
-from tests.soak.place import Place
+from tests.soak.place import Place, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,7 +65,6 @@ class S3Place(Place):
     """Spark on two cores, directories on a server that speaks S3, checkpoints on the local disk."""
 
     name = "s3"
-    servers = (SERVER,)
     environment: Mapping[str, str] = MappingProxyType(CREDENTIALS | NO_FILES)
 
     def __init__(self, home: Path) -> None:
@@ -89,6 +88,7 @@ class S3Place(Place):
             servers.mkdir(exist_ok=True)
             self._store = self._running.enter_context(versity(servers))
             self.storage = self._store.settings
+            self.servers = {SERVER: _server_of(self._store)}
 
     def stop(self) -> None:
         """Kill the server; its data stays."""
@@ -103,24 +103,18 @@ class S3Place(Place):
         """Return the log of a query's sink on the disk of the server."""
         return self.store.data / BUCKET / "soak" / query / "_ftfile/log"
 
-    def kill_server(self, server: str) -> None:  # noqa: ARG002 - there is one
-        """SIGKILL the server."""
-        self.store.kill()
-
-    def start_server(self, server: str) -> None:  # noqa: ARG002
-        """Start the killed server again."""
-        if not self.store.is_running:
-            self.store.launch()
-
-    def freeze_server(self, server: str) -> None:  # noqa: ARG002
-        """Stop the server by SIGSTOP."""
-        if self.store.is_running:
-            self.store.freeze()
-
-    def thaw_server(self, server: str) -> None:  # noqa: ARG002
-        """Resume the stopped server."""
-        self.store.thaw()
-
     def settle(self) -> None:
         """Wait until the server responds."""
         self.store.wait()
+
+
+def _server_of(store: Store) -> Server:
+    def start() -> None:
+        if not store.is_running:
+            store.launch()
+
+    def freeze() -> None:
+        if store.is_running:
+            store.freeze()
+
+    return Server(kill=store.kill, start=start, freeze=freeze, thaw=store.thaw)

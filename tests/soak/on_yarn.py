@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tests.cluster.cluster import EXECUTOR, PYTHON_WORKER, SPARK_HOME, SPECULATION, command_of, java_processes
 from tests.cluster.yarn import ANY, Yarn
 from tests.soak.on_hdfs import HdfsPlace
-from tests.soak.place import VICTIMS, After
+from tests.soak.place import VICTIMS, After, guarded_server
 from tests.soak.processes import roles_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class YarnPlace(HdfsPlace):
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
-        self.servers = (SERVER,)
         self._yarn: Yarn | None = None
 
     @property
@@ -55,6 +54,7 @@ class YarnPlace(HdfsPlace):
         super().start()
         if self._yarn is None:
             self._yarn = Yarn(self.cluster)
+            self.servers = {SERVER: guarded_server(self._yarn, SERVER, self._yarn.start_resource_manager)}
             self.settings = {**self._yarn.settings(), **SPECULATION}
             # Spark sends its Python archives from its home to the containers.
             home = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -76,25 +76,6 @@ class YarnPlace(HdfsPlace):
         executors = [number for number in of_java if EXECUTOR in commands[number]]
         masters = [number for number in of_java if MASTER in commands[number]]
         return {**roles, "executor": executors, "master": masters}
-
-    def kill_server(self, server: str) -> None:
-        """SIGKILL the ResourceManager."""
-        self.yarn.kill(server)
-
-    def start_server(self, server: str) -> None:
-        """Start the killed ResourceManager again."""
-        if server not in self.yarn.processes:
-            self.yarn.start_resource_manager()
-
-    def freeze_server(self, server: str) -> None:
-        """Stop the ResourceManager by SIGSTOP."""
-        if server in self.yarn.processes:
-            self.yarn.freeze(server)
-
-    def thaw_server(self, server: str) -> None:
-        """Resume the stopped ResourceManager."""
-        if server in self.yarn.processes:
-            self.yarn.thaw(server)
 
     def settle(self) -> None:
         """Wait until HDFS and YARN are ready."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
@@ -12,13 +13,14 @@ from tests.demos.files.process import SparkApp
 from tests.soak.processes import roles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.demos.files.hdfs_path import HdfsPath
     from tests.demos.files.process import SessionApp
+    from tests.guarded import Guarded
     from tests.soak.check import RemotePath
 
-__all__ = ("DIRECTORIES", "JOB", "NO_SETTINGS", "VICTIMS", "After", "Place", "Size")
+__all__ = ("DIRECTORIES", "JOB", "NO_SETTINGS", "VICTIMS", "After", "Place", "Server", "Size", "guarded_server")
 
 # Of the queries, which have the same names.
 DIRECTORIES = ("rows", "words", "followed")
@@ -54,6 +56,45 @@ VICTIMS: Mapping[str, After] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """A server that can be struck.
+
+    Attributes:
+        kill: SIGKILL it.
+        start: start it with the same data, without waiting until it is ready; nothing if it runs.
+        freeze: stop it by SIGSTOP; nothing if it does not run.
+        thaw: resume it; nothing if it does not run.
+    """
+
+    kill: Callable[[], object]
+    start: Callable[[], object]
+    freeze: Callable[[], object]
+    thaw: Callable[[], object]
+
+
+def guarded_server(guarded: Guarded, name: str, start: Callable[[], object]) -> Server:
+    """Return one of the servers of a system, which `start` starts."""
+
+    def if_running(act: Callable[[str], object]) -> None:
+        if name in guarded.processes:
+            act(name)
+
+    def start_if_killed() -> None:
+        if name not in guarded.processes:
+            start()
+
+    return Server(
+        kill=partial(guarded.kill, name),
+        start=start_if_killed,
+        freeze=partial(if_running, guarded.freeze),
+        thaw=partial(if_running, guarded.thaw),
+    )
+
+
+NO_SERVERS: Mapping[str, Server] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """The least and the greatest number of input files and of their rows in a round, and of strikes."""
 
@@ -67,7 +108,7 @@ class Place:
 
     Attributes:
         name: of the option `--places`.
-        servers: names of the servers that can be struck.
+        servers: that can be struck, by name; set by `start`.
         server_share: of the strikes that hit a server, if there are servers.
         patience_s: after this time without its moment, a strike is made at once. It is longer than a start of the
             application.
@@ -87,7 +128,7 @@ class Place:
     """
 
     name: ClassVar[str] = "local"
-    servers: tuple[str, ...] = ()
+    servers: Mapping[str, Server] = NO_SERVERS
     server_share: ClassVar[float] = 0.4
     patience_s: ClassVar[float] = 30.0
     victims: ClassVar[Mapping[str, After]] = VICTIMS
@@ -146,22 +187,6 @@ class Place:
     def log(self, query: str) -> Path | HdfsPath:
         """Return the log of a query's sink."""
         return self.home / query / "_ftfile/log"
-
-    def kill_server(self, server: str) -> None:
-        """SIGKILL a server."""
-        raise NotImplementedError
-
-    def start_server(self, server: str) -> None:
-        """Start a killed server with the same data, without waiting until it is ready. Nothing if it runs."""
-        raise NotImplementedError
-
-    def freeze_server(self, server: str) -> None:
-        """Stop a running server by SIGSTOP."""
-        raise NotImplementedError
-
-    def thaw_server(self, server: str) -> None:
-        """Resume a stopped server."""
-        raise NotImplementedError
 
     def settle(self) -> None:
         """Wait until all servers are ready."""

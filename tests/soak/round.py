@@ -102,7 +102,7 @@ class Round:
         self._measured = measured
         self._console = console
         self._save = save
-        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._due: list[tuple[float, Callable[[], object]]] = []
         self._strikes = draw_strikes(drawn, drawn.randint(*place.size.strikes), place)
         self._counts = Counter(plan.strikes)
         self._options = {
@@ -233,13 +233,10 @@ class Round:
         self._save()
         after_s = time.monotonic() + strike.seconds
         if is_server:
-            strike_server, revive = (
-                (self._place.kill_server, self._place.start_server)
-                if strike.is_kill
-                else (self._place.freeze_server, self._place.thaw_server)
-            )
-            strike_server(strike.victim)
-            self._due.append((after_s, lambda: revive(strike.victim)))
+            server = self._place.servers[strike.victim]
+            strike_server, revive = (server.kill, server.start) if strike.is_kill else (server.freeze, server.thaw)
+            strike_server()
+            self._due.append((after_s, revive))
         elif not strike.is_kill:
             send(victims, signal.SIGSTOP)
             self._due.append((after_s, lambda: send(victims, signal.SIGCONT)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tests.archives import spark_options
 from tests.cluster.cluster import SPECULATION, Cluster
 from tests.demos.files.process import own_environment
-from tests.soak.place import VICTIMS, After, Place
+from tests.soak.place import VICTIMS, After, Place, Server
 from tests.soak.processes import roles_of, send
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("StandalonePlace",)
 
 WORKER = "deploy.worker.Worker"
+WORKERS = ("worker0", "worker1")
 
 
 class StandalonePlace(Place):
@@ -33,7 +34,6 @@ class StandalonePlace(Place):
     name = "standalone"
     patience_s = 120.0
     server_share = 0.25
-    servers = ("worker0", "worker1")
     victims: ClassVar[Mapping[str, After]] = MappingProxyType(
         {**VICTIMS, "executor": After.CONTINUES, "all executors": After.CONTINUES}
     )
@@ -61,8 +61,9 @@ class StandalonePlace(Place):
         self._cluster = Cluster(home, {**own_environment(home), "JAVA_TOOL_OPTIONS": options})
         self._cluster.wait()
         self.master = self._cluster.url
-        for server in self.servers:
-            self._cluster.start_worker(server)
+        for name in WORKERS:
+            self._cluster.start_worker(name)
+        self.servers = {name: self._server(name) for name in WORKERS}
 
     def stop(self) -> None:
         """Kill all servers."""
@@ -76,27 +77,27 @@ class StandalonePlace(Place):
         roles["python"] += self.cluster.python_processes()
         return {**roles, "executor": self.cluster.executors()}
 
-    def kill_server(self, server: str) -> None:
-        """SIGKILL a worker and its executor."""
-        self.cluster.workers[server].kill()
-
-    def start_server(self, server: str) -> None:
-        """Start a killed worker again."""
-        if not self._processes(server):
-            self.cluster.start_worker(server, wait=False)
-
-    def freeze_server(self, server: str) -> None:
-        """Stop a worker by SIGSTOP. Its executor continues."""
-        send(self._processes(server), signal.SIGSTOP)
-
-    def thaw_server(self, server: str) -> None:
-        """Resume a stopped worker."""
-        send(self._processes(server), signal.SIGCONT)
-
     def settle(self) -> None:
         """Wait until all workers are registered."""
-        for server in self.servers:
-            self.cluster.wait_for_worker(server)
+        for name in WORKERS:
+            self.cluster.wait_for_worker(name)
 
-    def _processes(self, server: str) -> list[int]:
-        return self.cluster.workers[server].members(WORKER)
+    def _server(self, name: str) -> Server:
+        """Return a worker. It is killed with its executor, and stopped without it."""
+
+        def processes() -> list[int]:
+            return self.cluster.workers[name].members(WORKER)
+
+        def kill() -> None:
+            self.cluster.workers[name].kill()  # another process after each start
+
+        def start() -> None:
+            if not processes():
+                self.cluster.start_worker(name, wait=False)
+
+        return Server(
+            kill=kill,
+            start=start,
+            freeze=lambda: send(processes(), signal.SIGSTOP),
+            thaw=lambda: send(processes(), signal.SIGCONT),
+        )

@@ -75,7 +75,7 @@ def draw_strikes(drawn: random.Random, count: int, place: Place) -> list[Strike]
     strikes = []
     for _ in range(count):
         is_server = bool(place.servers) and drawn.random() < place.server_share
-        victim = drawn.choice(place.servers) if is_server else drawn.choice([*place.victims])
+        victim = drawn.choice([*place.servers]) if is_server else drawn.choice([*place.victims])
         is_kill = drawn.random() < 0.75
         longest_s = LONGEST_OUTAGE_S if is_server and is_kill else LONGEST_STOP_S if not is_kill else 2.0
         strikes.append(

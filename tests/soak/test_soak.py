@@ -17,7 +17,7 @@ from tests.cluster.cluster import wait_for
 from tests.demos.files.process import session_members
 from tests.soak.check import check_rows, check_words, fetch, list_published
 from tests.soak.measure import FIELDS, table
-from tests.soak.place import Place
+from tests.soak.place import Place, Server
 from tests.soak.progress import VARIABLE, Progress, RoundPlan, end_left_processes, lock
 from tests.soak.records import Records
 from tests.soak.round import check_round, draw_counts, find_inexcusable
@@ -137,7 +137,7 @@ def test_an_error_that_no_kill_excuses_is_found() -> None:
 def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
     assert draw_counts(1, 2, Place) == draw_counts(1, 2, Place) != draw_counts(1, 3, Place)
     place = Place(tmp_path)
-    place.servers = ("namenode", "datanode0")
+    place.servers = dict.fromkeys(("namenode", "datanode0"), Server(*(list,) * 4))  # nothing is struck
     drawn = [draw_strikes(random.Random(seed), 200, place) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {"kill driver", "kill jvm", "stop python", "kill namenode", "stop datanode"} <= {

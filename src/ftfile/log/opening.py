@@ -85,13 +85,13 @@ def _check_layout(log: CommitLog, *, repairs: bool) -> None:
     if error is None:
         return
     newest = _newest_version(log)
-    if isinstance(error, NotFound) and newest is not None:
+    if isinstance(error, NotFound):
+        if newest is None:
+            raise error
         # Another process may have created the directory after the first look: it writes the format file first.
         error = _layout_error(log)
         if error is None:
             return
-    if isinstance(error, NotFound) and newest is None:
-        raise error
     sealed = _is_sealed(log, newest)
     if repairs and not sealed:
         return

@@ -311,7 +311,7 @@ def sync_hidden(fs: FileSystem, entry: Unpublished) -> None:
     Otherwise a power cut could leave removed parts visible beside the parts that replace them: Btrfs does not keep the
     order of changes of different names.
     """
-    if not fs.capabilities.directory_sync:
+    if not entry.removes or not fs.capabilities.directory_sync:
         return
     hidden = {layout.parent(remove.final_path or "") for remove in entry.removes}
     for directory in sorted(hidden & {layout.parent(add.final_path or "") for add in entry.adds}):

@@ -268,7 +268,7 @@ class Exporter:
             self._versions.require_own(newest.version, newest.nonce, self._table.limits.directory)
             first = newest.version + 1
         if last < self._versions.head.log_start:
-            first = last + 1  # vacuum has deleted the last published version: a later one will be published
+            first = last + 1  # no published version is kept: a later one will be published
         elif newest is None and not self._versions.has_columns(last):
             first = last + 1  # a table needs columns
         return first, last, newest
