@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import shutil
 import stat
@@ -33,6 +34,7 @@ WITHOUT_ORDER = {"btrfs"}
 
 LOOP_MAJOR, LOOP_CTL_ADD = 7, 0x4C80
 LOOPS = 1 << 10  # their numbers are from here on, where no other program takes a free one
+_mounts = itertools.count()
 
 
 class Unmountable(Exception):
@@ -87,11 +89,8 @@ def mounted(disk: Path, place: Path, file_system: str, options: str = "") -> Ite
 
 
 def loop_of(place: Path) -> str:
-    """Return a loop device that only disks at this place use, so that each of them has the same device number.
-
-    A stream of foreign files recognizes a renamed log by its inode and the number of its device.
-    """
-    number = LOOPS + zlib.crc32(str(place).encode()) % LOOPS
+    """Return a loop device that only disks at this place use, another one than that of the mount before."""
+    number = LOOPS + 2 * (zlib.crc32(str(place).encode()) % LOOPS) + next(_mounts) % 2
     device = f"/dev/loop{number}"
     if not Path(device).exists():
         control = os.open("/dev/loop-control", os.O_RDWR)

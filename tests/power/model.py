@@ -160,7 +160,8 @@ def violations(journal: Sequence[Operation], least: int, most: int, place: Path,
         if in_order:
             states = _states(durable, changes.get(path, ()))
         else:
-            states = list(_mixed(durable, changes.get(path, ()), names))
+            old = _old_names(replay, path)
+            states = list(_mixed(durable, [*old, *changes.get(path, ())], names))
         matching = [state for state in states if _plain(state).keys() == names]
         if not matching:
             found.append(f"{path!r} has the names {sorted(names)}, and the model {[sorted(state) for state in states]}")
@@ -226,6 +227,15 @@ def _states(names: Mapping[str, int], changes: Sequence[_Change]) -> list[dict[s
         if place + 1 == len(changes) or changes[place + 1].number != change.number:
             states.append(dict(now))
     return states
+
+
+def _old_names(replay: Replay, directory: str) -> list[_Change]:
+    """Return the names of a directory that renamed files can still have, as changes."""
+    names = []
+    for path, number in replay._old_names.items():  # noqa: SLF001 - the model's own names
+        if parent_of(path) == directory:
+            names.append(_Change(-1, path.rpartition("/")[2], number))
+    return names
 
 
 def _mixed(names: Mapping[str, int], changes: Sequence[_Change], found: set[str]) -> Iterator[dict[str, int]]:

@@ -28,7 +28,7 @@ from ftfile.filters.decoded import decoded_piece
 from ftfile.log.format import layout
 from ftfile.log.format.layout import restored_version
 from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.log.places import list_or_empty, open_add, walk
+from ftfile.log.places import list_or_empty, open_add, stat_or_none, walk
 from ftfile.log.records import read_published
 from ftfile.log.sealed import identity_of_letters, keys_of
 from ftfile.testing.log_check import InvariantViolation, LogContents, ids_of, read_log, require, segments_in
@@ -199,20 +199,32 @@ def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> N
 
 def _check_published(fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str]) -> None:
     for record in records:
-        earlier_paths = []
-        for add in (*record.adds, *record.dead_letters):
-            if add.kind == "part" and add.path != add.final_path:
-                earlier_paths.append(add.path)
-        for remove in record.removes:
-            if remove.final_path:
-                earlier_paths.append(remove.final_path)
         remaining = []
-        for path in earlier_paths:
-            if path not in foreign and fs.exists(path):
-                remaining.append(path)
+        for add in (*record.adds, *record.dead_letters):
+            if add.kind == "part" and add.path != add.final_path and _is_left(fs, add):
+                remaining.append(add.path)
+        for remove in record.removes:
+            if remove.final_path and fs.exists(remove.final_path):
+                remaining.append(remove.final_path)
+        remaining = [path for path in remaining if path not in foreign]
         require(
             not remaining, "I7", f"{source} says that version {record.version} is published, but {remaining} are left"
         )
+
+
+def _is_left(fs: FileSystem, add: Add) -> bool:
+    """Return True if a part still has its staged name, and not its final name or that of a removed part, too.
+
+    A power cut can leave both names of a renamed file.
+    """
+    staged = stat_or_none(fs, add.path)
+    if staged is None:
+        return False
+    for path in (add.final_path or "", layout.retired_path(add.id)):
+        other = stat_or_none(fs, path)
+        if other is not None and other.identity is not None and other.identity == staged.identity:
+            return False
+    return True
 
 
 def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:

@@ -9,7 +9,8 @@ It only assumes the guarantees of POSIX that all current file systems give:
   prefix of the changes of each name survives, because a sync of a file can make its name durable without earlier
   changes of the directory. Changes of different directories are independent.
 - A *rename* is one change of both directories: it survives in both or in neither. A sync of either directory makes the
-  rename durable, and all earlier changes of both directories.
+  rename durable, and all earlier changes of both directories. On Btrfs, a file that is renamed to another directory
+  can have both names until the old directory is synced.
 - Content and names are independent: a durable name can refer to an empty file.
 """
 
@@ -25,7 +26,7 @@ from ftfile.storage.paths import parent_of
 from ftfile.testing.fs.tree import DIRECTORY, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.core.context import IdSource
 
@@ -160,6 +161,11 @@ class _PendingChange:
         return frozenset({self.operation.path, self.operation.target} - {""})
 
     @property
+    def leaves_directory(self) -> bool:
+        """A file is renamed to another directory."""
+        return self.operation.kind == "rename" and len(self.ordered) > 1
+
+    @property
     def dependents(self) -> frozenset[str]:
         """The directories whose later changes are lost if this change is lost."""
         if self.created_directory is None:
@@ -205,6 +211,7 @@ class Replay:
         self._inodes = dict(base.inodes)
         self._directory_sync = directory_sync
         self._pending: list[_PendingChange] = []
+        self._old_names: dict[str, int] = {}  # of files with a durable new name, in directories not synced since then
         self._unsynced: dict[int, _UnsyncedFile] = {}
 
     def step(self, operation: Operation) -> None:
@@ -239,7 +246,8 @@ class Replay:
         """Yield disks of a file system that keeps only the order of changes of each name.
 
         Of the changes that are not durable, one is lost alone, or one survives alone, each with the changes that
-        depend on it. No content is lost. Disks of `outcomes` are left out.
+        depend on it; or a file that was renamed to another directory also has its old name. No content is lost.
+        Disks of `outcomes` are left out.
         """
         every = range(len(self._pending))
         for cuts in itertools.chain(({number} for number in every), (set(every) - {number} for number in every)):
@@ -248,26 +256,54 @@ class Replay:
                 tree = self._tree_with(survivors)
                 contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
                 yield self._outcome(tree, lost, contents)
+        for path in self._old_names_with(self._pending):
+            tree, lost = self._tree_with(self._pending), []
+            self._keep_names(tree, self._pending, [path], lost)
+            if lost:
+                contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
+                yield self._outcome(tree, lost, contents)
 
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
         """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents.
 
-        In a third of them, only the changes of each name survive in their order. A file can also have each content that
-        it had since it was synced, or zeros in place of new bytes.
+        In a third of them, only the changes of each name survive in their order, and renamed files can keep their old
+        names. A file can also have each content that it had since it was synced, or zeros in place of new bytes.
         """
         while True:
             cuts = set()
             for _ in range(_below(5, ids)):
                 cuts.add(_below(len(self._pending) + 1, ids))
-            survival = _survival_by_name if _below(3, ids) == 0 else _survival
-            survivors, lost = survival(self._pending, cuts)
+            by_name = _below(3, ids) == 0
+            survivors, lost = (_survival_by_name if by_name else _survival)(self._pending, cuts)
             tree = self._tree_with(survivors)
+            if by_name:
+                kept = [path for path in self._old_names_with(survivors) if _below(4, ids) == 0]
+                self._keep_names(tree, survivors, kept, lost)
             contents = {}
             for number in self._unsynced_in(tree):
                 unsynced = self._unsynced[number]
                 choice = tuple(dict.fromkeys([*unsynced.results, *unsynced.more]))
                 contents[number] = choice[_below(len(choice), ids)]
             yield self._outcome(tree, lost, contents)
+
+    def _old_names_with(self, survivors: Sequence[_PendingChange]) -> dict[str, int]:
+        """Return the old names that renamed files can still have, with the numbers of the files."""
+        names = self._old_names.copy()
+        for change in survivors:
+            if change.leaves_directory:
+                names[change.operation.path] = change.operation.number
+        return names
+
+    def _keep_names(
+        self, tree: Tree, survivors: Sequence[_PendingChange], paths: Iterable[str], lost: list[Operation]
+    ) -> None:
+        """Give renamed files their old names, too, where the directory exists and has no other file of the name."""
+        old_names = self._old_names_with(survivors)
+        for path in paths:
+            parent, _, name = path.rpartition("/")
+            if name not in tree.directories.get(parent, {name: DIRECTORY}):
+                tree.directories[parent] = tree.directories[parent] | {name: old_names[path]}
+                lost.append(Operation("unlink", path, number=old_names[path]))
 
     def _unsynced_in(self, tree: Tree) -> list[int]:
         """Return the numbers of the unsynced files that have a name."""
@@ -329,6 +365,17 @@ class Replay:
                 needed |= change.ordered
         self._tree = self._tree_with(durable[::-1])
         self._pending = waiting[::-1]
+        self._note_old_names(durable[::-1], directory)
+
+    def _note_old_names(self, durable: Sequence[_PendingChange], synced: str) -> None:
+        """Note the old names of durable renames, except for those in a directory that is synced."""
+        for change in durable:
+            for path in change.names:
+                self._old_names.pop(path, None)
+            if change.leaves_directory:
+                self._old_names[change.operation.path] = change.operation.number
+        for path in [path for path in self._old_names if parent_of(path) == synced]:
+            del self._old_names[path]
 
     def _tree_with(self, changes: Sequence[_PendingChange]) -> Tree:
         """Return a copy of the durable tree with these changes; unchanged directories are shared."""
