@@ -38,6 +38,7 @@ __all__ = (
     "Watch",
     "as_file",
     "copy_range",
+    "lasting_identity",
 )
 
 
@@ -89,11 +90,17 @@ class FileInfo(NamedTuple):
     size_bytes: int  # 0 for a directory, -1 for a file of unknown length
     modified_ms: int  # of the last change, by the clock of the store, since 1970 UTC; all ages are computed from it
     is_directory: bool = False
-    # Equal for two paths if and only if they are the same file, or one is a copy of the other; None if unknown.
+    # Equal for two paths if and only if they are the same file, or one is a copy of the other; None if unknown. Text
+    # before a colon names the disk, and can change when the disk is mounted again.
     identity: str | None = None
     # A symbolic link to the file or directory; only listings report it. If links are not followed, it is a link, pipe,
     # socket or device, and not a directory.
     is_link: bool = False
+
+
+def lasting_identity(identity: str | None) -> str | None:
+    """Return the identity of a file without the name of its disk. Files of different disks can have the same."""
+    return None if identity is None else identity.rpartition(":")[2]
 
 
 class InputFile(ABC):

@@ -27,6 +27,7 @@ from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.decoding.lines import LINE_BYTES_MAX, RangeContent, filters_of_range
 from ftfile.read.foreign.settings import columns_in_path, require_columns
+from ftfile.storage.api import lasting_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -192,23 +193,24 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
 
 
 class Elsewhere:
-    """Files below a root by their identities in the store. The root is listed at the first request, and only once.
+    """Files below a root by their lasting identities in the store.
 
-    Only the first `DIRECTORIES_MAX` directories, nearest to the root, are listed.
+    The root is listed at the first request, and only once. Only the first `DIRECTORIES_MAX` directories, nearest to the
+    root, are listed.
     """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._paths: dict[str, str] | None = None
+        self._paths: dict[str, list[str]] | None = None
 
-    def path_of(self, identity: str) -> str | None:
-        """Return the path of a file; None if it is missing, or in a directory without the right to list it."""
+    def paths_of(self, identity: str) -> list[str]:
+        """Return the paths of files with an identity, without those in directories without the right to list them."""
         if self._paths is None:
             self._paths = {}
             for info in self._files():
-                if info.identity is not None:
-                    self._paths[info.identity] = info.path
-        return self._paths.get(identity)
+                if (found := lasting_identity(info.identity)) is not None:
+                    self._paths.setdefault(found, []).append(info.path)
+        return self._paths.get(identity, [])
 
     def _files(self) -> Iterator[FileInfo]:
         directories = [""]
@@ -302,18 +304,15 @@ def locate(fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: 
                 yield FileCandidate(info.path, filters)
         if not planned.whole:
             yield from _packed_candidates(candidates, filters)
-    if planned.identity is None:
-        moved = None
-    else:
-        moved = elsewhere.path_of(planned.identity)
-    if moved is not None:
-        yield FileCandidate(moved, filters)
+    if planned.identity is not None:
+        for path in elsewhere.paths_of(planned.identity):
+            yield FileCandidate(path, filters)
 
 
 def _paths_of_identity(infos: Iterable[FileInfo], identity: str | None) -> list[str]:
     paths = []
     for info in infos:
-        if info.identity is not None and info.identity == identity:
+        if identity is not None and lasting_identity(info.identity) == identity:
             paths.append(info.path)
     return paths
 

@@ -31,7 +31,7 @@ class Row:
     size_bytes: int  # -1 if the store does not report it
     modified_ms: int
     identity: str | None
-    identity_hash: bytes
+    identity_hash: bytes  # of the lasting identity
     known: KnownFile | None  # the known file at this path
     since_s: float  # as in the listing
     is_changed: bool = False  # the file is known, and may have other content

@@ -18,6 +18,7 @@ from ftfile.log.directory import has_log
 from ftfile.log.format import layout
 from ftfile.read.foreign.globs import alternatives, glob_pattern, has_wildcard
 from ftfile.read.foreign.known_rows import identity_hash, key_of
+from ftfile.storage.api import lasting_identity
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import join, parent_of, parse
 from ftfile.storage.registry import open_filesystem
@@ -46,7 +47,7 @@ class Listing:
     times: NDArray[np.int64]  # of the last change, in ms since 1970 UTC, not negative
     identities: list[str | None]  # the identities of the files in the store
     keys: NDArray[np.uint64]  # of their paths, as two halves
-    hashes: NDArray[np.uint64]  # of their identities; 0 without an identity
+    hashes: NDArray[np.uint64]  # of their lasting identities; 0 without an identity
     # Monotonic time of the listing in which this process first saw the file in this state: with this size, time and
     # identity at this path.
     since_s: NDArray[np.float64]
@@ -341,7 +342,7 @@ def _keys(root: str, paths: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def _hashes(identities: Iterable[str | None]) -> NDArray[np.uint64]:
-    return np.frombuffer(b"".join(map(identity_hash, identities)), "<u8")
+    return np.frombuffer(b"".join(map(identity_hash, map(lasting_identity, identities))), "<u8")
 
 
 def _once(files: _ListedFiles) -> _ListedFiles:

@@ -44,7 +44,7 @@ class Range(_PlanRow, frozen=True):
     tail: _Print  # fingerprint of the last KiB before `end`, or of less
     size_bytes: _Size  # of the stored file at planning time
     modified_ms: Number  # of the file at planning time
-    # identity of the file in the store, such as an inode; None if the store has no identities
+    # lasting identity of the file in the store, such as its inode; None if the store has no identities
     identity: str | None = None
     whole: bool = False  # read from start to end, in every format
     compression: str = ""  # name of the codec; empty without compression

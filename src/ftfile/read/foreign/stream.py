@@ -23,6 +23,7 @@ from ftfile.read.foreign.plan_log import PlanLog
 from ftfile.read.foreign.planner import Planner
 from ftfile.read.foreign.settings import FilesSettings, require_columns_beside
 from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.api import lasting_identity
 from ftfile.storage.paths import Url, join, parse
 from ftfile.storage.registry import is_local, open_filesystem
 
@@ -377,5 +378,6 @@ def _is_to_its_end(planned: Range) -> bool:
 
 
 def _is_unchanged(info: FileInfo, planned: Range) -> bool:
-    now = (info.size_bytes, info.modified_ms, info.identity if planned.identity is not None else None)
+    identity = lasting_identity(info.identity) if planned.identity is not None else None
+    now = (info.size_bytes, info.modified_ms, identity)
     return now == (planned.size_bytes, planned.modified_ms, planned.identity)

@@ -12,6 +12,7 @@ from ftfile.read.foreign.contents import fingerprints
 from ftfile.read.foreign.decode import read_files
 from ftfile.read.foreign.plan import Plan, Range
 from ftfile.read.foreign.settings import FileDecoding
+from ftfile.storage.api import lasting_identity
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 
@@ -57,7 +58,8 @@ class Files:
         found = fingerprints(lambda offset, length: content[offset : offset + length], end)
         assert found is not None
         info = self.fs.stat(path)
-        return Range(path, start, end, *found, info.size_bytes, info.modified_ms, info.identity, **fields)
+        identity = lasting_identity(info.identity)
+        return Range(path, start, end, *found, info.size_bytes, info.modified_ms, identity, **fields)
 
     def whole(self, path: str) -> Range:
         return self.range(path, whole=True)
