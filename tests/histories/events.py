@@ -29,6 +29,7 @@ from tests.histories.maintaining import FLUSH, note_untold
 from tests.histories.plan import Step
 from tests.histories.programs import close_dead, write_as, write_in_child
 from tests.histories.troubles import DIRECTORY, Death, HeldThread, Meddler, Moment
+from tests.histories.versions import check_refusals, create_newer_record, is_of_newer_version
 from tests.histories.world import Ended
 from tests.kit.failing_calls import CHANGES, Killed, lose_answer
 from tests.kit.forks import Fork
@@ -315,6 +316,38 @@ def _step_clock(meeting: Meeting) -> Any:
     return meeting.at_call(act)
 
 
+def _newer_version(meeting: Meeting) -> Any:
+    """Let a newer ftfile create a record meanwhile. All calls refuse it; then it is deleted, as its users would do."""
+    world = meeting.world
+    created: list[str] = []
+
+    def act(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        del operation, path
+        if (record := create_newer_record(world)) is not None:
+            created.append(record)
+            world.met(meeting.event)
+        return call()
+
+    try:
+        return meeting.at_call(act)
+    except FtfileError as error:
+        if not created or not is_of_newer_version(error):
+            raise
+        return Ended("a newer version has written", is_dead=True)
+    finally:
+        meeting.is_met = bool(created)
+        if created:
+            world.wait_for_threads(_PATIENCE_S)
+            forget_caches()
+            if world.fs.trouble is None:
+                check_refusals(world)
+            world.raw.delete(created[0])
+            world.raw.sync_directory(layout.LOG)
+            close_dead(world)
+            forget_caches()
+            world.restart()
+
+
 EVENTS: dict[str, Callable[[Meeting], Any]] = {
     "kill": _kill,
     "power cut": _cut_power,
@@ -327,6 +360,7 @@ EVENTS: dict[str, Callable[[Meeting], Any]] = {
     "late process": _late,
     "twin": _twin,
     "clock step": _step_clock,
+    "newer version": _newer_version,
 }
 
 

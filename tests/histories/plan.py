@@ -110,6 +110,7 @@ EVENTS: dict[str, int] = {
     "late process": 2,
     "twin": 3,
     "clock step": 2,
+    "newer version": 2,
 }
 # Steps that an event can happen to. The other ones have events of their own, or call nothing of the product.
 _EVENTFUL = (
