@@ -39,6 +39,8 @@ _HALF_RESTS_S = 150.0  # the line is then ended before the next plan; less than 
 # Pauses after the last step, for files that wait for `minFileAge` or `closeInactive`, and for clocks that are behind.
 _PAUSES_S = (2, 2, 12, 12, 70, 301, 301, 301, 1000, 4000, 4000, 90_000, 2, 12, 301, 301)
 _NEVER_S = 100 * 86_400.0
+_EQUAL = 0.8  # share of the lines
+_REMOUNTED = 0.5  # share of the restarts at which the disk gets another device number
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Conditions:
     meddling: float = 0.0  # share of the store's calls that are preceded by a writer's step
     available_now: bool = False
     at_once: int = 1  # number of concurrent calls of the store
+    alike: bool = False  # files begin with equal lines, and many lines are equal
 
     @property
     def is_behind(self) -> bool:
@@ -149,7 +152,7 @@ class Writers:
     def _write_banner(self, log: Log) -> None:
         if self._banner:
             text = f"{'#' * self._banner} {log.name} {self._draw.random()}{'.' * self._draw.randrange(60)}\n"
-            self._write(log, text.encode())
+            self._write(log, b"started\n" if self._conditions.alike else text.encode())
 
     def _write(self, log: Log, data: bytes) -> None:
         *lines, log.open_line = (log.open_line + data).split(b"\n")
@@ -160,7 +163,9 @@ class Writers:
         data, log.half = log.half, b""
         for _ in range(self._draw.choice([1, 3, 20])):
             self._number += 1
-            data += f"{self._number:05} {self._draw.random()} {'x' * self._draw.choice([0, 5, 300])}\n".encode()
+            text = f"{self._number:05} {self._draw.random()} {'x' * self._draw.choice([0, 5, 300])}\n"
+            is_equal = self._conditions.alike and self._draw.random() < _EQUAL
+            data += b"alive\n" if is_equal else text.encode()
         if self._draw.random() < 0.4:
             cut = self._draw.randrange(1, 8)
             data, log.half = data[:-cut], data[-cut:]
@@ -432,6 +437,7 @@ class History:
 
     def _restart(self) -> None:
         self.writers.note("restart")
+        self._store.device += self._draw.random() < _REMOUNTED
         self._known = KnownFiles.from_bytes(self._known.to_bytes())
         self._planner = Planner(self._store, self._settings, self._context)
 

@@ -1,15 +1,17 @@
 """A store of foreign files, shared by writers and a stream: file names, handles that outlive names, and a clock.
 
-Its file identities are reused at once, as inode numbers are. Its times may be frozen, coarse or shifted.
+Its inodes are reused at once, and each mount has another device. Its times may be frozen, coarse or shifted.
 """
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import NotFound, PermissionDenied
 from ftfile.storage.api import Capabilities, FileInfo, InputFile, Watch
+from ftfile.storage.local_status import Status, info_of
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 
@@ -31,6 +33,7 @@ class Inode:
     """A file, which exists while it has a name. Writers may keep it open for longer."""
 
     number: int
+    born_ns: int
     modified_ms: int
     data: bytearray = field(default_factory=bytearray)
     links: int = 0
@@ -73,6 +76,7 @@ class ForeignStore(WrapperFileSystem):
         on_call: a writer's step, which may run before each call of the file system and between the names of a listing.
             It is not called while it runs.
         listed_s: when the last listing began, by the clock of the process.
+        device: number of the device of the disk.
     """
 
     def __init__(self, clock: ManualClock, draw: random.Random, times: Times, skew_s: int, at_once: int) -> None:
@@ -81,6 +85,7 @@ class ForeignStore(WrapperFileSystem):
         self.refused: set[str] = set()
         self.on_call: Callable[[], None] | None = None
         self.listed_s = 0.0
+        self.device = 1
         self._clock = clock
         self._draw = draw
         self._times = times
@@ -88,6 +93,7 @@ class ForeignStore(WrapperFileSystem):
         self._at_once = at_once
         self._free: list[int] = []
         self._next_number = 1
+        self._created = 0  # number of files
 
     @property
     def capabilities(self) -> Capabilities:
@@ -132,7 +138,8 @@ class ForeignStore(WrapperFileSystem):
 
     def _info(self, path: str) -> FileInfo:
         inode = self._inode("stat", path)
-        return FileInfo(path, len(inode.data), inode.modified_ms, False, str(inode.number))
+        status = Status(stat.S_IFREG, len(inode.data), inode.modified_ms, self.device, inode.number, inode.born_ns)
+        return info_of(path, status)
 
     def now_ms(self) -> int:
         """Return the time of the store's clock."""
@@ -143,7 +150,8 @@ class ForeignStore(WrapperFileSystem):
         """Create a file under a name, which replaces a file that has the name."""
         number = self._free.pop() if self._free else self._next_number
         self._next_number = max(self._next_number, number + 1)
-        inode = Inode(number, self.now_ms())
+        self._created += 1
+        inode = Inode(number, self._created, self.now_ms())
         self.link(name, inode)
         return inode
 

@@ -46,9 +46,9 @@ def draw_conditions(seed: int) -> Conditions:
     times, skew_s = draw.choice(CLOCKS)
     meddling = draw.choice([0.0, 0.05])
     is_available_now = draw.random() < 0.5
-    return Conditions(
-        identity, letters, times, skew_s, meddling, is_available_now, 1 if meddling else draw.choice([1, 4])
-    )
+    at_once = 1 if meddling else draw.choice([1, 4])
+    alike = identity == "native" and draw.random() < 0.5  # by content, files that are equal are one
+    return Conditions(identity, letters, times, skew_s, meddling, is_available_now, at_once, alike)
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ class FileInfo(NamedTuple):
 
 
 def lasting_identity(identity: str | None) -> str | None:
-    """Return the identity of a file without the name of its disk. Files of different disks can have the same."""
+    """Return the identity of a file without the name of its disk: it stays when the disk is mounted again."""
     return None if identity is None else identity.rpartition(":")[2]
 
 

@@ -24,13 +24,12 @@ from ftfile.core.errors import (
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream, StoredFile
 from ftfile.storage.local_errors import storage_error, translated
+from ftfile.storage.local_status import StatusReader, info_of, info_of_entry, status_of
 from ftfile.storage.local_system import (
     LEADS_NOWHERE,
     Name,
     beside,
     directory_of,
-    info_of,
-    info_of_entry,
     link_temporary,
     make_directories,
     make_directory,
@@ -126,12 +125,12 @@ class LocalFileSystem(FileSystem):
         """If links are followed, `DanglingLink` is raised for a link without a target."""
         with self._at("stat", path) as name:
             if not name.follow:
-                info = info_of_entry(path, os.stat(name.text, dir_fd=name.directory, follow_symlinks=False))
+                info = info_of_entry(path, status_of(name))
                 if info.is_link:
                     raise not_a_file("stat", path)
                 return info
             try:
-                return info_of(path, os.stat(name.text))
+                return info_of(path, status_of(name))
             except OSError as error:
                 if not path or error.errno not in LEADS_NOWHERE or not os.path.islink(name.text):
                     raise
@@ -141,13 +140,14 @@ class LocalFileSystem(FileSystem):
     def list(self, path: str) -> list[FileInfo]:
         prefix, children = f"{path}/" if path else "", []
         with self._at("list", path) as name, opened_directory(name) as directory, os.scandir(directory) as entries:
+            statuses = StatusReader(directory, follow=self._follow_links)
             for entry in entries:
                 try:
                     child = prefix + entry.name
                     if self._follow_links:
-                        children.append(info_of(child, entry.stat(), is_link=entry.is_symlink()))
+                        children.append(info_of(child, statuses.read(entry.name), is_link=entry.is_symlink()))
                     else:
-                        children.append(info_of_entry(child, entry.stat(follow_symlinks=False)))
+                        children.append(info_of_entry(child, statuses.read(entry.name)))
                 except FileNotFoundError:  # deleted since, or a link without a target
                     continue
                 except OSError as error:

@@ -18,7 +18,6 @@ from ftfile.core.errors import (
     NotADirectory,
     NotAFile,
 )
-from ftfile.storage.api import FileInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,24 +112,6 @@ def open_file(operation: str, path: str, name: Name, flags: int, mode: int = 0) 
     raise not_a_file(operation, path)
 
 
-def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> FileInfo:
-    """Return the `FileInfo` of the status of a path."""
-    is_directory = stat.S_ISDIR(status.st_mode)
-    size_bytes = status.st_size
-    if is_directory:
-        size_bytes = 0
-    identity = f"{status.st_dev}:{status.st_ino}"
-    return FileInfo._make((path, size_bytes, status.st_mtime_ns // 1_000_000, is_directory, identity, is_link))
-
-
-def info_of_entry(path: str, status: os.stat_result) -> FileInfo:
-    """Return the `FileInfo` of the status of an entry whose link was not followed."""
-    info = info_of(path, status)
-    if info.is_directory or stat.S_ISREG(status.st_mode):
-        return info
-    return info._replace(size_bytes=0, is_link=True)
-
-
 @contextlib.contextmanager
 def opened_directory(name: Name) -> Iterator[int]:
     """Open a directory: with its descriptor, the kernel resolves its path once, and not for each entry."""
@@ -208,7 +189,7 @@ def link_temporary(temporary: Name, target: Name) -> None:
         raise
 
 
-_AT_FDCWD = -100
+AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 
 
@@ -241,7 +222,7 @@ def _place_of(name: Name) -> tuple[int, bytes]:
     """Return the descriptor of the directory, and the name in it, as system calls take them."""
     directory = name.directory
     if directory is None:
-        directory = _AT_FDCWD
+        directory = AT_FDCWD
     return directory, os.fsencode(name.text)
 
 

@@ -162,8 +162,7 @@ def match_known(
 
     0. The probe failed: undecided.
     1. Same path, same identity, same content before the position: the same file.
-    2. Same identity, same content: a renamed file. Candidates of which bytes were read come first, then those that are
-       not displaced, then the newest.
+    2. Same identity, same content: a renamed file. Candidates that are not displaced come first, then the newest.
     3. Same path, same content: the same file; undecided if the file that now has the known identity is undecided.
     4. Otherwise a new file. The file that was known at its path was truncated, or is displaced.
 
@@ -270,9 +269,6 @@ class _Matching:
         return replace(match, rule=IdentityRule.REPLACED, displaces=True)
 
 
-def _rank(file: KnownFile) -> tuple[bool, bool, int, int]:
-    """Return the rank of a known file among the candidates with the same identity.
-
-    A file of which nothing was read is the last one: its content says nothing, and it can be a file of another disk.
-    """
-    return bool(file.position), not file.is_displaced, file.modified_ms, file.position
+def _rank(file: KnownFile) -> tuple[bool, int, int]:
+    """Return the rank of a known file among the candidates with the same identity."""
+    return not file.is_displaced, file.modified_ms, file.position

@@ -11,7 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
-from ftfile.storage import registry
+from ftfile.storage import local, local_status, registry
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, RootedFileSystem
@@ -24,6 +24,8 @@ from tests.unit.read.foreign.plans import COLUMNS, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ftfile.storage.local_status import Status
+    from ftfile.storage.local_system import Name
     from ftfile.storage.paths import Location
 
 NEVER_MIND = 10**9
@@ -85,17 +87,26 @@ def test_the_input_is_a_link(source: Source) -> None:
 def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test raises the error of the system, because the superuser has all permissions."""
     source.add("a.log")
-    original: Callable[..., Any] = getattr(os, call)
+    original_open = os.open
 
-    def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
-        above = kwargs.get("dir_fd")
+    def check(path: str, above: int | None) -> None:
         place = path if above is None else Path(f"/proc/self/fd/{above}").readlink() / path
-        is_passed = call == "open" and args[0] & os.O_PATH  # without the permission to list the directory
-        if str(place) == str(source.path) and not is_passed:
+        if str(place) == str(source.path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return original(path, *args, **kwargs)
 
-    monkeypatch.setattr(os, call, refuse)
+    def opened(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if not flags & os.O_PATH:  # without the permission to list the directory
+            check(path, kwargs.get("dir_fd"))
+        return original_open(path, flags, *args, **kwargs)
+
+    def status_of(name: Name) -> Status:
+        check(name.text, name.directory)
+        return local_status.status_of(name)
+
+    if call == "open":
+        monkeypatch.setattr(os, "open", opened)
+    else:
+        monkeypatch.setattr(local, "status_of", status_of)
     with pytest.raises(PermissionDenied, match=rf"^file://{source.path}: .* failed: Permission denied"):
         begin(str(source.path), str(source.state))
     monkeypatch.undo()
