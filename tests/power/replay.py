@@ -204,14 +204,14 @@ class Replay:
         """Return where disks are mounted: always at the same path, which logs of other programs contain."""
         return self.home / "disk"
 
-    def record(self, base: Path, done: int, count: int) -> list[Event]:
+    def record(self, base: Path, done: int, count: int, disk_is: Literal["new", "crashed"]) -> list[Event]:
         """Run the workload on a recorded copy of an image."""
         case, log = self.case, self.home / "log"
         command = [sys.executable, "-m", "tests.power.workloads", case.workload, str(self.place)]
         numbers = [str(case.seed), str(done), str(count)]
         folder = self.home / "recorder"
         disk = mounted(folder / "disk", self.place, case.file_system, case.options)
-        words = [*command, str(folder / "mark"), *numbers, *filter(None, [case.mistake])]
+        words = [*command, str(folder / "mark"), *numbers, disk_is, *filter(None, [case.mistake])]
         with recorded_disk(folder, log, base), disk:
             ran = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, timeout=WORKLOAD_S)
         if ran.returncode and not case.mistake:
@@ -224,7 +224,7 @@ class Replay:
         make_image(base, self.case.file_system)
         with mounted(base, self.place, self.case.file_system):
             WORKLOADS[self.case.workload](self.place, self.case.seed).prepare()
-        return Recording(base, self.record(base, 0, 1000))
+        return Recording(base, self.record(base, 0, 1000, "new"))
 
     def second_recording(self, recording: Recording) -> Recording:
         """Cut the power once, and run the recovery and a few steps on a recorded copy of that disk."""
@@ -233,7 +233,7 @@ class Replay:
         for _ in recording.images([cut], base, self.drawn):
             pass
         done, tried = recording.progress(cut.moment)
-        return Recording(base, self.record(base, done, RECOVERY_STEPS), done, tried)
+        return Recording(base, self.record(base, done, RECOVERY_STEPS, "crashed"), done, tried)
 
     def check(self, recording: Recording, count: int) -> None:
         """Check and recover the disks of power cuts."""

@@ -69,17 +69,17 @@ def written_back(place: Path, seed: int) -> Iterator[None]:
 
 def main(words: list[str]) -> None:
     """Run the steps."""
-    name, place, mark, seed, done, count = words[:6]
+    name, place, mark, seed, done, count, disk = words[:7]
     logging.disable(logging.CRITICAL)
     workload = WORKLOADS[name](Path(place), int(seed))
     notes = os.open(mark, os.O_WRONLY)
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, notes)
-        for mistake in words[6:]:
+        for mistake in words[7:]:
             stack.enter_context(MISTAKES[mistake].planted())
         if int(seed) % 2:
             stack.enter_context(written_back(Path(place), int(seed)))
-        if int(done) == 0 and name in OF_MODEL and not words[6:]:
+        if disk == "new" and name in OF_MODEL and not words[7:]:  # the model begins with an empty disk
             journal = Path(mark).parents[1] / "journal"
             stack.enter_context(mirrored(Path(place), journal, lambda text: os.write(notes, text)))
         for number in range(int(done), min(int(done) + int(count), workload.steps)):
