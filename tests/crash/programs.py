@@ -16,7 +16,7 @@ from tests.crash.scenarios import CSV, ENCRYPTED
 from tests.crash.world import Batch, Query, Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -114,9 +114,9 @@ class ProgramScenario(Scenario):
             return query
         return Program(path, query.columns, dict(query.options), name, attempts=self.attempts)
 
-    def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
+    def check(self, fs: FileSystem, recorded: Sequence[str], old_names: Collection[str] = ()) -> DirectoryReport:
         """Also check that the position of each program is the position after its rows in the log."""
-        report = super().check(fs, recorded)
+        report = super().check(fs, recorded, old_names)
         head = CommitLog(self.with_keys(fs)).refresh()
         for name in self.programs:
             application, query = application_of(head, name), head.queries.get(name)

@@ -15,7 +15,7 @@ from tests.kit.store_check import check_store
 from tests.unit.kv.stores import rows_in
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Sequence
 
     from ftfile.storage.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
@@ -123,8 +123,8 @@ class StoreScenario(Scenario):
         """Return no rows: the rows of runs differ from the rows of a version, and maintenance changes them."""
         return ()
 
-    def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
-        report, batches = self.check_batches(fs, recorded)
+    def check(self, fs: FileSystem, recorded: Sequence[str], old_names: Collection[str] = ()) -> DirectoryReport:
+        report, batches = self.check_batches(fs, recorded, old_names)
         expected = self.rows_after(batches)
         done = {
             batch.note for batch in self.batches if batch.change in {"purge", "rebucket"} and batch.note in recorded
@@ -150,8 +150,8 @@ class StoreScenario(Scenario):
                     found[letter] = (found.get(letter, (0, 0))[0] + 1, batch.batch_id)
         return found
 
-    def check_finished(self, fs: FileSystem) -> None:
-        directory = self.check(fs, [batch.note for batch in self.batches])
+    def check_finished(self, fs: FileSystem, old_names: Collection[str] = ()) -> None:
+        directory = self.check(fs, [batch.note for batch in self.batches], old_names)
         check_store(self.with_keys(fs), directory=directory)
 
 

@@ -65,7 +65,7 @@ from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, p
 from tests.unit.writing.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from ftfile.testing.fs.volume import Store
 
@@ -124,7 +124,7 @@ class Exploration:
         self.limit = limit
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
         self.selection = Alike(seed, every=THOROUGH or scenario.vacuum)
-        self._finished: set[bytes] = set()
+        self._finished: set[tuple[bytes, frozenset[str]]] = set()
         self._passed = Passed()
 
     def explore(self, store: Store = "disk") -> None:
@@ -140,29 +140,48 @@ class Exploration:
                 continue  # a power cut can leave the same disk, and a recovery that is not crashed behaves the same
             if isinstance(state, CrashState) and not self.selection.is_tried(state) and id(state) not in chosen:
                 continue
-            recovered = self.recover(state, run=2, to_the_end=id(state) in chosen)
+            recovered, old_names = self.recover(state, run=2, to_the_end=id(state) in chosen)
             if id(state) not in chosen:
                 continue
             crashed = crash_states(recovered, seen=self.seen, limit_per_point=self.limit and 1)
             for again in filter(self.selection.is_tried, itertools.islice(crashed, self.limit)):
-                self.recover(again, run=3, before=f"{state}; then, in the recovery, ")
+                self.recover(again, 3, old_names, before=f"{state}; then, in the recovery, ")
 
     def recover(
-        self, state: CrashState | KillState, run: int, before: str = "", *, to_the_end: bool = False
-    ) -> CrashingFileSystem:
+        self,
+        state: CrashState | KillState,
+        run: int,
+        left: Collection[str] = (),
+        before: str = "",
+        *,
+        to_the_end: bool = False,
+    ) -> tuple[CrashingFileSystem, set[str]]:
         """Check the disk after a crash, let Spark resume on it, and check the end.
 
         Unless `to_the_end` is set, it stops where an earlier recovery had the same disk after the same batch.
+
+        Args:
+            state: the crash.
+            run: number of this start.
+            left: old names that an earlier recovery left.
+            before: describes the earlier crash.
+            to_the_end: never stop early.
+
+        Returns:
+            The disk after the recovery, and the old names that it may leave: only those that were on the disk of a
+            crash, and belong to parts that were known as published.
         """
         fs = state.filesystem()
-        is_known = never if to_the_end else self._passed.on(fs)
         with prefixed(f"{self.scenario.name}: {before}{state}"):
-            self.scenario.check(fs, state.notes)
+            lost = state.loss.old_names if isinstance(state, CrashState) else set()
+            old_names = self.scenario.check(fs, state.notes, {*left, *lost}).old_names
+            is_known = never if to_the_end else self._passed.on(fs, old_names)
             ended = self.scenario.play(fs, run, state.notes, fs.note, is_known)
-            if ended and (digest := fs.digest()) not in self._finished:
-                self._finished.add(digest)
-                self.scenario.check_finished(fs)
-        return fs
+            finished = fs.digest(), frozenset(old_names)
+            if ended and finished not in self._finished:
+                self._finished.add(finished)
+                self.scenario.check_finished(fs, old_names)
+        return fs, old_names
 
 
 def explore(

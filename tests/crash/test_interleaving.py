@@ -277,9 +277,10 @@ class Ring:
         for state in filter(self.selection.is_tried, crash_states(fs, seen=seen)):
             with prefixed(f"{self.race.name}, {schedule}, {state}"):
                 survived = state.filesystem()
-                self.scenario.check(survived, state.notes)
-                if self.scenario.play(survived, 3, state.notes, survived.note, self._passed.on(survived)):
-                    self.scenario.check_finished(survived)
+                old_names = self.scenario.check(survived, state.notes, state.loss.old_names).old_names
+                is_known = self._passed.on(survived, old_names)
+                if self.scenario.play(survived, 3, state.notes, survived.note, is_known):
+                    self.scenario.check_finished(survived, old_names)
         return calls
 
 

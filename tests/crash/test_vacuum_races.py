@@ -20,7 +20,7 @@ from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Scenario, prefixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from ftfile.testing.fs.crashing import CrashingFileSystem
 
@@ -94,14 +94,14 @@ class Race:
             self.scenario.check(fs, recorded(fs))
         return fs, turns.calls
 
-    def go_on(self, fs: CrashingFileSystem, notes: Sequence[str]) -> None:
+    def go_on(self, fs: CrashingFileSystem, notes: Sequence[str], old_names: Collection[str] = ()) -> None:
         """Finish the scenario after the vacuum, and run vacuum once more."""
         CLOCK.advance(1)
         # Files that the vacuum deleted cannot be restored.
         is_refused = self.batch.change == "restore" and self.batch.note not in notes
         if not is_refused:
             self.scenario.play(fs, 3, notes, lambda _: None)
-            self.scenario.check_finished(fs)
+            self.scenario.check_finished(fs, old_names)
         CLOCK.advance(1)
         IDS.start(4, 0)
         ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, retention="0s", force=True, context=current())
@@ -149,7 +149,7 @@ def test_power_is_cut_while_both_run(change: str, seed: int) -> None:
         for state in some([*crash_states(fs, seen=seen, limit_per_point=2)], seed, 1 / 2):
             survived = state.filesystem()
             with prefixed(f"{race.scenario.name}, {step}, {state}"):
-                race.scenario.check(survived, state.notes)
-                race.go_on(survived, state.notes)
+                before = race.scenario.check(survived, state.notes, state.loss.old_names)
+                race.go_on(survived, state.notes, before.old_names)
     print(f"{race.scenario.name}: {len(seen)} different states")
     assert len(seen) > (500 if THOROUGH else 15)

@@ -27,7 +27,7 @@ from ftfile.testing.micro_batch import BatchQuery, MicroBatch
 from ftfile.writing.files.file_writer import forget_caches
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
     from ftfile.log.format.model import Author
     from ftfile.storage.api import FileSystem
@@ -152,14 +152,14 @@ class Passed:
     """The disks of recoveries after each batch. Recoveries with equal disks continue the same way."""
 
     def __init__(self) -> None:
-        self._disks: set[tuple[int, int, bytes]] = set()
+        self._disks: set[tuple[int, int, bytes, frozenset[str]]] = set()
 
-    def on(self, fs: CrashingFileSystem) -> Known:
-        """Return a function that returns True if an earlier recovery had the disk of this recovery."""
+    def on(self, fs: CrashingFileSystem, old_names: Collection[str]) -> Known:
+        """Return a function that returns True if an earlier recovery had the disk and `old_names` of this recovery."""
 
         def is_known(run: int, batches: int) -> bool:
             before = len(self._disks)
-            self._disks.add((run, batches, fs.digest()))
+            self._disks.add((run, batches, fs.digest(), frozenset(old_names)))
             return len(self._disks) == before
 
         return is_known
@@ -341,9 +341,15 @@ class Scenario:
         """Return the directory as a process with its keys sees it."""
         return SealedFileSystem(fs, Keys(CRASH_KEYS)) if ("keyProvider", CRASH_KEYS) in self.options else fs
 
-    def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
-        """Check the invariants of every moment, which hold even before a recovery."""
-        report, batches = self.check_batches(fs, recorded)
+    def check(self, fs: FileSystem, recorded: Sequence[str], old_names: Collection[str] = ()) -> DirectoryReport:
+        """Check the invariants of every moment, which hold even before a recovery.
+
+        Args:
+            fs: the file system of the directory.
+            recorded: notes of the batches that ended.
+            old_names: see `check_directory`.
+        """
+        report, batches = self.check_batches(fs, recorded, old_names)
         expected = self.expected(batches)
         assert report.live_rows == expected, f"the log should hold {expected} and holds {report.live_rows}"
         twice = [row for row, count in report.visible_rows.items() if count > 1]
@@ -358,14 +364,18 @@ class Scenario:
             self.check_named(fs, report, batches)
         return report
 
-    def check_batches(self, fs: FileSystem, recorded: Sequence[str]) -> tuple[DirectoryReport, list[Batch]]:
+    def check_batches(
+        self, fs: FileSystem, recorded: Sequence[str], old_names: Collection[str]
+    ) -> tuple[DirectoryReport, list[Batch]]:
         """Check the directory and its batches; return the committed batches in their order."""
         by_query: dict[str, list[int]] = {}
         for batch in (batch for batch in self.batches if batch.note in recorded and batch.is_of_a_stream):
             by_query.setdefault(batch.query, []).append(batch.batch_id)
         direct = ("publish", "direct") in self.options
         keyed = self.with_keys(fs)
-        report = check_directory(keyed, recorded_by_spark=by_query, rows_of=self.rows_of, direct=direct)
+        report = check_directory(
+            keyed, recorded_by_spark=by_query, rows_of=self.rows_of, direct=direct, old_names=old_names
+        )
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
         batches = [batch for batch in self.batches_of(report.authors) if batch is not None]
@@ -391,9 +401,9 @@ class Scenario:
         kept = Counter(letter.row["value"].encode() for letter in read_dead_letters(CommitLog(fs)))
         assert kept == bad, f"the dead letters should be {bad} and are {kept}"
 
-    def check_finished(self, fs: FileSystem) -> None:
+    def check_finished(self, fs: FileSystem, old_names: Collection[str] = ()) -> None:
         """Check the state after all batches ran to their end."""
-        report = self.check(fs, [batch.note for batch in self.batches])
+        report = self.check(fs, [batch.note for batch in self.batches], old_names)
         assert report.live_rows == report.visible_rows, f"visible is {report.visible_rows}"
         if self.timed or ("fileFormat", "csv") in self.options:  # text has no statistics
             self.check_reads(fs, report)

@@ -126,17 +126,17 @@ def _lose_power(world: World, draw: random.Random) -> None:
         return
     (stop,) = deque(store.states(), maxlen=1)
     outcomes = stop.replay.sample(SeededIds(draw.getrandbits(30)))
-    disk = next(stop.replay.outcomes())[0]  # it has lost nothing
+    disk, loss = next(stop.replay.outcomes())  # it has lost nothing
     for _ in range(_DISKS):
-        candidate, _ = next(outcomes)
+        candidate, lost = next(outcomes)
         # Records that a process has read, and nobody has acknowledged, may be lost; the oracle has followed them.
         versions = range(world.acknowledged, world.oracle.records)
         followed = (f"{DIRECTORY}/{layout.record_path(version)}" for version in versions)
         if all(candidate.tree.find(path) is not None for path in followed):
-            disk = candidate
+            disk, loss = candidate, lost
             break
     left = store.after_power_cut(disk, stop.notes)
-    world.lose(left)
+    world.lose(left, loss)
     for played in world.queries:
         played.late.clear()  # the drivers have ended
 

@@ -39,6 +39,8 @@ from tests.settings import settled_once
 from tests.wrappers import InContext
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tests.histories.plan import History
 
 
@@ -194,7 +196,7 @@ def _end(world: World) -> None:
     removed = {path: add for path, add in world.oracle.removed.items() if path not in world.foreign}
     check_published(world.raw, world.oracle.live.values(), removed, world.damaged)
     _check_heard(world)
-    _check_all(world)
+    _check_all(world, world.old_names)
     since = -1
     for _ in range(2):
         since = world.head().version
@@ -222,12 +224,16 @@ def _take_damaged_for_foreign(world: World) -> None:
             world.foreign[path] = content
 
 
-def _check_all(world: World) -> None:
+def _check_all(world: World, old_names: Collection[str] = ()) -> None:
     for path in world.damaged_ranges:
         if world.raw.exists(path):
             world.raw.delete(path)  # the check would rightly report the damaged range
     report = check_directory(
-        world.keyed, rows_of=world.oracle.rows_in, damaged=world.damaged, foreign=world.foreign.keys()
+        world.keyed,
+        rows_of=world.oracle.rows_in,
+        damaged=world.damaged,
+        foreign=world.foreign.keys(),
+        old_names=old_names,
     )
     lost = {row for add_id in world.damaged & world.oracle.live.keys() for row in world.oracle.rows[add_id]}
     expected = world.oracle.expected - lost

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.testing.context import ManualClock
+    from ftfile.testing.fs.disk import Loss
     from ftfile.writing.messages import TaskCommit
     from tests.histories.pairs import Met
     from tests.histories.plan import Event, History, QueryPlan, Step
@@ -98,6 +99,7 @@ class World:
         event: happens to the next call.
         met_events: that have happened in this step.
         acknowledged: versions before this one were acknowledged, so no power cut may lose them.
+        old_names: paths in the directory that power cuts left beside the new names of the files.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class World:
         self.event: Event | None = None
         self.met_events: list[Event] = []
         self.acknowledged = 0
+        self.old_names: set[str] = set()
         self.query = 0  # of the step
         self.is_program = False  # the process of the step is the program's
         self.volume: FileSystem = fs.inner
@@ -202,8 +205,10 @@ class World:
             if stream is not None:
                 stream.restart()
 
-    def lose(self, left: FileSystem) -> None:
-        """Replace the store by what a power cut has left."""
+    def lose(self, left: FileSystem, loss: Loss) -> None:
+        """Replace the store by the disk that a power cut has left."""
+        for path in loss.old_names:
+            self.old_names.add(path.removeprefix(f"{DIRECTORY}/"))
         self.volume = self.fs.inner = left
         self.raw = RootedFileSystem(left, DIRECTORY)
         self.keyed = self.oracle.fs = self._with_keys()

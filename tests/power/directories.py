@@ -168,8 +168,17 @@ class Directory(Workload):
         assert position in {before.position, after.position}, f"position {position}, not {after.position}"
         if before.position != after.position:
             assert (position == after.position) == (set(found) == after.live), "the position differs from the rows"
-        check_directory(fs, rows_of=self.rows_in)
+        check_directory(fs, rows_of=self.rows_in, old_names=self.second_names() if self.keeps_old_names else ())
         check_findings(ftfile.open(self.path, **self.access).verify(full=True), tried=tried)
+
+    def second_names(self) -> set[str]:
+        """Return the paths of the files with several names."""
+        root = self.place / "out"
+        names = set()
+        for path in root.rglob("*"):
+            if path.is_file() and path.stat().st_nlink > 1:
+                names.add(str(path.relative_to(root)))
+        return names
 
     def check_plainly(self, before: Step, after: Step, *, tried: bool) -> None:
         """Check the rows for a reader that reads all visible files."""

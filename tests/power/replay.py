@@ -285,7 +285,9 @@ class Replay:
     def workload(self) -> Workload:
         """Return the workload as a new process has it."""
         forget_all()
-        return WORKLOADS[self.case.workload](self.place, self.case.seed)
+        workload = WORKLOADS[self.case.workload](self.place, self.case.seed)
+        workload.keeps_old_names = self.case.file_system in WITHOUT_ORDER
+        return workload
 
 
 def in_process(call: Callable[[], None]) -> str:

@@ -25,10 +25,12 @@ class Workload(ABC):
         name: in the table of workloads.
         place: the directory in which the disk is mounted.
         steps: the number of steps.
+        keeps_old_names: whether a power cut can leave renamed files with both names.
     """
 
     name: ClassVar[str]
     steps: int
+    keeps_old_names = False
 
     def __init__(self, place: Path, seed: int) -> None:
         self.place = place

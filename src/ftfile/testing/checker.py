@@ -28,7 +28,7 @@ from ftfile.filters.decoded import decoded_piece
 from ftfile.log.format import layout
 from ftfile.log.format.layout import restored_version
 from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.log.places import list_or_empty, open_add, stat_or_none, walk
+from ftfile.log.places import list_or_empty, open_add, walk
 from ftfile.log.records import read_published
 from ftfile.log.sealed import identity_of_letters, keys_of
 from ftfile.testing.log_check import InvariantViolation, LogContents, ids_of, read_log, require, segments_in
@@ -59,6 +59,7 @@ class DirectoryReport:
     visible: dict[str, bytes] = field(default_factory=dict)  # files that a plain lister sees, without their filters
     # the number of times that each row is in visible files
     visible_rows: Counter[Hashable] = field(default_factory=Counter)
+    old_names: set[str] = field(default_factory=set)  # the accepted `old_names`, which stay until a vacuum
     log: LogContents = field(default_factory=LogContents, repr=False, compare=False)
 
 
@@ -71,6 +72,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     direct: bool = False,
     damaged: Collection[str] = (),
     foreign: Collection[str] = (),
+    old_names: Collection[str] = (),
 ) -> DirectoryReport:
     """Check I1 to I9, and return the content of the directory. Reads every file; changes nothing.
 
@@ -82,6 +84,8 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
         direct: files are written under their final names, so I9 does not hold: files without a record are ignored.
         damaged: ids of adds that another program changed or deleted; their content and rows are ignored.
         foreign: paths of files of other programs; removed parts with one of these paths are ignored.
+        old_names: paths that a power cut left beside the new names of the files; if a part was known as published,
+            its staged path may be one of them. After a recovery, pass only the `old_names` of the report before it.
 
     Raises:
         InvariantViolation: names the invariant and the violation.
@@ -94,9 +98,8 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     _check_authors(log, report, recorded_by_spark or {})
     for version, adds in log.snapshots.items():
         _check_segments(version, adds)
-    _check_checkpoints_published(fs, log, foreign)
-    _check_hint(fs, log, foreign)
-    _check_records(fs, log, foreign)
+    for source, records in _published(fs, log):
+        report.old_names |= _check_published(fs, records, source, foreign, old_names)
     report.live = log.snapshots[max(log.snapshots)]
     unread = set(damaged)
     ignored_paths: set[str | None] = set(foreign)
@@ -167,41 +170,41 @@ def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
         require(apart, "I6", f"at version {version} segments of {segment.path!r} overlap at {following.offset}")
 
 
-def _check_checkpoints_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
-    """Check that a checkpoint lists each part that is not published."""
+def _published(fs: FileSystem, log: LogContents) -> Iterator[tuple[str, list[Record]]]:
+    """Yield each file that says what is published, with the records whose files are published by it.
+
+    A checkpoint lists each record with a part that is not published. A record gives the version up to which all files
+    are published, and so does the hint, if its record exists.
+    """
     for name, checkpoint in log.checkpoints.items():
-        published = []
-        for record in log.upto(name.version):
-            if record.version not in checkpoint.unpublished:
-                published.append(record)
-        _check_published(fs, published, layout.log_checkpoint_path(name), foreign)
-
-
-def _check_records(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
-    """Check that all files are published up to the version that each record gives."""
-    sources = {}
+        records = [record for record in log.upto(name.version) if record.version not in checkpoint.unpublished]
+        yield layout.log_checkpoint_path(name), records
+    hint = read_published(fs)
+    sources: dict[int, str] = {}
     for record in log.records:
         if record.published is not None:
             sources[record.published] = layout.record_path(record.version)
+        if hint is not None and (record.version, record.nonce) == (hint.version, hint.nonce):
+            yield layout.PUBLISHED_HINT, list(log.upto(hint.version))
     if sources:
         published = max(sources)
-        _check_published(fs, log.upto(published), sources[published], foreign)
+        yield sources[published], list(log.upto(published))
 
 
-def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
-    hint = read_published(fs)
-    if hint is None:
-        return
-    for record in log.records:
-        if record.version == hint.version and record.nonce == hint.nonce:
-            _check_published(fs, log.upto(hint.version), layout.PUBLISHED_HINT, foreign)
-
-
-def _check_published(fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str]) -> None:
+def _check_published(
+    fs: FileSystem, records: Iterable[Record], source: str, foreign: Collection[str], old_names: Collection[str]
+) -> set[str]:
+    """Check that no file of these records remains at the place before its publication; return the `old_names` there."""
+    accepted = set()
     for record in records:
         remaining = []
         for add in (*record.adds, *record.dead_letters):
-            if add.kind == "part" and add.path != add.final_path and _is_left(fs, add):
+            if add.kind != "part" or add.path == add.final_path or not fs.exists(add.path):
+                continue
+            # The staged path of a restored part is in the directory of retired parts, which is synced.
+            if add.path in old_names and layout.is_staged(add.path):
+                accepted.add(add.path)
+            else:
                 remaining.append(add.path)
         for remove in record.removes:
             if remove.final_path and fs.exists(remove.final_path):
@@ -210,21 +213,7 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str, for
         require(
             not remaining, "I7", f"{source} says that version {record.version} is published, but {remaining} are left"
         )
-
-
-def _is_left(fs: FileSystem, add: Add) -> bool:
-    """Return True if a part still has its staged name, and not its final name or that of a removed part, too.
-
-    A power cut can leave both names of a renamed file.
-    """
-    staged = stat_or_none(fs, add.path)
-    if staged is None:
-        return False
-    for path in (add.final_path or "", layout.retired_path(add.id)):
-        other = stat_or_none(fs, path)
-        if other is not None and other.identity is not None and other.identity == staged.identity:
-            return False
-    return True
+    return accepted
 
 
 def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:

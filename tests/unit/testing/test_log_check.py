@@ -359,6 +359,19 @@ class TestI7:
         write_published(directory.fs, PublishedHint(0, "n0"))
         assert broken(directory) == "I7"
 
+    def test_a_published_part_has_its_staged_name_only_as_an_old_name(self, directory: Directory) -> None:
+        add = directory.add(b"a\n", "first")
+        directory.record(adds=(add,))
+        with directory.fs.create(add.path) as stream:
+            stream.write(b"a\n")
+        assert check_directory(directory.fs, old_names=[add.path]).old_names == set()  # a publisher can still delete it
+        write_published(directory.fs, PublishedHint(0, "n0"))
+        assert check_directory(directory.fs, old_names=[add.path]).old_names == {add.path}
+        assert broken(directory) == "I7"
+        directory.record(removes=(Remove.of(add),))
+        write_published(directory.fs, PublishedHint(1, "n1"))
+        assert broken(directory, old_names=[add.path, add.final_path]) == "I7"
+
 
 class TestI8:
     def test_maintenance_changes_rows(self, directory: Directory) -> None:

@@ -107,6 +107,11 @@ class Loss:
     changes: tuple[Operation, ...]
     contents: tuple[tuple[str, str], ...]  # path and result: `lost`, `torn`, `kept` or `as before`
 
+    @property
+    def old_names(self) -> set[str]:
+        """The paths whose removal is lost: files can still have them beside their new paths."""
+        return {change.path for change in self.changes if change.kind == "unlink"}
+
     def __str__(self) -> str:
         losses = [f"not {change}" for change in self.changes]
         for path, result in self.contents:
