@@ -113,6 +113,16 @@ def test_a_wrong_count_of_a_word_is_found(place: Place) -> None:
     assert faults(place)[0].startswith("words: 4 words with a wrong count")
 
 
+@pytest.mark.parametrize(("count", "twice"), [("NULL", False), ("1", False), ("NULL", True)])
+def test_a_word_that_is_null_is_found(place: Place, count: str, *, twice: bool) -> None:
+    words = f"SELECT word, count(*) AS n FROM ({numbers(0, ROWS)}) GROUP BY word"
+    nulls = f" UNION ALL SELECT NULL, {count}" * (1 + twice)
+    publish(place.home / "dumped", "part.parquet", words + nulls)
+    wrong = f"words: {1 + twice} words with a wrong count, the first: None"
+    assert faults(place)[0].startswith(wrong)
+    assert len(faults(place)) == 1 + twice
+
+
 def test_a_broken_file_is_found(place: Place) -> None:
     (place.home / "rows/2.parquet").write_bytes(b"PAR1")
     assert faults(place)[0].startswith("rows: DuckDB cannot read the files: ")
