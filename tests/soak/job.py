@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 import ftfile
 from tests.demos.files.application import begin, build_session
+from tests.soak.bugs import find_bugs, full_text
 from tests.soak.rows import LINE_SCHEMA, NUMBERS_IN_SPARK, ROW_IN_SPARK
 
 if TYPE_CHECKING:
@@ -130,12 +131,13 @@ def _repeat(job: dict[str, Any], name: str, step: Callable[[], object]) -> None:
 
 def note(job: dict[str, Any], name: str, error: object) -> None:
     """Append a failure of a query to the file of failures."""
-    text = str(error)
-    kinds = sorted(set(re.findall(r"\berrors\.\w+", text)))  # can be at the end of a long text
+    text, whole = str(error), full_text(error)
     line = {
         "time": time.time(),
         "query": name,
-        "kinds": kinds,
+        # They can be at the end of a long text.
+        "kinds": sorted(set(re.findall(r"\berrors\.\w+", whole))),
+        "bugs": find_bugs(whole),
         "error": text[-4000:] if name == "pipeline" else text[:4000],
     }
     with Path(job["failures"]).open("a", encoding="utf-8") as file:

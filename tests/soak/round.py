@@ -15,6 +15,7 @@ from ftfile import kv
 from tests import quick_python
 from tests.demos.files.process import own_environment
 from tests.demos.files.restarts import STALL_TIMEOUT_S
+from tests.soak.bugs import find_bugs
 from tests.soak.check import check_rows, check_words, fetch, list_published
 from tests.soak.measure import Sampler
 from tests.soak.place import DIRECTORIES, After
@@ -47,6 +48,7 @@ WATCH_S = 1.0
 # Share of the rounds that end with a vacuum. The other rounds leave segments and records for longer.
 VACUUMED = 0.5
 ROWS, FOLLOWED = "rows", "followed"
+APPLICATION_LOG = "application.log"
 # Errors of ftfile that no kill excuses: the directory, the log or the checkpoint is wrong.
 NEVER_EXCUSED = (
     *("AnotherLog", "BatchGap", "ChangedRows", "ConfigError", "CorruptData", "EncodingError", "FileChanged"),
@@ -115,6 +117,8 @@ class Round:
         self._life = 0
         self._end_s = float("inf")
         self._failures_before = len(self._failure_lines())
+        log = place.home / APPLICATION_LOG
+        self._judged_bytes = log.stat().st_size if log.exists() else 0
 
     def run(self, end_s: float) -> None:
         """Run the application until all input is processed, and restart it after each end.
@@ -152,6 +156,8 @@ class Round:
                 finally:
                     self._plan.batches += sampler.count()
             has_ended = not is_struck
+            self._judge_failures()
+            self._judge_output()
             if has_ended and app.exit_code != 0 and not self._counts:
                 raise RoundFailed(f"the application failed (exit code {app.exit_code})\n{app.last_words()}")
             return has_ended and app.exit_code == 0
@@ -192,7 +198,7 @@ class Round:
         environment = {**own_environment(own), **self._place.environment}
         if self._place.is_plain:
             environment[quick_python.VARIABLE] = "no process"
-        return self._place.start_application(argument, home / "application.log", environment)
+        return self._place.start_application(argument, home / APPLICATION_LOG, environment)
 
     def _accompany(self, app: SessionApp) -> bool:
         """Strike until the application has ended; return True if a strike ended it."""
@@ -269,8 +275,28 @@ class Round:
             self._state, self._moved_s = state, now_s
         elif now_s - self._moved_s > STALL_TIMEOUT_S:
             raise RoundFailed(f"no query has moved for {STALL_TIMEOUT_S:.0f} s\n{app.last_words()}")
+        self._judge_failures()
+
+    def _judge_failures(self) -> None:
+        """Check the failures of queries in this round.
+
+        Raises:
+            RoundFailed: an error cannot follow from a strike.
+        """
         if fault := find_inexcusable(self._failure_lines()[self._failures_before :]):
             raise RoundFailed(fault)
+
+    def _judge_output(self) -> None:
+        """Check the output of the application since the last call: no query fails if Spark repeats a failed task.
+
+        Raises:
+            RoundFailed: it contains an error of Python itself.
+        """
+        path = self._place.home / APPLICATION_LOG
+        output = path.read_bytes()[self._judged_bytes :] if path.exists() else b""
+        self._judged_bytes += len(output)
+        if bugs := find_bugs(output.decode(errors="replace")):
+            raise RoundFailed(f"an error of Python itself: {bugs[0]}")
 
     @property
     def failures(self) -> int:
@@ -292,6 +318,12 @@ def find_inexcusable(lines: Sequence[str]) -> str:
         for name in NEVER_EXCUSED:
             if f"errors.{name}" in line:
                 return f"a query failed with {name}: {json.loads(line)['error'][:1500]}"
+        try:
+            bugs = json.loads(line).get("bugs")
+        except ValueError:
+            continue  # the application is writing the line, or was killed meanwhile
+        if bugs:
+            return f"a query failed with an error of Python itself: {bugs[0]}"
     return ""
 
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import random
 import subprocess
 import sys
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+from unittest import mock
 
 import duckdb
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
+from ftfile.core.errors import Unavailable
 from tests.cluster.cluster import wait_for
 from tests.demos.files.process import session_members
+from tests.demos.files.report import Console
+from tests.soak.bugs import BUGS
 from tests.soak.check import check_rows, check_words, fetch, list_published
+from tests.soak.job import note
 from tests.soak.measure import FIELDS, table
 from tests.soak.place import Place, Server
 from tests.soak.progress import VARIABLE, Progress, RoundPlan, end_left_processes, lock
 from tests.soak.records import Records
-from tests.soak.round import check_round, draw_counts, find_inexcusable
+from tests.soak.round import Round, RoundFailed, check_round, draw_counts, find_inexcusable
 from tests.soak.rows import ROW_IN_DUCKDB, write_input
 from tests.soak.strikes import draw_strikes
 
@@ -142,6 +150,93 @@ def test_an_error_that_no_kill_excuses_is_found() -> None:
     replayed = json.dumps({"query": "rows", "error": "ftfile.core.errors.ReplayMismatch: batch 7"})
     assert not find_inexcusable([lost])
     assert find_inexcusable([lost, replayed]).startswith("a query failed with ReplayMismatch: ftfile")
+
+
+def raised(error: Exception, file: str, cause: Exception | None = None) -> Exception:
+    """Return an error that code in a file has raised, after another one."""
+    code = compile("def fail(error, cause):\n    raise error from cause", file, "exec")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    try:
+        names["fail"](error, cause)
+    except Exception as caught:
+        return caught
+    raise AssertionError
+
+
+class OfJvm(Exception):
+    """An error of Spark, as PySpark has it: only its cause has the traceback of the task."""
+
+    def __init__(self, text: str, trace: str = "", cause: Exception | None = None) -> None:
+        super().__init__(text)
+        self._stackTrace, self._cause = trace, cause
+
+
+def inexcusable(tmp_path: Path, error: object) -> str:
+    """Return the fault in a round in which a query has failed by a kill, and then by this error."""
+    path = tmp_path / "failures.jsonl"
+    path.unlink(missing_ok=True)
+    for each in (ConnectionRefusedError(111, "Connection refused"), error):
+        note({"failures": str(path)}, "rows", each)
+    return find_inexcusable([*path.read_text().splitlines(), '{"time": 1, "err'])
+
+
+OWN, SPARKS = "/env/site-packages/ftfile/log/publish.py", "/env/pyspark.zip/pyspark/worker.py"
+
+
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_a_bug_of_ftfile_is_found_in_the_driver_and_in_a_task(tmp_path: Path, name: str) -> None:
+    bug = raised(getattr(builtins, name)(7), OWN)
+    assert f"{name}: 7" in inexcusable(tmp_path, bug)
+    text = "".join(traceback.format_exception(bug))
+    of_task = OfJvm("Task 0 failed", f"java.io.IOException\nCaused by: PythonException: {text}\n\tat Task.run")
+    assert f"{name}: 7" in inexcusable(tmp_path, OfJvm("Writing job failed.", cause=of_task))
+    assert f"{name}: 7" in inexcusable(tmp_path, f"the log of a pipeline {'.' * 5_000}\n{text}")
+
+
+@pytest.mark.parametrize("is_struck", [False, True])
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_failure_in_the_last_second_is_judged(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_struck: bool, is_repeated: bool
+) -> None:
+    bug = raised(KeyError(7), OWN)
+    trace = "".join(traceback.format_exception(bug))
+    (place.home / "application.log").write_text(trace.replace("7", "'of another round'"))
+    failures = place.home / "failures.jsonl"
+    plan = RoundPlan(number=0, place="local", counts=[ROWS], strikes={"kill jvm": 1})
+    played = Round(place, plan, random.Random(1), tmp_path / "measured.csv", Console(sys.stderr), lambda: None)
+
+    def accompany(_: object) -> bool:
+        assert not failures.exists(), "the application is started again"
+        failures.touch()
+        if is_repeated:  # only the output of the application has the failure of a task that Spark repeats
+            with (place.home / "application.log").open("a") as file:
+                file.write(trace)
+        else:
+            note({"failures": str(failures)}, "rows", bug)
+        return is_struck
+
+    monkeypatch.setattr(played, "_begin", lambda: mock.Mock(exit_code=0))
+    monkeypatch.setattr(played, "_accompany", accompany)
+    monkeypatch.setattr(
+        "tests.soak.round.Sampler", mock.MagicMock(**{"return_value.__enter__.return_value.count": int})
+    )
+    with pytest.raises(RoundFailed, match="KeyError: 7"):
+        played.run(float("inf"))
+
+
+def test_errors_that_kills_cause_are_excused(tmp_path: Path) -> None:
+    for error in (
+        raised(EOFError(), OWN),
+        raised(BrokenPipeError(32, "Broken pipe"), OWN),
+        raised(Py4JNetworkError("Answer from Java side is empty"), SPARKS),
+        raised(AttributeError("'NoneType' object has no attribute 'sc'"), SPARKS),  # the JVM was killed
+        raised(Unavailable("open", "a", "it has no field"), OWN, raised(KeyError("field"), OWN)),
+        OfJvm("java.lang.AssertionError: assertion failed"),
+    ):
+        assert not inexcusable(tmp_path, error)
+    again = raised(KeyError("field"), OWN, raised(Unavailable("open", "a", "refused"), OWN))
+    assert "KeyError: 'field'" in inexcusable(tmp_path, again)
 
 
 def test_input_and_strikes_are_repeatable(tmp_path: Path) -> None:
