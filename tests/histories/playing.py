@@ -194,7 +194,7 @@ def _end(world: World) -> None:
     stuck = [played.query.query_id for played in world.queries if played.pending is not None]
     require(not stuck, "L3", f"{stuck} cannot continue although every cause was removed")
     removed = {path: add for path, add in world.oracle.removed.items() if path not in world.foreign}
-    check_published(world.raw, world.oracle.live.values(), removed, world.damaged)
+    check_published(world.raw, world.oracle.live.values(), removed, world.damaged, world.old_names)
     _check_heard(world)
     _check_all(world, world.old_names)
     since = -1

@@ -86,7 +86,13 @@ def check_flushed(head: LogState, error: BaseException | None, damaged: Collecti
         )
 
 
-def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, Add], gone: Collection[str]) -> None:
+def check_published(
+    fs: FileSystem,
+    live: Iterable[Add],
+    removed: Mapping[str, Add],
+    gone: Collection[str],
+    old_names: Collection[str] = (),
+) -> None:
     """Check L3 after every cause was removed and a commit has followed.
 
     Args:
@@ -94,6 +100,7 @@ def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, A
         live: adds of the head.
         removed: parts that records have removed, by their final paths.
         gone: ids of parts that another program deleted or damaged.
+        old_names: see `check_directory`.
     """
     finals = set()
     for add in live:
@@ -102,9 +109,8 @@ def check_published(fs: FileSystem, live: Iterable[Add], removed: Mapping[str, A
         finals.add(add.final_path)
         if add.id not in gone:
             require(fs.exists(add.final_path), "L3", f"{add.final_path!r} is committed but not published")
-        require(
-            add.path == add.final_path or not fs.exists(add.path), "L3", f"{add.path!r} of {add.id} is still staged"
-        )
+        if add.path not in (add.final_path, *old_names):
+            require(not fs.exists(add.path), "L3", f"{add.path!r} of {add.id} is still staged")
     left = [path for path in removed if path not in finals and fs.exists(path)]
     require(not left, "L3", f"{left} are removed and still visible")
 
