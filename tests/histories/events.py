@@ -53,12 +53,18 @@ _VACUUM = (0, 1, 0, 0, 0, 0)  # not a dry run
 
 @dataclass
 class Meeting:
-    """An event and the call that meets it. `is_met` is set once it has acted."""
+    """An event and the call that meets it.
+
+    Attributes:
+        is_met: the event has acted.
+        is_counted: the event counts as one that the history has met, because it had an effect.
+    """
 
     world: World
     event: Event
     action: Callable[[], Any]
     is_met: bool = False
+    is_counted: bool = True
 
     @property
     def draw(self) -> random.Random:
@@ -113,32 +119,39 @@ def _die(meeting: Meeting, *, cuts_power: bool) -> Any:
             raise error
         return done
     if cuts_power:
-        _lose_power(world, meeting.draw)
+        meeting.is_counted = _lose_power(world, meeting.draw)
     forget_caches()
     world.restart()
     return Ended("the power was cut" if cuts_power else "the process was killed", is_dead=True)
 
 
-def _lose_power(world: World, draw: random.Random) -> None:
-    """Replace the store by a disk that a power cut can leave, with all acknowledged records."""
+def _lose_power(world: World, draw: random.Random) -> bool:
+    """Replace the store by a disk that a power cut can leave, with all acknowledged records.
+
+    Returns:
+        True if something was lost, or if names are durable at once in this store, and nothing could be lost.
+    """
     store = world.volume
     if not isinstance(store, CrashingFileSystem):
-        return
+        return False
     (stop,) = deque(store.states(), maxlen=1)
     outcomes = stop.replay.sample(SeededIds(draw.getrandbits(30)))
-    disk, loss = next(stop.replay.outcomes())  # it has lost nothing
+    in_order = stop.replay.outcomes()
+    disk, loss = next(in_order)  # it has lost nothing
+    is_loss_possible = next(in_order, None) is not None
     for _ in range(_DISKS):
         candidate, lost = next(outcomes)
         # Records that a process has read, and nobody has acknowledged, may be lost; the oracle has followed them.
         versions = range(world.acknowledged, world.oracle.records)
         followed = (f"{DIRECTORY}/{layout.record_path(version)}" for version in versions)
-        if all(candidate.tree.find(path) is not None for path in followed):
+        if not lost.is_empty and all(candidate.tree.find(path) is not None for path in followed):
             disk, loss = candidate, lost
             break
     left = store.after_power_cut(disk, stop.notes)
     world.lose(left, loss)
     for played in world.queries:
         played.late.clear()  # the drivers have ended
+    return not loss.is_empty or not (is_loss_possible or store.capabilities.directory_sync)
 
 
 def _fail(meeting: Meeting) -> Any:
@@ -220,7 +233,7 @@ def _use_second_thread(meeting: Meeting) -> Any:
 
     def work() -> None:
         try:
-            _do_something(world, meeting.draw)
+            meeting.is_counted = _do_something(world, meeting.draw)
         except BaseException as error:  # of any kind: it is raised in the first thread
             failed.append(error)
 
@@ -239,7 +252,8 @@ def _use_second_thread(meeting: Meeting) -> Any:
             raise error
 
 
-def _do_something(world: World, draw: random.Random) -> None:
+def _do_something(world: World, draw: random.Random) -> bool:
+    """Write, flush or count rows; return False if the directory is still empty, and nothing was done."""
     choice = draw.randrange(3)
     if choice == 0 and "last" not in world.history.columns:
         write_as(world, "second", draw)
@@ -248,6 +262,9 @@ def _do_something(world: World, draw: random.Random) -> None:
     elif world.oracle.first_rows is not None:
         opened = ftfile.open(world.url, context=current())
         world.call("a count by a second thread", opened.count, of_damage=True)
+    else:
+        return False
+    return True
 
 
 def _meanwhile(meeting: Meeting, others: Callable[[], object]) -> Any:
@@ -371,4 +388,4 @@ def meet(world: World, event: Event, action: Callable[[], Any]) -> Any:
         return EVENTS[event.kind](meeting)
     finally:
         if meeting.is_met:
-            world.met(event)
+            world.met(event, is_counted=meeting.is_counted)

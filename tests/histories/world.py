@@ -285,11 +285,12 @@ class World:
                 self.acknowledged = self.oracle.records
         return done
 
-    def met(self, event: Event) -> None:
-        """Note that an event has happened."""
+    def met(self, event: Event, *, is_counted: bool = True) -> None:
+        """Note that an event has happened, and count it if it had an effect."""
         if event not in self.met_events:
             self.met_events.append(event)
-        self.pairs.event(event.kind)
+        if is_counted:
+            self.pairs.event(event.kind)
 
     def _is_conflict(self, error: FtfileError) -> bool:
         """Return True if an event explains the error: another process has acted meanwhile."""

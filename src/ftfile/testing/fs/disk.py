@@ -108,6 +108,11 @@ class Loss:
     contents: tuple[tuple[str, str], ...]  # path and result: `lost`, `torn`, `kept` or `as before`
 
     @property
+    def is_empty(self) -> bool:
+        """Nothing is lost."""
+        return not self.changes and all(result == "kept" for _, result in self.contents)
+
+    @property
     def old_names(self) -> set[str]:
         """The paths whose removal is lost: files can still have them beside their new paths."""
         return {change.path for change in self.changes if change.kind == "unlink"}
