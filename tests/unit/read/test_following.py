@@ -571,6 +571,37 @@ def test_vacuum_passes_a_batch_that_is_repeated(out: str, limits: dict[str, str]
             run.run_batch()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{}, {"startingVersion": "0"}], ids=["snapshot", "records"])
+def test_a_batch_that_is_repeated_needs_no_file_of_other_batches(out: str, more: dict[str, str]) -> None:
+    """Vacuum has deleted the file of the batch before it, or of the batch after it."""
+    write(out, range(1))
+    limits = {"maxFilesPerTrigger": "1"} | more
+    whole = SourceRun(out, COLUMNS, limits)
+    whole.run()
+    (first,), (second,) = ([row["id"] for row in whole.batches[number]] for number in range(2))
+    runs = []
+    for done in range(2):
+        run = SourceRun(out, COLUMNS, limits)
+        assert run.run(done) == done
+        run.kill_at = "offsets written"
+        with pytest.raises(Killed):
+            run.run_batch()
+        run.kill_at = None
+        run.restart()
+        runs.append(run)
+    for kept, run in zip((first, second), runs, strict=True):
+        copied = f"{out}-{kept}"
+        shutil.copytree(out, copied)
+        ftfile.delete(copied, f"id != {kept}")
+        _age(copied, days=30)
+        write(copied, range(1, 2))
+        ftfile.vacuum(copied, dry_run=False)
+        run.path = copied
+        run.started()
+        assert [row["id"] for row in run.batches[max(run.batches)]] == [kept]
+
+
 def test_files_are_looked_for_once_in_a_process(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write(out, range(3))
     looked: list[str] = []
