@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ("BUGS", "find_bugs", "full_text")
 
+# By name. They only come from a mistake in the code; input, files and servers cause other errors.
 BUGS = {
-    *("AssertionError", "AttributeError", "IndexError", "KeyError", "NameError", "NotImplementedError"),
-    *("RecursionError", "TypeError", "UnboundLocalError", "ZeroDivisionError"),
+    kind.__name__: kind
+    for kind in (
+        *(AssertionError, AttributeError, IndexError, KeyError, NameError, NotImplementedError),
+        *(RecursionError, TypeError, UnboundLocalError, ZeroDivisionError),
+    )
 }
 SHOWN = 1_500
 # The frames, the name of the error, and the rest of its first line.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import random
 import subprocess
 import sys
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
-from unittest import mock
 
 import duckdb
 import pytest
@@ -186,7 +186,7 @@ OWN, SPARKS = "/env/site-packages/ftfile/log/publish.py", "/env/pyspark.zip/pysp
 
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_a_bug_of_ftfile_is_found_in_the_driver_and_in_a_task(tmp_path: Path, name: str) -> None:
-    bug = raised(getattr(builtins, name)(7), OWN)
+    bug = raised(BUGS[name](7), OWN)
     assert f"{name}: 7" in inexcusable(tmp_path, bug)
     text = "".join(traceback.format_exception(bug))
     of_task = OfJvm("Task 0 failed", f"java.io.IOException\nCaused by: PythonException: {text}\n\tat Task.run")
@@ -216,11 +216,10 @@ def test_a_failure_in_the_last_second_is_judged(
             note({"failures": str(failures)}, "rows", bug)
         return is_struck
 
-    monkeypatch.setattr(played, "_begin", lambda: mock.Mock(exit_code=0))
+    ended = SimpleNamespace(exit_code=0, kill=lambda: None)
+    monkeypatch.setattr(played, "_begin", lambda: ended)
     monkeypatch.setattr(played, "_accompany", accompany)
-    monkeypatch.setattr(
-        "tests.soak.round.Sampler", mock.MagicMock(**{"return_value.__enter__.return_value.count": int})
-    )
+    monkeypatch.setattr("tests.soak.round.Sampler", lambda *_: nullcontext(SimpleNamespace(count=int)))
     with pytest.raises(RoundFailed, match="KeyError: 7"):
         played.run(float("inf"))
 

@@ -26,7 +26,7 @@ _ALL, _BIRTH = 0xFFF, 0x800  # STATX_BASIC_STATS | STATX_BTIME, STATX_BTIME
 _fields_of = struct.Struct("=I24xH2xQQ16x16xqI4x16xqI4x8xII").unpack_from
 _Buffer = ctypes.c_char * 256
 _NS = 1_000_000_000
-# No kernel or C library has it, or a container forbids it.
+# The kernel does not have the call, or a container forbids it.
 _MISSING = (errno.ENOSYS, errno.EPERM, errno.EINVAL)
 
 
@@ -42,7 +42,7 @@ class Status(NamedTuple):
 
 
 def status_of(name: Name) -> Status:
-    """Return the status of a name, of the target of a link if links are followed."""
+    """Return the status of one name, as a `StatusReader` reads it."""
     return StatusReader(name.directory, follow=name.follow).read(name.text)
 
 
@@ -58,7 +58,7 @@ class StatusReader:
         self._buffer = _Buffer()
 
     def read(self, name: str) -> Status:
-        """Return the status of a name, of the target of a link if links are followed."""
+        """Return the status of a name; of the target of a link, if links are followed."""
         if self._statx is not None:
             if self._statx(self._at, os.fsencode(name), self._flags, _ALL, self._buffer) == 0:
                 mask, mode, inode, size, born_s, born, at_s, at, major, minor = _fields_of(self._buffer)

@@ -22,7 +22,6 @@ from ftfile.read.foreign.contents import (
 from ftfile.read.foreign.matching import IdentityRule
 from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.read.foreign.probes import open_listed
-from ftfile.storage.api import lasting_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -146,7 +145,7 @@ def _entry(match: Match, position: int, prints: Fingerprints) -> FileEntry:
         tail=prints.tail,
         size_bytes=row.size_bytes,
         modified_ms=row.modified_ms,
-        identity=lasting_identity(row.identity),
+        identity=row.identity,
         previous_keys=tuple(key.hex() for key in match.previous_keys),
         displaces=match.displaces,
     )
@@ -154,7 +153,7 @@ def _entry(match: Match, position: int, prints: Fingerprints) -> FileEntry:
 
 def _range(match: Match, begin: int, end: int, prints: Fingerprints) -> Range:
     row = match.row
-    return Range(row.path, begin, end, *prints, row.size_bytes, row.modified_ms, lasting_identity(row.identity))
+    return Range(row.path, begin, end, *prints, row.size_bytes, row.modified_ms, row.identity)
 
 
 def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Extension:
@@ -406,7 +405,7 @@ class PlanBuilder:
                     tail=file.fingerprints.tail,
                     size_bytes=file.size_bytes,
                     modified_ms=low,
-                    identity=lasting_identity(row.identity),
+                    identity=row.identity,
                 )
             )
         return tuple(entries)

@@ -11,6 +11,7 @@ import numpy as np
 from ftfile.core.per_process import cached_property
 from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
 from ftfile.read.foreign.known_rows import KEY_BYTES, KnownFile, has_unread, is_parked
+from ftfile.storage.api import lasting_identity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -30,8 +31,8 @@ class Row:
     key: bytes
     size_bytes: int  # -1 if the store does not report it
     modified_ms: int
-    identity: str | None
-    identity_hash: bytes  # of the lasting identity
+    identity: str | None  # the lasting one
+    identity_hash: bytes
     known: KnownFile | None  # the known file at this path
     since_s: float  # as in the listing
     is_changed: bool = False  # the file is known, and may have other content
@@ -118,7 +119,7 @@ class Table:
             key=listing.keys[place].tobytes(),
             size_bytes=int(listing.sizes[place]),
             modified_ms=int(listing.times[place]),
-            identity=listing.identities[place],
+            identity=lasting_identity(listing.identities[place]),
             identity_hash=listing.hashes[place].tobytes(),
             known=None if number < 0 else KnownFile.unpacked(self.known.rows[number].tobytes()),
             since_s=float(listing.since_s[place]),

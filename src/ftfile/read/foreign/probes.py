@@ -13,6 +13,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces
 from ftfile.read.foreign.contents import WINDOW_BYTES, codec_as_written, fingerprints, marks_of
 from ftfile.read.foreign.matching import CHANGED, Content, Failure
+from ftfile.storage.api import lasting_identity
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def open_listed(fs: FileSystem, row: Row) -> Iterator[InputFile | None]:
     with file:
         try:
             # A rotation may happen in between, so the path is checked after the file is open.
-            is_in_place = row.identity is None or fs.stat(row.path).identity == row.identity
+            is_in_place = row.identity is None or lasting_identity(fs.stat(row.path).identity) == row.identity
         except NotFound:
             is_in_place = False
         yield file if is_in_place and file.size_bytes >= row.size_bytes else None

@@ -26,7 +26,7 @@ from ftfile.storage.paths import parent_of
 from ftfile.testing.fs.tree import DIRECTORY, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.core.context import IdSource
 
@@ -263,15 +263,11 @@ class Replay:
         for cuts in itertools.chain(({number} for number in every), (set(every) - {number} for number in every)):
             survivors, lost = _survival_by_name(self._pending, cuts)
             if survivors != _survival(self._pending, cuts).survivors:
-                tree = self._tree_with(survivors)
-                contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
-                yield self._outcome(tree, lost, contents)
-        for path in self._old_names_with(self._pending):
-            tree, lost = self._tree_with(self._pending), []
-            self._keep_names(tree, self._pending, [path], lost)
-            if lost:
-                contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
-                yield self._outcome(tree, lost, contents)
+                yield self._with_all_content(self._tree_with(survivors), lost)
+        for path, number in self._old_names_with(self._pending).items():
+            tree = self._tree_with(self._pending)
+            if lost := _keep_names(tree, {path: number}):
+                yield self._with_all_content(tree, lost)
 
     def sample(self, ids: IdSource) -> Iterator[tuple[Disk, Loss]]:
         """Yield random outcomes without end: each loses up to four changes and their dependents, and any contents.
@@ -287,8 +283,8 @@ class Replay:
             survivors, lost = (_survival_by_name if by_name else _survival)(self._pending, cuts)
             tree = self._tree_with(survivors)
             if by_name:
-                kept = [path for path in self._old_names_with(survivors) if _below(4, ids) == 0]
-                self._keep_names(tree, survivors, kept, lost)
+                names = self._old_names_with(survivors)
+                lost += _keep_names(tree, {path: names[path] for path in names if _below(4, ids) == 0})
             contents = {}
             for number in self._unsynced_in(tree):
                 unsynced = self._unsynced[number]
@@ -304,17 +300,6 @@ class Replay:
                 names[change.operation.path] = change.operation.number
         return names
 
-    def _keep_names(
-        self, tree: Tree, survivors: Sequence[_PendingChange], paths: Iterable[str], lost: list[Operation]
-    ) -> None:
-        """Give renamed files their old names, too, where the directory exists and has no other file of the name."""
-        old_names = self._old_names_with(survivors)
-        for path in paths:
-            parent, _, name = path.rpartition("/")
-            if name not in tree.directories.get(parent, {name: DIRECTORY}):
-                tree.directories[parent] = tree.directories[parent] | {name: old_names[path]}
-                lost.append(Operation("unlink", path, number=old_names[path]))
-
     def _unsynced_in(self, tree: Tree) -> list[int]:
         """Return the numbers of the unsynced files that have a name."""
         unsynced: set[int] = set()
@@ -323,6 +308,10 @@ class Replay:
                 if number in self._unsynced:
                     unsynced.add(number)
         return sorted(unsynced)
+
+    def _with_all_content(self, tree: Tree, lost: list[Operation]) -> tuple[Disk, Loss]:
+        contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
+        return self._outcome(tree, lost, contents)
 
     def _outcome(self, tree: Tree, lost: list[Operation], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
         inodes = self._inodes.copy()
@@ -378,13 +367,16 @@ class Replay:
         self._note_old_names(durable[::-1], directory)
 
     def _note_old_names(self, durable: Sequence[_PendingChange], synced: str) -> None:
-        """Note the old names of durable renames, except for those in a directory that is synced."""
+        """Note the old names of durable renames, except for those in a directory that is synced or removed."""
+        gone = {synced}
         for change in durable:
             for path in change.names:
                 self._old_names.pop(path, None)
             if change.leaves_directory:
                 self._old_names[change.operation.path] = change.operation.number
-        for path in [path for path in self._old_names if parent_of(path) == synced]:
+            if change.operation.kind == "rmdir":
+                gone.add(change.operation.path)
+        for path in [path for path in self._old_names if parent_of(path) in gone]:
             del self._old_names[path]
 
     def _tree_with(self, changes: Sequence[_PendingChange]) -> Tree:
@@ -463,6 +455,17 @@ def _survival_by_name(pending: Sequence[_PendingChange], cuts: set[int]) -> _Sur
         else:
             survivors.append(change)
     return _Survival(survivors, lost)
+
+
+def _keep_names(tree: Tree, names: Mapping[str, int]) -> list[Operation]:
+    """Give files these names, too, where the directory exists and has no such name; return the lost removals."""
+    lost = []
+    for path, number in names.items():
+        parent, _, name = path.rpartition("/")
+        if name not in tree.directories.get(parent, {name: DIRECTORY}):
+            tree.directories[parent] = tree.directories[parent] | {name: number}
+            lost.append(Operation("unlink", path, number=number))
+    return lost
 
 
 def _below(limit: int, ids: IdSource) -> int:

@@ -17,6 +17,7 @@ from ftfile.read.foreign.known_rows import KnownFile, identity_hash, key_of
 from ftfile.read.foreign.matching import CHANGED, Content, ContentProbe, Failure, IdentityRule, Match
 from ftfile.read.foreign.probes import ContentProbes, FileMemory, answer_to
 from ftfile.read.foreign.settings import FilesSettings
+from ftfile.storage.api import lasting_identity
 from ftfile.testing.context import ManualClock
 from tests.histories.foreign_store import ForeignStore
 
@@ -47,9 +48,10 @@ class Logs:
 
     def row(self, position: int = 0) -> Row:
         info, key = self.store.stat("a.log"), key_of("r:///", "a.log")
-        marks = info.size_bytes, info.modified_ms, identity_hash(info.identity)
+        identity = lasting_identity(info.identity)
+        marks = info.size_bytes, info.modified_ms, identity_hash(identity)
         known = KnownFile(key, position, position, 1, marks[2], *prints(OLD, position)) if position else None
-        return Row(0, "a.log", key, *marks[:2], info.identity, marks[2], known, 0.0, is_changed=bool(position))
+        return Row(0, "a.log", key, *marks[:2], identity, marks[2], known, 0.0, is_changed=bool(position))
 
     def do_before(self, call: int, deed: Callable[[], None]) -> None:
         def count() -> None:
