@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from ftfile.read.foreign.decoding.casts import CASTS, Cast
+from ftfile.source.decoding.casts import CASTS, Cast
 
 PAGE = Path(__file__).parents[1] / "docs/reading-files.md"
 

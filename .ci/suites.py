@@ -65,7 +65,7 @@ LOG_TESTS = f"""
     {unit("kv/test_batches.py kv/test_encrypted_store.py kv/test_exactly_once.py kv/test_extremes.py")}
     {unit("kv/test_limits.py kv/test_merged_values.py kv/test_reading.py kv/test_reading_beside_writers.py")}
     {unit("kv/test_side_by_side.py kv/test_store_histories.py kv/test_verify.py kv/test_widened_stores.py")}
-    {unit("log/format read/foreign", "--ignore=")}
+    {unit("log/format source", "--ignore=")}
 """
 
 # The unit tests whose results depend most on Python and on packages.

@@ -21,10 +21,10 @@ from benchmarks.rows import DDL, make_rows
 from benchmarks.sinks import NOOP
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from benchmarks.worker_cpu import python_ticks, ticks_to_s
-from ftfile.read.foreign.contents import fingerprints
-from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.plan import Plan, Range
-from ftfile.read.foreign.settings import FileDecoding
+from ftfile.source.contents import fingerprints
+from ftfile.source.decode import read_files
+from ftfile.source.plan import Plan, Range
+from ftfile.source.settings import FileDecoding
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 

@@ -18,8 +18,8 @@ from ftfile.core.clock import SystemClock
 from ftfile.core.context import SYSTEM
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
-from ftfile.read.foreign.stream import FilesConfig, FileStream
-from ftfile.read.log_positions import START
+from ftfile.source.plan import START
+from ftfile.source.stream import FilesConfig, FileStream
 from ftfile.testing.micro_batch import spark_schema
 
 if TYPE_CHECKING:

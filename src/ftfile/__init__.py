@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.operate.restore import restore, undo
     from ftfile.operate.writers.application_writer import writer
     from ftfile.operate.writers.one_commit import write
-    from ftfile.read.foreign.status import source_status
+    from ftfile.source.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
     from ftfile.tools.migrate.migrate import migrate
     from ftfile.tools.migrate.undo import undo_migration
@@ -87,7 +87,7 @@ __getattr__ = lazy_names(
         "repair": "ftfile.operate.repair",
         "report": "ftfile.tools.report.report",
         "restore": "ftfile.operate.restore",
-        "source_status": "ftfile.read.foreign.status",
+        "source_status": "ftfile.source.status",
         "spark": "ftfile.spark:",
         "status": "ftfile.operate.open_directory",
         "undo": "ftfile.operate.restore",

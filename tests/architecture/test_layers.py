@@ -65,6 +65,7 @@ def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
         "formats": "writing.messages",
         "writing": "read.selection",
         "read": "writing.messages",
+        "source": "read.selection",
         "kv": "operate.delete",
         "operate": "tools.migrate.table",
         "tools": "spark.settings",

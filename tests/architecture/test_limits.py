@@ -24,7 +24,7 @@ MODULES = [
     ROOT / "src/ftfile/core/progress.py",
     ROOT / "src/ftfile/core/retries.py",
     ROOT / "src/ftfile/storage/calls.py",
-    ROOT / "src/ftfile/read/foreign/plan_log.py",
+    ROOT / "src/ftfile/source/plan_log.py",
     *(ROOT / "src/ftfile/read").glob("log_*.py"),
     *(path for room in ROOMS for path in (ROOT / "src/ftfile" / room).rglob("*.py")),
 ]

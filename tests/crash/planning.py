@@ -17,7 +17,7 @@ from tests.kit.plan_check import check_batches, check_plans, read_plans
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.read.foreign.stream import FilesConfig
+    from ftfile.source.stream import FilesConfig
     from ftfile.storage.api import FileSystem
     from ftfile.testing.source_run import Moment
 

@@ -19,9 +19,9 @@ import pytest
 from ftfile.core.errors import StateLost
 from ftfile.log import checkpoints
 from ftfile.log.format import layout
-from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.plan import Plan, PlanPosition
-from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.source import plan_log
+from ftfile.source.plan import Plan, PlanPosition
+from ftfile.source.plan_log import PlanLog
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states

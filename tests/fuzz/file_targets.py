@@ -18,14 +18,14 @@ from ftfile.formats.api import format_from_options
 from ftfile.formats.avro_container import MARKER_BYTES, block, compressed, header_of, read_metadata
 from ftfile.formats.columnar import RowSegments
 from ftfile.formats.orc_files import stripe_rows
-from ftfile.read.foreign.decoding.file_times import orc_times
-from ftfile.read.foreign.decoding.orc_far_times import schema_with_far_times
-from ftfile.read.foreign.decoding.orc_tails import OrcTail
 from ftfile.rows.messages import read_rows
 from ftfile.rows.orc_messages import bytes_field, number_field, plain
 from ftfile.rows.orc_runs import read_rle_v1, read_rle_v2
 from ftfile.rows.variant import variant_json
 from ftfile.rows.variant_encoding import json_value, variant_of
+from ftfile.source.decoding.file_times import orc_times
+from ftfile.source.decoding.orc_far_times import schema_with_far_times
+from ftfile.source.decoding.orc_tails import OrcTail
 from tests.fuzz.log_targets import KEYS
 from tests.fuzz.target import Draws, Target
 from tests.unit.kv.runs import Stream

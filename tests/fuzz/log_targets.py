@@ -27,9 +27,9 @@ from ftfile.log.records import read_published
 from ftfile.log.sealed import Seal, SealedFileSystem
 from ftfile.log.state import LogState
 from ftfile.log.wal import WalFiles, opening_of, recorded_window
-from ftfile.read.foreign.known_files import KnownFiles
-from ftfile.read.foreign.plan import Plan, position_of
-from ftfile.read.foreign.plan_log import plan_of
+from ftfile.source.known_files import KnownFiles
+from ftfile.source.plan import Plan, position_of
+from ftfile.source.plan_log import plan_of
 from ftfile.storage.api import RangeFile
 from tests.fuzz.target import Draws, OneFile, Target
 

@@ -14,11 +14,11 @@ from ftfile.core.context import SYSTEM
 from ftfile.formats.avro_container import MARKER_BYTES, block
 from ftfile.formats.reading import memory_limit
 from ftfile.formats.reading.time_formats import TimeFormats
-from ftfile.read.foreign.contents import fingerprints
-from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.plan import Plan, Range
-from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows.orc_messages import bytes_field, number_field
+from ftfile.source.contents import fingerprints
+from ftfile.source.decode import read_files
+from ftfile.source.plan import Plan, Range
+from ftfile.source.settings import FileDecoding
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import ByteStream, FileToLoad
 from tests.fuzz import file_targets

@@ -31,11 +31,11 @@ from ftfile.formats.partition_paths import (
     without_escaped_bytes,
 )
 from ftfile.formats.reading.time_formats import TimeFormats
-from ftfile.read.foreign.globs import alternatives, glob_pattern
-from ftfile.read.foreign.settings import FilesSettings
 from ftfile.rows.conditions import predicate
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.value_text import TimePattern
+from ftfile.source.globs import alternatives, glob_pattern
+from ftfile.source.settings import FilesSettings
 from ftfile.storage.hdfs.configuration import find_service, read_configuration
 from ftfile.storage.hdfs.credentials.token_file import DelegationToken, read_tokens, token_file
 from ftfile.storage.paths import parse

@@ -18,19 +18,19 @@ import pyarrow as pa
 
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
-from ftfile.read.foreign.contents import CONTENT_BYTES_MIN
-from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.known_files import KnownFiles
-from ftfile.read.foreign.plan import Plan
-from ftfile.read.foreign.planner import Planner
-from ftfile.read.foreign.settings import FilesSettings
+from ftfile.source.contents import CONTENT_BYTES_MIN
+from ftfile.source.decode import read_files
+from ftfile.source.known_files import KnownFiles
+from ftfile.source.plan import Plan
+from ftfile.source.planner import Planner
+from ftfile.source.settings import FilesSettings
 from ftfile.testing.context import ManualClock, repeatable
 from tests.histories.foreign_store import ForeignStore, Inode, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.read.foreign.listing import Listing
+    from ftfile.source.listing import Listing
 
 LINE = pa.schema([("value", pa.string())])
 STEPS = 40

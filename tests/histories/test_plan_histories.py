@@ -14,7 +14,7 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StateLost
 from ftfile.log import checkpoints
-from ftfile.read.foreign import plan_log
+from ftfile.source import plan_log
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.source_run import Killed

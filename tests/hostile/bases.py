@@ -21,7 +21,7 @@ from ftfile.log.format import layout
 from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.sealed import open_with_keys
 from ftfile.operate.repair_actions import set_aside
-from ftfile.read.foreign import plan_log
+from ftfile.source import plan_log
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch

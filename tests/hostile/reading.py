@@ -16,12 +16,12 @@ from pathlib import Path
 
 from ftfile.errors import FtfileError
 from ftfile.formats.reading import memory_limit
-from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.plan import Plan
-from ftfile.read.foreign.settings import FileDecoding
+from ftfile.source.decode import read_files
+from ftfile.source.plan import Plan
+from ftfile.source.settings import FileDecoding
 from tests.hostile.inputs import INPUTS, READ, Input
 from tests.hostile.watched import CALL_S, bound_time, data_bytes
-from tests.unit.read.foreign.planned import Files
+from tests.unit.source.planned import Files
 
 FAR = 4
 

@@ -17,7 +17,7 @@ from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
 from ftfile.log.format.record import check_definitions, check_entry
 from ftfile.log.state import Definitions, LogState
-from ftfile.read.foreign.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.source.plan import FileEntry, Late, Plan, Range, Refused
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.writing.files.rolling_groups import GroupTotals, stats_of
 

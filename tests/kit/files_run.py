@@ -9,9 +9,9 @@ from typing import Any
 
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
-from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.rows.spark_types import arrow_schema
+from ftfile.source.decode import read_files
+from ftfile.source.stream import FilesConfig, FileStream
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import spark_schema

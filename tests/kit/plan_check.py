@@ -12,10 +12,10 @@ from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.places import list_own
-from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.known_files import KnownFiles
-from ftfile.read.foreign.known_rows import is_parked
-from ftfile.read.foreign.plan import Plan, position_of
+from ftfile.source import plan_log
+from ftfile.source.known_files import KnownFiles
+from ftfile.source.known_rows import is_parked
+from ftfile.source.plan import Plan, position_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:

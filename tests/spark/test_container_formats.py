@@ -16,8 +16,8 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 import ftfile
 from ftfile.core.errors import SchemaError
-from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows.spark_types import arrow_schema
+from ftfile.source.settings import FileDecoding
 from ftfile.spark import load_plan
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.test_formats_interop import (
@@ -33,7 +33,7 @@ from tests.spark.test_formats_interop import (
 )
 from tests.spark.test_load import ALL as ALL_TYPES
 from tests.spark.test_load import same, written
-from tests.unit.read.foreign.planned import Files
+from tests.unit.source.planned import Files
 
 if TYPE_CHECKING:
     from pathlib import Path

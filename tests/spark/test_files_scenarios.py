@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 import ftfile
 from ftfile.log.format import layout
-from ftfile.read.foreign.plan import position_of
-from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.source.plan import position_of
+from ftfile.source.plan_log import PlanLog
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
@@ -25,7 +25,7 @@ from tests.spark.deadly_files import Death
 from tests.spark.file_queries import AT_ONCE, AVAILABLE, FileQuery, lines
 from tests.spark.following import limits_hold
 from tests.spark.waiting import wait_until
-from tests.unit.read.foreign.plans import add_plans, small_bounds
+from tests.unit.source.plans import add_plans, small_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from ftfile.formats.reading.time_formats import TimeFormats
-from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows.spark_types import arrow_schema
-from tests.unit.read.foreign.planned import Files
+from ftfile.source.settings import FileDecoding
+from tests.unit.source.planned import Files
 
 if TYPE_CHECKING:
     from pathlib import Path

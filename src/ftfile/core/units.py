@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
 
-_Thing = TypeVar("_Thing")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -140,18 +139,3 @@ def ago(time_ms: int, now_ms: int) -> str:
 def _time(time_ms: int) -> datetime:
     """Return a time, limited to the years 1 to 9999, since a damaged record can have any number."""
     return datetime.fromtimestamp(min(max(time_ms // 1000, _FIRST_S), _LAST_S), timezone.utc)
-
-
-def packed(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: int) -> Iterator[list[_Thing]]:
-    """Yield groups of consecutive things up to a total size; a larger thing is a group of one."""
-    group: list[_Thing] = []
-    size = 0
-    for thing in things:
-        thing_size = size_of(thing)
-        if group and size + thing_size > limit:
-            yield group
-            group, size = [], 0
-        group.append(thing)
-        size += thing_size
-    if group:
-        yield group

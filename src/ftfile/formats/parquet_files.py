@@ -19,7 +19,7 @@ import pyarrow.parquet.encryption as pe
 
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.core.units import packed
+from ftfile.core.tasks import packed
 from ftfile.formats.columnar import (
     BufferedTarget,
     CollectingEncoder,

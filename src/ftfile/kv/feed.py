@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
-from ftfile.core.units import packed
+from ftfile.core.tasks import TASK_BYTES, packed
 from ftfile.kv.definition import BUCKETS_MAX
 from ftfile.kv.feed_rows import (
     FeedShare,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ftfile.read.log_planner import FollowConfig
 
 
-_TASK_BYTES = 32 << 20  # bytes of new runs that a task reads
 _ADVICE = (
     "These changes are lost for this query: start it with a new checkpointLocation, which begins with all rows of the "
     "newest version. Changes can be read for the `grace` of the store's writers: set a longer `grace` than a query "
@@ -192,7 +191,7 @@ def _shares(
         return total_bytes(add for add in buckets[number] if add.id in new)
 
     shares = []
-    for numbers in map(frozenset, packed(buckets, size_bytes, _TASK_BYTES)):
+    for numbers in map(frozenset, packed(buckets, size_bytes, TASK_BYTES)):
         bucket_adds = _of_buckets(live.values(), numbers)
         ids = ids_of(bucket_adds)
         narrowed = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.units import packed
+from ftfile.core.tasks import packed
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import arrays_of, behind, clip, overlap
 from ftfile.kv.planning.picker import size_of

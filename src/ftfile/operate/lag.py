@@ -17,8 +17,8 @@ from ftfile.core.units import count_text
 from ftfile.log.format import layout
 from ftfile.log.opening import open_log
 from ftfile.operate.findings import find
-from ftfile.read.foreign.plan import position_of as plan_of
 from ftfile.read.log_positions import Beginning, check_position, position_of
+from ftfile.source.plan import position_of as plan_of
 from ftfile.storage.calls import start
 from ftfile.storage.paths import normalise, parse
 from ftfile.writing.spark_checkpoint import read_progress, read_query_id, recorded_checkpoint
@@ -271,7 +271,7 @@ class Lag:
 
     def _files(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
         # The import of NumPy takes longer than all other imports, and few directories are written from files.
-        from ftfile.read.foreign.status import status_of  # noqa: PLC0415
+        from ftfile.source.status import status_of  # noqa: PLC0415
 
         position = plan_of(source.offset)
         assert position is not None, "it has a plan"

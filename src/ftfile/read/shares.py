@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import check_count
 from ftfile.core.errors import ConfigError
-from ftfile.core.units import packed
+from ftfile.core.tasks import OPEN_COST_BYTES, TASK_BYTES, packed
 from ftfile.formats.api import Span, Wanted
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.formats.parts import is_splittable, read_add, recorded_names
@@ -195,8 +195,6 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     return states
 
 
-TASK_BYTES = 32 << 20
-OPEN_COST_BYTES = 1 << 20
 _SHARE_BYTES_MIN = 4 << 20  # minimum for a read that is distributed to cores
 _TASKS_MAX = 100_000  # approximate maximum; larger reads get larger tasks
 

@@ -13,16 +13,16 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import DirectoryFollowOptions, FilesOptions
-from ftfile.read.foreign.decode import read_files
-from ftfile.read.foreign.plan import FileShare
-from ftfile.read.foreign.settings import FileDecoding, default_schema, require_columns
-from ftfile.read.foreign.stream import FilesConfig, FileStream
 from ftfile.read.log_planner import FollowConfig
 from ftfile.read.log_positions import START
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import Share, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.source.decode import read_files
+from ftfile.source.plan import FileShare
+from ftfile.source.settings import FileDecoding, default_schema, require_columns
+from ftfile.source.stream import FilesConfig, FileStream
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, has_file_format, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others

@@ -8,7 +8,7 @@ import pytest
 
 from ftfile.core.options import kinds
 from ftfile.formats.api import FORMATS, LineFormat, format_from_options
-from ftfile.read.foreign.decode import READERS
+from ftfile.source.decode import READERS
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,7 +22,7 @@ def test_every_place_has_every_format(name: str) -> None:
     has = {
         "core/options/kinds.py, FORMATS": name in kinds.FORMATS,
         "formats/api.py, FORMATS": name in FORMATS,
-        "read/foreign/decode.py, READERS": name in READERS,
+        "source/decode.py, READERS": name in READERS,
         "pyproject.toml, the contract of formats": f'"{module}"' in project,
         f"docs/formats/{name}.md": (ROOT / f"docs/formats/{name}.md").is_file(),
         f"docs/formats/README.md: a link to {name}.md": f"({name}.md" in page,

@@ -165,7 +165,7 @@ class TestFeed:
         for batch in range(3):
             query.run(batch, [rows(*"abcdefghij", n=batch + 1)])
         whole = [row for batch in kv.changes(out) for row in batch.to_pylist()]
-        monkeypatch.setattr(feed, "_TASK_BYTES", 1)
+        monkeypatch.setattr(feed, "TASK_BYTES", 1)
         monkeypatch.setattr(feed_rows, "_WINDOW_BYTES", 1)
         log = CommitLog(open_filesystem(out))
         followed = feed.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)

@@ -111,7 +111,7 @@ KINDS = {
     "windows of a store": Kind(("WAL", "wal_path"), _first(layout.WAL), in_store=True),
     "newest windows of a store": Kind(("WAL", "wal_path"), lambda fs: max(_files(fs, layout.WAL)), in_store=True),
 }
-# Names in `layout` that only logs of plans use; tests/unit/read/foreign damages these files.
+# Names in `layout` that only logs of plans use; tests/unit/source damages these files.
 ELSEWHERE = frozenset({"COLUMNS", "columns_path"})
 
 

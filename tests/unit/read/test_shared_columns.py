@@ -9,12 +9,13 @@ import pytest
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData
+from ftfile.core.tasks import OPEN_COST_BYTES
 from ftfile.formats.api import Span
 from ftfile.log.format.compacted import AddColumns, Document
 from ftfile.log.format.model import Add, Origin, SourceRange
 from ftfile.log.read.add_table import AddBlock, AddTable
 from ftfile.read.shared_columns import columns_of_list, columns_of_snapshot, decode_columns, encode_columns
-from ftfile.read.shares import OPEN_COST_BYTES, Share, pack, pack_columns
+from ftfile.read.shares import Share, pack, pack_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,11 +13,12 @@ from msgspec import structs
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.tasks import OPEN_COST_BYTES
 from ftfile.formats.api import Span
 from ftfile.formats.parquet_files import check_library
 from ftfile.log.sealed import open_with_keys
 from ftfile.read import shares
-from ftfile.read.shares import OPEN_COST_BYTES, Share, pack, read_share
+from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.kit.parameters import parametrize

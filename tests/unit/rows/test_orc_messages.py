@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ftfile.read.foreign.decoding.orc_tails import OrcTail
 from ftfile.rows.orc_messages import bytes_field, fields, number_field, plain
+from ftfile.source.decoding.orc_tails import OrcTail
 
 
 def test_numbers_of_fixed_length_are_skipped() -> None:

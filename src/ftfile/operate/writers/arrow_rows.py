@@ -17,9 +17,9 @@ from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.operate.writers.row_pieces import pieces
 from ftfile.operate.writers.stored_values import stored_values
 from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
-from ftfile.read.foreign.decoding.meanings import refuse_other_times
-from ftfile.read.foreign.decoding.unread_types import may_be_unread, refuse_unread_types
 from ftfile.rows.spark_types import check_depth
+from ftfile.source.decoding.meanings import refuse_other_times
+from ftfile.source.decoding.unread_types import may_be_unread, refuse_unread_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
         VersionSchema,
     )
     from ftfile.operate.status import DirectoryStatus
-    from ftfile.read.foreign.status import SourceStatus
     from ftfile.read.shares import FinishedFile
+    from ftfile.source.status import SourceStatus
     from ftfile.tools.report.report import Report
 
 

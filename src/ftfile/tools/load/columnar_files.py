@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
-from ftfile.read.foreign.decoding.unread_types import refuse_unread_types
+from ftfile.source.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.source.decoding.unread_types import refuse_unread_types
 from ftfile.tools.load.input_files import ARROW_FILE, FileRows
 
 if TYPE_CHECKING:

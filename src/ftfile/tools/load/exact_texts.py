@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.read.foreign.decoding.records import read_texts
 from ftfile.rows import kernels as pc
+from ftfile.source.decoding.records import read_texts
 from ftfile.tools.load.schema_texts import schema_option
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyarrow import json
 
 from ftfile.formats.json_lines import unbounded_lines
-from ftfile.read.foreign.decoding.json_lines import JSON_LEVELS_MAX, JsonRows
-from ftfile.read.foreign.decoding.records import finished_rows, lines_of
-from ftfile.read.foreign.settings import FileDecoding
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import is_list_like, leaf_types, list_parts, map_leaf_types
 from ftfile.rows.spark_types import check_depth, has_variant
+from ftfile.source.decoding.json_lines import JSON_LEVELS_MAX, JsonRows
+from ftfile.source.decoding.records import finished_rows, lines_of
+from ftfile.source.settings import FileDecoding
 from ftfile.tools.load.exact_texts import read_exactly
 from ftfile.tools.load.input_files import FileRows, text_of
 from ftfile.tools.load.json_members import LineError, as_document, check_members, check_object, other_members
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ftfile.formats.reading.time_formats import TimeFormats
-    from ftfile.read.foreign.decoding.records import LineBlock
+    from ftfile.source.decoding.records import LineBlock
     from ftfile.tools.load.input_files import ByteStream, FileToLoad
 
 BLOCK_BYTES = 2 << 20  # types are derived from the lines of the first block

@@ -25,9 +25,6 @@ from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.operate.writers.arrow_rows import stored_type
 from ftfile.operate.writers.infinite_times import refuse_infinite
 from ftfile.operate.writers.pandas_index import columns_without_labels
-from ftfile.read.foreign.contents import codec_as_written
-from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
-from ftfile.read.foreign.decoding.unread_types import refuse_unread_types
 from ftfile.rows.buffers import leaf_types
 from ftfile.rows.spark_types import (
     JSON_NAMES,
@@ -39,6 +36,9 @@ from ftfile.rows.spark_types import (
     spark_schema_json,
     sql_types,
 )
+from ftfile.source.contents import codec_as_written
+from ftfile.source.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.source.decoding.unread_types import refuse_unread_types
 from ftfile.storage.api import FileInfo, RangeFile, as_file
 from ftfile.tools.migrate.migrated_statistics import collector_of
 from ftfile.tools.migrate.old_times import SPARK_ROWS, may_be_julian, refuse_old_times, refuse_times_beyond_a_day

@@ -6,10 +6,10 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import SchemaError
-from ftfile.read.foreign.decode import READERS
-from ftfile.read.foreign.decoding.lines import RangeContent
-from ftfile.read.foreign.plan import Cut, Range
-from ftfile.read.foreign.settings import FileDecoding
+from ftfile.source.decode import READERS
+from ftfile.source.decoding.lines import RangeContent
+from ftfile.source.plan import Cut, Range
+from ftfile.source.settings import FileDecoding
 from ftfile.writing.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.records import PublishedHint, store_now_ms, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
-from ftfile.read.foreign import plan_log
-from ftfile.read.foreign.known_rows import key_of
-from ftfile.read.foreign.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
-from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.source import plan_log
+from ftfile.source.known_rows import key_of
+from ftfile.source.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
+from ftfile.source.plan_log import PlanLog
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch

@@ -38,10 +38,10 @@ from ftfile.log.format.record import compact_json, decode_record, from_checked_t
 from ftfile.log.read.compacted_records import list_compacted, read_compacted
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
-from ftfile.read.foreign.known_files import KnownFiles
-from ftfile.read.foreign.known_rows import key_of
-from ftfile.read.foreign.plan import FileEntry, Late, PlanPosition
-from ftfile.read.foreign.plan_log import PlanLog, columns_files, read_columns
+from ftfile.source.known_files import KnownFiles
+from ftfile.source.known_rows import key_of
+from ftfile.source.plan import FileEntry, Late, PlanPosition
+from ftfile.source.plan_log import PlanLog, columns_files, read_columns
 from ftfile.storage.local import LocalFileSystem
 from tests.unit.kv.runs import keys_of, numbered, open_run
 from tests.unit.log.format.make_golden import GOLDEN, KEY, MAKERS, files_of, open_golden_store

@@ -15,8 +15,8 @@ import ftfile
 from ftfile.log.format import layout
 from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.read.file_bounds import ColumnBounds
-from ftfile.read.foreign.plan import Refused
-from ftfile.read.foreign.status import SourceStatus
+from ftfile.source.plan import Refused
+from ftfile.source.status import SourceStatus
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from ftfile.tools.cli import output

@@ -17,7 +17,7 @@ from pyarrow import feather
 
 import ftfile
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.read.foreign.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.source.decoding.meanings import opened_parquet, parquet_meanings
 from tests.unit.tools.cli.running import run
 
 if TYPE_CHECKING:
