@@ -105,10 +105,10 @@ SUITES: dict[str, tuple[str, ...]] = {
         f"{MEMORY} {CASES} -n 2 -m slow tests/crash {modules('crash', CRASH_CORE, '--ignore=')} {slow_modules()}",
     ),
     "histories-core": (
-        f"{MEMORY} FTFILE_HISTORIES=10 FTFILE_PLAN_HISTORIES=25 FTFILE_FOREIGN_HISTORIES=25 -n 2 tests/histories",
+        f"{MEMORY} FTFILE_HISTORIES=10 FTFILE_PLAN_HISTORIES=25 FTFILE_SOURCE_HISTORIES=25 -n 2 tests/histories",
     ),
     "histories": (
-        f"{MEMORY} FTFILE_HISTORIES=40 FTFILE_PLAN_HISTORIES=100 FTFILE_FOREIGN_HISTORIES=100 -n 2 tests/histories",
+        f"{MEMORY} FTFILE_HISTORIES=40 FTFILE_PLAN_HISTORIES=100 FTFILE_SOURCE_HISTORIES=100 -n 2 tests/histories",
     ),
     "without": (f"{MEMORY} {FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
     "trials": (f"{MEMORY} -n 2 tests/mutants",),
@@ -135,7 +135,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "thorough-unit": ("FTFILE_THOROUGH=1 FTFILE_CONDITIONS=10000 --hypothesis-profile=thorough -n 2 tests/unit",),
     "thorough-crash": ("FTFILE_THOROUGH=1 -n 2 tests/crash",),
     "thorough-histories": (
-        "FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 FTFILE_FOREIGN_HISTORIES=50000 -n 2 tests/histories",
+        "FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 FTFILE_SOURCE_HISTORIES=50000 -n 2 tests/histories",
     ),
     "thorough-hostile": (f"{MEMORY} FTFILE_THOROUGH=1 FTFILE_MUTATIONS=20000 -n 2 {DRAWN_HOSTILE}",),
     "without-hints": (f"--without=hints -n 2 {LOG_TESTS} tests/crash",),

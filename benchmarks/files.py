@@ -22,8 +22,8 @@ from benchmarks.sinks import NOOP
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from benchmarks.worker_cpu import python_ticks, ticks_to_s
 from ftfile.source.contents import fingerprints
-from ftfile.source.decode import read_files
-from ftfile.source.plan import Plan, Range
+from ftfile.source.decode import rows_of_share
+from ftfile.source.plan import Range, SourcePlan
 from ftfile.source.settings import FileDecoding
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
@@ -76,9 +76,9 @@ def run(settings: Settings) -> list[Table]:
     for file_format in FORMATS:
         write_files(settings.directory / file_format, file_format, size)
     lines = [_decoder_line(settings.directory / file_format, file_format) for file_format in FORMATS]
-    decoders = Table("decoders of foreign files", DECODER_COLUMNS, tuple(lines), DECODER_NOTE)
+    decoders = Table("decoders of other programs' files", DECODER_COLUMNS, tuple(lines), DECODER_NOTE)
     rounds = in_own_process(measure, settings.directory, size)
-    title = f"sources of foreign files: {size.files * size.rows_per_file:,} rows, {size.rounds} rounds"
+    title = f"sources of other programs' files: {size.files * size.rows_per_file:,} rows, {size.rounds} rounds"
     return [decoders, Table(title, SOURCE_COLUMNS, tuple(_line(name, rounds) for name in FORMATS), SOURCE_NOTE)]
 
 
@@ -109,8 +109,8 @@ def _decoder_line(directory: Path, file_format: str) -> tuple[Cell, ...]:
     times, rows = [], 0
     for _ in range(3):
         began = time.process_time()
-        shares = Plan(tuple(ranges)).shares(decoding.max_partition_bytes)
-        rows = sum(batch.num_rows for share in shares for batch in read_files(fs, share, schema, decoding))
+        shares = SourcePlan(tuple(ranges)).shares(decoding.max_partition_bytes)
+        rows = sum(batch.num_rows for share in shares for batch in rows_of_share(fs, share, schema, decoding))
         times.append(time.process_time() - began)
     size_mb = sum(found.end for found in ranges) / MILLION
     line = (file_format, size_mb, rows / MILLION / min(times), size_mb / min(times))

@@ -1,4 +1,4 @@
-"""Foreign files that were read: a look at all of them, one more, and a restart, without Spark."""
+"""Files of other programs that were read: a look at all of them, one more, and a restart, without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
 from ftfile.source.plan import START
-from ftfile.source.stream import FilesConfig, FileStream
+from ftfile.source.stream import SourceConfig, SourceStream
 from ftfile.testing.micro_batch import spark_schema
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ class _HurriedClock(SystemClock):
         return super().monotonic_s() + self.ahead_s
 
 
-def _stream(options: dict[str, str], clock: SystemClock) -> FileStream:
-    config = FilesConfig.from_options(parse_options(options, FilesOptions), spark_schema({"value": "string"}))
-    return FileStream(config, replace(SYSTEM, clock=clock))
+def _stream(options: dict[str, str], clock: SystemClock) -> SourceStream:
+    config = SourceConfig.from_options(parse_options(options, FilesOptions), spark_schema({"value": "string"}))
+    return SourceStream(config, replace(SYSTEM, clock=clock))
 
 
 def _list_alone(options: dict[str, str], plans: int) -> list[Found]:

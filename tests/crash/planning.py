@@ -17,7 +17,7 @@ from tests.kit.plan_check import check_batches, check_plans, read_plans
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.source.stream import FilesConfig
+    from ftfile.source.stream import SourceConfig
     from ftfile.storage.api import FileSystem
     from ftfile.testing.source_run import Moment
 
@@ -33,7 +33,7 @@ class NotedRun(FilesRun):
 
     record: Callable[[str], None] = field(default=lambda _: None)
 
-    def config(self) -> FilesConfig:
+    def config(self) -> SourceConfig:
         return _config(self.path, tuple(self.columns), tuple(self.options.items()))
 
     def run_batch(self, *, once: bool = False) -> bool:
@@ -50,7 +50,7 @@ class NotedRun(FilesRun):
 
 
 @functools.cache
-def _config(path: str, columns: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> FilesConfig:
+def _config(path: str, columns: tuple[str, ...], options: tuple[tuple[str, str], ...]) -> SourceConfig:
     return FilesRun(path, dict.fromkeys(columns, "string"), dict(options)).config()
 
 

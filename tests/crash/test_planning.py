@@ -20,7 +20,7 @@ from ftfile.core.errors import StateLost
 from ftfile.log import checkpoints
 from ftfile.log.format import layout
 from ftfile.source import plan_log
-from ftfile.source.plan import Plan, PlanPosition
+from ftfile.source.plan import PlanPosition, SourcePlan
 from ftfile.source.plan_log import PlanLog
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
@@ -163,9 +163,9 @@ def test_no_offset_is_ahead_of_what_survives_the_power() -> None:
     IDS.start(1, 0)
     fs = CrashingFileSystem(clock=CLOCK)
     begin = PlanPosition("0" * 32, -1, "")
-    first = PlanLog(fs, begin.log_id, "run").add(begin, Plan(low=1))
+    first = PlanLog(fs, begin.log_id, "run").add(begin, SourcePlan(low=1))
     with pytest.raises(Killed):
-        PlanLog(Dying(fs), begin.log_id, "run").add(first, Plan(low=2))
+        PlanLog(Dying(fs), begin.log_id, "run").add(first, SourcePlan(low=2))
     found = PlanLog(fs, begin.log_id, "other run").after(first)
     assert found is not None
     fs.note("returned")

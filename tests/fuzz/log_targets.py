@@ -28,7 +28,7 @@ from ftfile.log.sealed import Seal, SealedFileSystem
 from ftfile.log.state import LogState
 from ftfile.log.wal import WalFiles, opening_of, recorded_window
 from ftfile.source.known_files import KnownFiles
-from ftfile.source.plan import Plan, position_of
+from ftfile.source.plan import SourcePlan, position_of
 from ftfile.source.plan_log import plan_of
 from ftfile.storage.api import RangeFile
 from tests.fuzz.target import Draws, OneFile, Target
@@ -180,7 +180,7 @@ def _plan(data: bytes) -> None:
         plan.shares(1 << 10)
     known = KnownFiles().apply(plan)
     KnownFiles.from_bytes(known.to_bytes())
-    Plan.from_json(plan.to_json())
+    SourcePlan.from_json(plan.to_json())
 
 
 def _columns(data: bytes) -> None:
@@ -189,7 +189,7 @@ def _columns(data: bytes) -> None:
     known = KnownFiles.from_bytes(data[:_CRC_AT] + crc32(content).to_bytes(4, "little") + content)
     known.get(bytes(16))
     known.parked_keys()
-    known.apply(Plan())
+    known.apply(SourcePlan())
 
 
 def _offset(data: bytes) -> None:

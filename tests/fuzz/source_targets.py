@@ -16,8 +16,8 @@ from ftfile.formats.reading import memory_limit
 from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows.orc_messages import bytes_field, number_field
 from ftfile.source.contents import fingerprints
-from ftfile.source.decode import read_files
-from ftfile.source.plan import Plan, Range
+from ftfile.source.decode import rows_of_share
+from ftfile.source.plan import Range, SourcePlan
 from ftfile.source.settings import FileDecoding
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import ByteStream, FileToLoad
@@ -108,8 +108,8 @@ def _read(content: bytes, schema: pa.Schema, decoding: FileDecoding, **planned: 
     fs = cast("FileSystem", OneFile(content))
     # Memory is bounded as in a worker of Spark, which decodes these files.
     with mock.patch.object(memory_limit, "is_worker", return_value=True):
-        for share in Plan((read,)).shares(max(decoding.max_partition_bytes, 1 + end // 16)):
-            for batch in read_files(fs, share, schema, decoding):
+        for share in SourcePlan((read,)).shares(max(decoding.max_partition_bytes, 1 + end // 16)):
+            for batch in rows_of_share(fs, share, schema, decoding):
                 batch.validate(full=True)
 
 

@@ -27,7 +27,7 @@ from ftfile.formats.partition_paths import (
     columns_of_directory,
     parse_partition_path,
     rescaled_columns,
-    values_of_foreign_path,
+    values_of_path,
     without_escaped_bytes,
 )
 from ftfile.formats.reading.time_formats import TimeFormats
@@ -35,7 +35,7 @@ from ftfile.rows.conditions import predicate
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.value_text import TimePattern
 from ftfile.source.globs import alternatives, glob_pattern
-from ftfile.source.settings import FilesSettings
+from ftfile.source.settings import SourceSettings
 from ftfile.storage.hdfs.configuration import find_service, read_configuration
 from ftfile.storage.hdfs.credentials.token_file import DelegationToken, read_tokens, token_file
 from ftfile.storage.paths import parse
@@ -110,7 +110,7 @@ def _options(data: bytes) -> None:
             texts[name.decode(errors="replace")] = value.decode(errors="replace")
     parsed = parse_options(texts, kind)
     if isinstance(parsed, FilesOptions):
-        FilesSettings.from_options(parsed)
+        SourceSettings.from_options(parsed)
     elif isinstance(parsed, SinkOptions) and parsed.file_format in _FORMATS and _LOADS.isdisjoint(parsed.given):
         format_from_options(parsed.file_format, parsed.for_format(parsed.file_format))
     TimeFormats.from_options(parsed.given)
@@ -123,7 +123,7 @@ def _partition_path(data: bytes) -> None:
     rescaled_columns(path, _SCHEMA)
     schema = pa.schema([field for field in _SCHEMA if field.name in columns_of_directory(path)])
     if foreign:
-        values_of_foreign_path(path, schema, zone)
+        values_of_path(path, schema, zone)
     else:
         parse_partition_path(path, schema, zone)
 

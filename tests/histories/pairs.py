@@ -103,7 +103,7 @@ NOT_DRAWN: dict[str, str] = {
     "ftfile.migrate": "begins with a directory of another program: tests/crash/test_migrating.py",
     "ftfile.undo_migration": "begins with a directory of another program: tests/crash/test_migrating.py",
     "ftfile.monitor": "only reads, in its own process: tests/unit/tools/monitor",
-    "ftfile.source_status": "belongs to a stream of foreign files: tests/histories/test_plan_histories.py",
+    "ftfile.source_status": "belongs to a stream of other programs' files: tests/histories/test_plan_histories.py",
     **dict.fromkeys(
         (
             "option dateFormat",

@@ -78,7 +78,7 @@ def store_query(place: Path) -> StoreBatch:
 
 
 def stream_of(place: Path) -> FilesRun:
-    """Return the stream that reads foreign files."""
+    """Return the stream that reads files of other programs."""
     options = {"fileFormat": "json", "stateLocation": str(place / "state"), "maxFilesPerTrigger": "1"}
     return FilesRun(str(place / "in"), SOURCE_COLUMNS, options, pause_s=2)
 
@@ -141,7 +141,7 @@ def open_store(place: Path) -> kv.KeyValueStore:
 
 
 def make_stream(place: Path) -> None:
-    """Make a stream of foreign files whose log of plans has a checkpoint and a columns file."""
+    """Make a stream of other programs' files whose log of plans has a checkpoint and a columns file."""
     (place / "in").mkdir()
     run = stream_of(place)
     with mock.patch.object(plan_log, "COLUMNS_MIN_BYTES", 1):

@@ -1,4 +1,4 @@
-"""Foreign files that try to hang, fill or crash their reader, each with its expected outcome."""
+"""Files of other programs that try to hang, fill or crash their reader, each with its expected outcome."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def calls_of_store(place: Path) -> tuple[dict[str, Call], dict[str, Call]]:
 
 
 def calls_of_stream(place: Path) -> tuple[dict[str, Call], dict[str, Call]]:
-    """Return the calls that inspect a stream of foreign files, and the calls that continue it."""
+    """Return the calls that inspect a stream of other programs' files, and the calls that continue it."""
     state = str(place / "state")
 
     def go_on() -> None:

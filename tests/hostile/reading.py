@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ftfile.errors import FtfileError
 from ftfile.formats.reading import memory_limit
-from ftfile.source.decode import read_files
-from ftfile.source.plan import Plan
+from ftfile.source.decode import rows_of_share
+from ftfile.source.plan import SourcePlan
 from ftfile.source.settings import FileDecoding
 from tests.hostile.inputs import INPUTS, READ, Input
 from tests.hostile.watched import CALL_S, bound_time, data_bytes
@@ -29,13 +29,13 @@ FAR = 4
 def outcome(file: Input, files: Files) -> str:
     """Return the class of ftfile's error for a file, `READ`, or a text for any other outcome. Rows are not kept."""
     planned, decoding = files.whole(file.name), FileDecoding(file.file_format, **file.options)
-    (share,) = Plan((planned,)).shares(decoding.max_partition_bytes)
+    (share,) = SourcePlan((planned,)).shares(decoding.max_partition_bytes)
     # If ftfile limits the process, the test's limit is far higher, so that it is not reached.
     limit = data_bytes() + file.memory_bytes * (FAR if file.is_limited else 1)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     start_bytes = resident_bytes()
     try:
-        for _ in read_files(files.fs, share, file.schema, decoding):
+        for _ in rows_of_share(files.fs, share, file.schema, decoding):
             pass
     except FtfileError as error:
         taken_bytes = resident_bytes() - start_bytes

@@ -17,7 +17,7 @@ from ftfile.log.directory import store_of
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record
 from ftfile.log.format.record import check_definitions, check_entry
 from ftfile.log.state import Definitions, LogState
-from ftfile.source.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.source.plan import FileEntry, Late, Range, Refused, SourcePlan
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.writing.files.rolling_groups import GroupTotals, stats_of
 
@@ -67,7 +67,7 @@ ENTRIES: dict[str, tuple[Any, list[Any]]] = {
     "unreportedFlushes": ("query", [None, 1]),
     "unreportedBatches": ("application", [None, 1]),
 }
-PLAN = Plan(
+PLAN = SourcePlan(
     (Range("a", 0, 1, "0" * 16, "", 5, -5, None),),
     (FileEntry("b", "moved", 1, "0" * 16, "", -1, 5, "inode", ("0" * 32,), advances="1" * 32),),
     (Late("c", 1),),
@@ -80,7 +80,7 @@ PLAN = Plan(
 
 def test_what_was_written_is_read() -> None:
     assert GroupTotals("").plus(structs.replace(SEGMENT, rolling_stats=STATS), is_other_batch=True).event_min_us == -2
-    assert Plan.from_json(PLAN).to_json() == PLAN
+    assert SourcePlan.from_json(PLAN).to_json() == PLAN
     metadata = RunMetadata((1, 1), (KEY, KEY), ((KEY[:2], None),))
     run = structs.replace(SEGMENT, rolling_stats=metadata.to_json())
     assert open_metadata(MemoryFileSystem("forged-stats"), [run], KINDS) == [run]
@@ -167,7 +167,7 @@ def test_plans_of_other_types_are_none(field: str) -> None:
         if field == "root" and value == "x":
             continue
         with pytest.raises((ValueError, TypeError, LookupError)):
-            Plan.from_json(PLAN | {field: value})
+            SourcePlan.from_json(PLAN | {field: value})
 
 
 @pytest.mark.parametrize("definitions", [{}, {"key": "a schema"}])

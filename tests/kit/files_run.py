@@ -1,4 +1,4 @@
-"""Streams of foreign files without a JVM: like `SourceRun`, with a state that survives the process."""
+"""Streams of other programs' files without a JVM: like `SourceRun`, with a state that survives the process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
 from ftfile.rows.spark_types import arrow_schema
-from ftfile.source.decode import read_files
-from ftfile.source.stream import FilesConfig, FileStream
+from ftfile.source.decode import rows_of_share
+from ftfile.source.stream import SourceConfig, SourceStream
 from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import spark_schema
@@ -22,7 +22,7 @@ __all__ = ("FilesRun",)
 
 @dataclass
 class FilesRun(SourceRun):
-    """A streaming query that reads foreign files, its checkpoint, and the rows that an exactly-once sink received.
+    """A streaming query on files of other programs, its checkpoint, and the rows that an exactly-once sink received.
 
     For example::
 
@@ -48,15 +48,15 @@ class FilesRun(SourceRun):
         found.restart()
         return found
 
-    def config(self) -> FilesConfig:
+    def config(self) -> SourceConfig:
         """Parse the options again and return the settings."""
         parsed = parse_options({"path": self.path} | dict(self.options), FilesOptions)
-        return FilesConfig.from_options(parsed, spark_schema(self.columns))
+        return SourceConfig.from_options(parsed, spark_schema(self.columns))
 
-    def _new_stream(self) -> FileStream:
-        return FileStream(self.config(), current())
+    def _new_stream(self) -> SourceStream:
+        return SourceStream(self.config(), current())
 
-    def _commit(self, stream: FileStream, end: dict[str, Any]) -> None:
+    def _commit(self, stream: SourceStream, end: dict[str, Any]) -> None:
         stream.commit(end)
 
     def _ids(self, share: Any) -> list[str]:
@@ -67,6 +67,6 @@ class FilesRun(SourceRun):
         config, share = self.config(), pickle.loads(shipped)
         fs = open_filesystem(share.root, current(), config.storage)
         found: list[dict[str, Any]] = []
-        for batch in read_files(fs, share, arrow_schema(config.schema_json), config.settings.decoding):
+        for batch in rows_of_share(fs, share, arrow_schema(config.schema_json), config.settings.decoding):
             found += batch.to_pylist()
         return found

@@ -15,7 +15,7 @@ from ftfile.log.places import list_own
 from ftfile.source import plan_log
 from ftfile.source.known_files import KnownFiles
 from ftfile.source.known_rows import is_parked
-from ftfile.source.plan import Plan, position_of
+from ftfile.source.plan import SourcePlan, position_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Plans:
 
     state: LogState
     records: dict[int, Record] = field(default_factory=dict)
-    plans: dict[int, Plan] = field(default_factory=dict)
+    plans: dict[int, SourcePlan] = field(default_factory=dict)
 
 
 def check_plans(fs: FileSystem, offsets: Sequence[str], commits: int, kept_max: int | None = None) -> Plans:
@@ -93,7 +93,7 @@ def read_plans(fs: FileSystem) -> Plans:
         if record is None:
             raise CorruptData(layout.record_path(version), "a plan", "nothing")
         found.records[version] = record
-        found.plans[version] = Plan.from_json(record.payload)
+        found.plans[version] = SourcePlan.from_json(record.payload)
     return found
 
 

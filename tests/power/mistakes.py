@@ -83,5 +83,5 @@ MISTAKES = {
     "directory-not-synced": Mistake(OF_FILES, unsynced_directories),
     "record-not-synced": Mistake(OF_FILES, lambda: unsynced_records("out")),
     "record-before-parts": Mistake(OF_FILES, early_records),
-    "plan-not-synced": Mistake(("foreign-files",), lambda: unsynced_records("state")),
+    "plan-not-synced": Mistake(("source",), lambda: unsynced_records("state")),
 }

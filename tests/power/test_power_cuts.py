@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 STATES, AGAIN = 6, 2
 # Of one workload with a mistake.
 PLANTED_STATES = 60
-WORKLOADS = ("plain", "partitioned", "rolled", "encrypted", "windows", "batches", "foreign-files", "migrations")
+WORKLOADS = ("plain", "partitioned", "rolled", "encrypted", "windows", "batches", "source", "migrations")
 LACKING = missing()
 LIMIT_S = 300
 

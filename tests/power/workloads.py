@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.power.directories import Encrypted, Partitioned, Plain, Rolled
-from tests.power.foreign_files import ForeignFiles
 from tests.power.migrations import Migrations
 from tests.power.mistakes import MISTAKES
 from tests.power.model import mirrored
+from tests.power.source_files import SourceFiles
 from tests.power.stores import Batches, Windows
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = ("OF_MODEL", "WORKLOADS")
 TABLE: tuple[type[Workload], ...] = (
     Plain,
     Windows,
-    ForeignFiles,
+    SourceFiles,
     Partitioned,
     Migrations,
     Rolled,

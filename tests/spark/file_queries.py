@@ -1,4 +1,4 @@
-"""Queries that read foreign files, in the session of the tests."""
+"""Queries that read files of other programs, in the session of the tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALWAYS = {"processingTime": "0 seconds"}
 AVAILABLE = {"availableNow": True}
 # The first batch runs at once and the next one in a century, so the running query plans no more batches.
 ONE_BATCH = {"processingTime": "36500 days"}
-# Listings are as frequent as possible, and foreign files are complete at once.
+# Listings are as frequent as possible, and files of other programs are complete at once.
 AT_ONCE = {"scanInterval": "0s", "minFileAge": "0s"}
 
 

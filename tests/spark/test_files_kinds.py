@@ -1,4 +1,4 @@
-"""Streams of foreign files in Spark: the kinds of files, and how their rows are read."""
+"""Streams of other programs' files in Spark: the kinds of files, and how their rows are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of foreign files where versions of Spark differ: offsets, limits, restarts, progress. On every Spark."""
+"""Streams of other programs' files where Sparks differ: offsets, limits, restarts, progress. On every Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of foreign files in Spark: each row once, over restarts, rotations and kills."""
+"""Streams of other programs' files in Spark: each row once, over restarts, rotations and kills."""
 
 from __future__ import annotations
 

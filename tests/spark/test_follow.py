@@ -121,7 +121,7 @@ def test_a_directory_is_waited_for_with_a_schema(spark: SparkSession, paths: Pat
         ({"maxFilesPerTriger": "1"}, "did you mean maxFilesPerTrigger"),
         ({"versionAsOf": "0"}, "option 'versionAsOf' is for reading, not for following"),
         ({"startingVersion": "9"}, "startingVersion=9: the newest version is 1"),
-        ({"startingOffsets": "latest"}, "option 'startingOffsets' is for streams of foreign files"),
+        ({"startingOffsets": "latest"}, "option 'startingOffsets' is for streams of other programs' files"),
     ],
 )
 def test_mistakes_are_told_before_the_first_batch(

@@ -9,7 +9,7 @@ class LineCodec(NamedTuple):
     """A row of the table."""
 
     name: str  # in the option `compression` and in the log
-    ending: str  # of file names; foreign files are decompressed by it
+    ending: str  # of file names; files of other programs are decompressed by it
     code: str  # `module:Class` of its filter, below `ftfile.filters`
     has_checksum: bool = True  # in each frame, so that damage is found without the log
     is_known_to_readers: bool = True  # Spark, Hadoop, DuckDB or pandas decompress files with the ending

@@ -51,7 +51,7 @@ class ArrowFormat(ColumnarFormat):
         return _rows(file, schema, _check)
 
 
-def decode_foreign(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def decode_lenient(file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of another program, whose strings can be invalid UTF-8."""
     return _rows(file, schema, _check_all_but_texts)
 

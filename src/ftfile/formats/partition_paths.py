@@ -175,7 +175,7 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
         raise CorruptData(path, expected, f"{text!r} ({error})") from error
 
 
-def values_of_foreign_path(path: str, schema: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
+def values_of_path(path: str, schema: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
     """Return the values of columns from a path of another program, cast like in Spark.
 
     Raises:

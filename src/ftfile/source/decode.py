@@ -1,4 +1,4 @@
-"""The rows of a task's share of foreign files, with the requested columns.
+"""The rows of a task's share of files of other programs, with the requested columns.
 
 A share returns the same rows at every call, even if its files were moved, or raises an error.
 """
@@ -20,7 +20,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FileChanged, NotFound, 
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
-from ftfile.formats.partition_paths import values_of_foreign_path, with_path_columns
+from ftfile.formats.partition_paths import values_of_path, with_path_columns
 from ftfile.formats.reading.memory_limit import bounded
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
@@ -69,7 +69,7 @@ HELD_BATCHES = 3
 DIRECTORIES_MAX = 1000
 
 
-def read_files(
+def rows_of_share(
     fs: FileSystem, share: FileShare, requested: pa.Schema, decoding: FileDecoding
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a share in the order of its cuts, with the columns of `requested`.
@@ -188,7 +188,7 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
     """Return the values of columns in the directories of a path, matched by name without case."""
     spellings = columns_in_path(path, requested)
     schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in spellings.items()])
-    values = values_of_foreign_path(path.rpartition("/")[0], schema, time_zone)
+    values = values_of_path(path.rpartition("/")[0], schema, time_zone)
     return {name: values[spelling] for name, spelling in spellings.items()}
 
 

@@ -20,7 +20,7 @@ from ftfile.source.contents import (
     first_line_end,
 )
 from ftfile.source.matching import IdentityRule
-from ftfile.source.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.source.plan import FileEntry, Late, Range, Refused, SourcePlan
 from ftfile.source.probes import open_listed
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.source.file_table import Row, Table
     from ftfile.source.matching import Copy, Match
-    from ftfile.source.settings import FilesSettings
+    from ftfile.source.settings import SourceSettings
     from ftfile.storage.api import FileSystem, InputFile
 
 
@@ -66,7 +66,7 @@ CHANGED = Extension(wait_s=0)  # the next listing shows the change
 
 
 def extend(
-    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
+    fs: FileSystem, settings: SourceSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Extension:
     """Return the parts of a plan that come from a file that has not changed for at least `unchanged_s`.
 
@@ -92,7 +92,7 @@ def extend(
 
 
 def extend_unread(
-    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
+    fs: FileSystem, settings: SourceSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Extension:
     """Return a file as known up to the position where `extend` would end; an incomplete file stays new.
 
@@ -109,7 +109,7 @@ def extend_unread(
     return Extension(entry=_entry(match, planned.end, Fingerprints(planned.head, planned.tail)))
 
 
-def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
+def parked(settings: SourceSettings, match: Match, reason: str) -> Extension:
     """Return an extension that skips a file until it changes; the known position of the file is kept."""
     # An overwritten file that is read as a whole only counts as overwritten once it is read.
     is_overwritten = (
@@ -122,7 +122,7 @@ def parked(settings: FilesSettings, match: Match, reason: str) -> Extension:
     return Extension(entry=structs.replace(entry, parked=reason))
 
 
-def unread(settings: FilesSettings, match: Match) -> FileEntry | None:
+def unread(settings: SourceSettings, match: Match) -> FileEntry | None:
     """Return the entry of a file that this plan does not read; None if its known state does not change.
 
     A moved file is known at its new path up to the position where reading ended. A replaced or truncated file is known
@@ -164,7 +164,7 @@ def _extension(match: Match, begin: int, end: int, prints: Fingerprints) -> Exte
     return Extension(_range(match, begin, end, prints), entry)
 
 
-def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Copy, unchanged_s: float) -> Extension:
+def _extend_copy(fs: FileSystem, settings: SourceSettings, match: Match, copy: Copy, unchanged_s: float) -> Extension:
     row, size_bytes = match.row, copy.content.size_bytes
     if match.rule is IdentityRule.COPY:
         if not copy.is_read or unchanged_s < settings.min_file_age:
@@ -184,7 +184,7 @@ def _extend_copy(fs: FileSystem, settings: FilesSettings, match: Match, copy: Co
     return Extension(rest, structs.replace(entry, advances=match.advances.hex()))
 
 
-def _ends_with_line(fs: FileSystem, settings: FilesSettings, row: Row) -> bool:
+def _ends_with_line(fs: FileSystem, settings: SourceSettings, row: Row) -> bool:
     with open_listed(fs, row) as file:
         return file is not None and _ends_line(file, row.size_bytes, settings.separator)
 
@@ -194,7 +194,7 @@ def _ends_line(file: InputFile, end: int, separator: bytes) -> bool:
 
 
 def _extend_lines(
-    fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float, bytes_max: int | None
+    fs: FileSystem, settings: SourceSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Extension:
     row, begin, size = match.row, match.position, match.row.size_bytes
     nothing = Extension(entry=unread(settings, match))
@@ -225,7 +225,7 @@ def _extend_lines(
     return _extension(match, begin, end, prints)
 
 
-def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchanged_s: float) -> Extension:
+def _extend_whole(fs: FileSystem, settings: SourceSettings, match: Match, unchanged_s: float) -> Extension:
     row, size = match.row, match.row.size_bytes
     # A new compressed log can have the inode of the previous log, so it is not an overwrite.
     is_truncated = match.rule is IdentityRule.TRUNCATED and settings.file_identity == "native" and not settings.tail
@@ -250,7 +250,7 @@ def _extend_whole(fs: FileSystem, settings: FilesSettings, match: Match, unchang
 
 
 def _unfinished(
-    fs: FileSystem, settings: FilesSettings, match: Match, file: InputFile, unchanged_s: float
+    fs: FileSystem, settings: SourceSettings, match: Match, file: InputFile, unchanged_s: float
 ) -> Extension | None:
     """Return the extension of a file that cannot be read as a whole yet, or None."""
     is_young = unchanged_s < settings.min_file_age and fs.capabilities.visible_at != "at_close"
@@ -283,7 +283,7 @@ class PlanBuilder:
         has_more: the next plan can read some of that content at once.
     """
 
-    def __init__(self, table: Table, settings: FilesSettings, *, is_limited: bool) -> None:
+    def __init__(self, table: Table, settings: SourceSettings, *, is_limited: bool) -> None:
         self.table = table
         if is_limited:
             limits = (settings.max_files_per_trigger, settings.max_bytes_per_trigger)
@@ -372,10 +372,10 @@ class PlanBuilder:
                 planned_bytes += self._ranges[place].end - self._ranges[place].start
         return int(self.table.unread_bytes(np.array(self.behind, np.intp)).sum()) - planned_bytes
 
-    def plan(self, late: tuple[Late, ...], refused: tuple[Refused, ...], now_ms: int) -> Plan:
+    def plan(self, late: tuple[Late, ...], refused: tuple[Refused, ...], now_ms: int) -> SourcePlan:
         """Return the plan. Files with unread content are not forgotten after it."""
         ranges, entries = tuple(self._ranges.values()), tuple(self._entries.values())
-        plan = Plan(
+        plan = SourcePlan(
             ranges,
             entries,
             late=late,

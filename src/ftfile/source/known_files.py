@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.source.plan import FileEntry, Plan, Range
+    from ftfile.source.plan import FileEntry, Range, SourcePlan
 
 
 _KEY = struct.Struct("<QQ")
@@ -79,7 +79,7 @@ class KnownFiles:
         rows = self.rows
         return {row[:KEY_BYTES] for row in packed_rows(rows[is_parked(rows)])}
 
-    def apply(self, plan: Plan) -> KnownFiles:
+    def apply(self, plan: SourcePlan) -> KnownFiles:
         """Return the known files after a plan."""
         made = KnownFiles()
         made.low = max(self.low, plan.low)
@@ -93,7 +93,7 @@ class KnownFiles:
             made._rows, made._pending = made.rows, {}
         return made
 
-    def _changes(self, plan: Plan) -> dict[bytes, bytes | None]:
+    def _changes(self, plan: SourcePlan) -> dict[bytes, bytes | None]:
         """Return the rows that a plan changes, by key; None for removed rows."""
         changes: dict[bytes, bytes | None] = {}
         for entry in plan.files:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.core.context import Context
-    from ftfile.source.settings import FilesSettings
+    from ftfile.source.settings import SourceSettings
     from ftfile.storage.api import FileInfo, FileSystem, Watch
 
     _Pattern: TypeAlias = tuple[str, ...]  # patterns of names from the root down; empty for all files below
@@ -72,7 +72,7 @@ class Listing:
 
 def list_files(
     fs: FileSystem,
-    settings: FilesSettings,
+    settings: SourceSettings,
     before: Listing | None = None,
     now_s: float = 0.0,
     watch: Watch | None = None,
@@ -144,7 +144,7 @@ class _ListedFiles(NamedTuple):
         return _ListedFiles._make([column[place] for place in places] for column in self)
 
 
-def _warn_of_links(settings: FilesSettings, files: _ListedFiles) -> None:
+def _warn_of_links(settings: SourceSettings, files: _ListedFiles) -> None:
     links = list(compress(files.paths, files.links))
     first = join(settings.root, min(links))
     _log.warning(
@@ -270,7 +270,7 @@ class _PathFilter(NamedTuple):
     tests: list[_Test]
 
     @classmethod
-    def of(cls, settings: FilesSettings) -> _PathFilter | None:
+    def of(cls, settings: SourceSettings) -> _PathFilter | None:
         """Return the filter of these settings; None if all files are read."""
         tests = []
         for text, is_included in ((settings.file_pattern, True), (settings.ignore_file_pattern, False)):
@@ -358,7 +358,7 @@ def _once(files: _ListedFiles) -> _ListedFiles:
 
 
 def refuse_rows(
-    fs: FileSystem, settings: FilesSettings, directories: Sequence[str], advice: str = "", *, url: str | None = None
+    fs: FileSystem, settings: SourceSettings, directories: Sequence[str], advice: str = "", *, url: str | None = None
 ) -> None:
     """Raise a ConfigError if ftfile writes one of the directories below the root, or below another URL of `fs`.
 
@@ -382,7 +382,7 @@ def refuse_rows(
 
 
 def refuse_rows_among(
-    fs: FileSystem, settings: FilesSettings, directories: Iterable[str], files: Iterable[str]
+    fs: FileSystem, settings: SourceSettings, directories: Iterable[str], files: Iterable[str]
 ) -> None:
     """Raise a ConfigError if files are below one of the directories and ftfile writes this directory."""
     holders = {parent_of(path) for path in files}
@@ -390,7 +390,7 @@ def refuse_rows_among(
     refuse_rows(fs, settings, sorted(above.intersection(directories)), "; or exclude its files with ignoreFilePattern")
 
 
-def refuse_rows_above(settings: FilesSettings, context: Context, storage: Mapping[str, str]) -> None:
+def refuse_rows_above(settings: SourceSettings, context: Context, storage: Mapping[str, str]) -> None:
     """Raise a ConfigError if ftfile writes a directory above the root. Dead letters may be read like other files."""
     url = parse(settings.root)
     above = layout.ancestors(url.path[1:])[1:]

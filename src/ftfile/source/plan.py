@@ -94,13 +94,13 @@ class Refused(_PlanRow, frozen=True):
 
 
 class Late(_PlanRow, frozen=True):
-    """A file that appeared with a time before `Plan.low` and is not read."""
+    """A file that appeared with a time before `SourcePlan.low` and is not read."""
 
     path: str
     modified_ms: Number
 
 
-class Plan(Struct, frozen=True, rename="camel"):
+class SourcePlan(Struct, frozen=True, rename="camel"):
     """The ranges that one batch reads, and its changes to the known files."""
 
     ranges: tuple[Range, ...] = ()
@@ -132,7 +132,7 @@ class Plan(Struct, frozen=True, rename="camel"):
         return text
 
     @classmethod
-    def from_json(cls, payload: dict[str, Any]) -> Plan:
+    def from_json(cls, payload: dict[str, Any]) -> SourcePlan:
         """Return the plan of a JSON object from `to_json`.
 
         Raises:

@@ -30,7 +30,7 @@ from ftfile.log.places import delete_file, list_own, stat_or_none, write_file
 from ftfile.log.protocol import record_of
 from ftfile.log.publish import renew_checkpoint
 from ftfile.source.known_files import KnownFiles
-from ftfile.source.plan import Plan, PlanPosition
+from ftfile.source.plan import PlanPosition, SourcePlan
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class PlanLog:
         self._require_same(position, record.previous_nonce)
         return PlanPosition(self.id, number, record.nonce)
 
-    def add(self, position: PlanPosition, plan: Plan) -> PlanPosition:
+    def add(self, position: PlanPosition, plan: SourcePlan) -> PlanPosition:
         """Create the plan that follows a position. If another driver was first, its plan is returned.
 
         The returned plan is durable. `plan` must be based on the files known at the position, which must be the newest
@@ -280,7 +280,7 @@ class PlanLog:
                 return PlanPosition(self.id, record.version, nonce)
         return found
 
-    def read(self, position: PlanPosition, start: PlanPosition | None) -> Plan:
+    def read(self, position: PlanPosition, start: PlanPosition | None) -> SourcePlan:
         """Return the plan of a batch by its end and start positions; a start of None is the beginning.
 
         Raises:
@@ -297,7 +297,7 @@ class PlanLog:
             raise StateLost(f"plan {position.plan} of {self._told()} does not follow {start}. {_ANEW}")
         return plan_of(record)
 
-    def last_plans(self, position: PlanPosition) -> list[Plan]:
+    def last_plans(self, position: PlanPosition) -> list[SourcePlan]:
         """Return the plan of a position and the previous plan, if they are kept."""
         found, number, nonce = [], position.plan, position.nonce
         while number > position.plan - 2 and (record := self._record(number)) is not None and record.nonce == nonce:
@@ -406,14 +406,14 @@ class PlanLog:
         return f"the state {self.id!r} in stateLocation"
 
 
-def plan_of(record: Record) -> Plan:
+def plan_of(record: Record) -> SourcePlan:
     """Return the plan of a record.
 
     Raises:
         CorruptData: the record does not contain a plan.
     """
     with Decoding(layout.record_path(record.version), "a plan", _RESTORE):
-        return Plan.from_json(record.payload)
+        return SourcePlan.from_json(record.payload)
 
 
 def _text(value: object) -> str:

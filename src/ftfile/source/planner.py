@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from ftfile.source.known_files import KnownFiles
     from ftfile.source.listing import Listing
     from ftfile.source.matching import Match
-    from ftfile.source.plan import Plan
-    from ftfile.source.settings import FilesSettings
+    from ftfile.source.plan import SourcePlan
+    from ftfile.source.settings import SourceSettings
     from ftfile.storage.api import FileSystem
 
-    Extend: TypeAlias = Callable[[FileSystem, FilesSettings, Match, float, int | None], Extension]
+    Extend: TypeAlias = Callable[[FileSystem, SourceSettings, Match, float, int | None], Extension]
 
 
 _log = get_logger(__name__)
@@ -63,7 +63,7 @@ class Planner:
         wait_s: maximum wait for a change without new content, in seconds.
     """
 
-    def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context, wait_s: float = 0.0) -> None:
+    def __init__(self, fs: FileSystem, settings: SourceSettings, context: Context, wait_s: float = 0.0) -> None:
         self._fs = fs
         self._settings = settings
         self._clock = context.clock
@@ -99,7 +99,7 @@ class Planner:
         self._listings += 1
         return listing
 
-    def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
+    def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> SourcePlan | None:
         """Return the next plan; None without new content, or if the next listing is not due yet.
 
         The plan is based on `listing`. By default, it is based on the last listing, or on a new listing if

@@ -1,4 +1,4 @@
-"""The options for finding, planning and reading foreign files."""
+"""The options for finding, planning and reading files of other programs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WHOLE_FILE = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class FileDecoding:
-    """How foreign files are decoded. Plain data, sent to tasks. Options have the names of the fields."""
+    """How files of other programs are decoded. Plain data, sent to tasks. Options have the names of the fields."""
 
     file_format: str
     encoding: str = _UTF_8  # Python's name
@@ -80,7 +80,7 @@ class FileDecoding:
 
     def __post_init__(self) -> None:
         if self.file_format not in FORMATS:
-            raise ConfigError(f"fileFormat={self.file_format!r}: foreign files are read as {', '.join(FORMATS)}")
+            raise ConfigError(f"fileFormat={self.file_format!r}: files are read as {', '.join(FORMATS)}")
         object.__setattr__(self, "encoding", _python_name(self.encoding))
         if not self.line_sep or overlaps_itself(self.line_sep):
             raise ConfigError(f"option lineSep={self.line_sep!r}: its end must differ from its beginning")
@@ -270,7 +270,7 @@ _GROWING = ("text", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesSettings:
+class SourceSettings:
     """The location and selection of files, and the limits of plans. Plain data. The fields are named as the options."""
 
     root: str  # URL of the directory to which all paths of plans are relative
@@ -315,7 +315,7 @@ class FilesSettings:
         return self.tail and not filters_of_name(path)
 
     @classmethod
-    def from_options(cls, parsed: FilesOptions) -> FilesSettings:
+    def from_options(cls, parsed: FilesOptions) -> SourceSettings:
         """Return the settings of the options.
 
         Raises:

@@ -21,8 +21,8 @@ from ftfile.source.known_rows import PARKED, key_of
 from ftfile.source.listing import list_files
 from ftfile.source.matching import likely_answers, match_known
 from ftfile.source.plan_log import PlanLog, plan_of
-from ftfile.source.settings import FilesSettings, split_path
-from ftfile.source.stream import FilesConfig, open_state, state_location
+from ftfile.source.settings import SourceSettings, split_path
+from ftfile.source.stream import SourceConfig, open_state, state_location
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import normalise, open_filesystem
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.source.known_files import KnownFiles
     from ftfile.source.listing import Listing
-    from ftfile.source.plan import Late, Plan, Refused
+    from ftfile.source.plan import Late, Refused, SourcePlan
 
 
 _PLACES = frozenset({"checkpointlocation", "statelocation"})
@@ -93,7 +93,7 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
     parsed = parse_options(given, FilesOptions)
     location = state_location(parsed)
     state = open_state(location, normalise(parsed.required_path()), parsed.prefixed("storage"), SYSTEM)
-    listings: dict[FilesSettings, Listing] = {}
+    listings: dict[SourceSettings, Listing] = {}
     log_ids = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
     statuses = []
     for log_id in log_ids:
@@ -104,7 +104,7 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
 
 
 def status_of(
-    location: str, log_id: str, given: Mapping[str, str], context: Context, listings: dict[FilesSettings, Listing]
+    location: str, log_id: str, given: Mapping[str, str], context: Context, listings: dict[SourceSettings, Listing]
 ) -> SourceStatus | None:
     """Return the status of one source; None if it has no plan, or reads another path than the given path.
 
@@ -123,7 +123,7 @@ def status_of(
     root, _ = split_path(options.get("path"))
     if recorded[-1].root != root:
         return None  # the plans of another stream, for which the given options may be wrong
-    config = FilesConfig.from_options(parse_options(options, FilesOptions), "{}")
+    config = SourceConfig.from_options(parse_options(options, FilesOptions), "{}")
     settings = config.settings
     if settings not in listings:
         storage = None
@@ -167,7 +167,7 @@ def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> ND
     return np.array(unread, [("bytes", "<i8"), ("time", "<i8")])
 
 
-def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
+def _refused(plan: SourcePlan, listing: Listing) -> tuple[Refused, ...]:
     """Return the listed files that a plan names as refused."""
     if plan.refused:
         paths = set(listing.paths)
@@ -176,7 +176,7 @@ def _refused(plan: Plan, listing: Listing) -> tuple[Refused, ...]:
     return tuple(file for file in plan.refused if file.path in paths)
 
 
-def _parked(plans: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
+def _parked(plans: list[SourcePlan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
     """Return the listed files that are parked. If the plan that parked a file was trimmed, the reason is unknown."""
     reasons: dict[bytes, str] = {}
     for plan in plans:

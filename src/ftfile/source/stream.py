@@ -1,4 +1,4 @@
-"""Foreign files as a stream, with the offsets and shares for both of Spark's protocols.
+"""Files of other programs as a stream, with the offsets and shares for both of Spark's protocols.
 
 Files that were read to their ends can be deleted or moved to an archive if they did not change since.
 """
@@ -22,7 +22,7 @@ from ftfile.source.listing import refuse_rows, refuse_rows_above
 from ftfile.source.plan import PlanPosition, position_of, to_offset
 from ftfile.source.plan_log import PlanLog
 from ftfile.source.planner import Planner
-from ftfile.source.settings import FilesSettings, require_columns_beside
+from ftfile.source.settings import SourceSettings, require_columns_beside
 from ftfile.storage.api import lasting_identity
 from ftfile.storage.paths import Url, join, parse
 from ftfile.storage.registry import is_local, open_filesystem
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.options.typed import FilesOptions
     from ftfile.source.listing import Listing
-    from ftfile.source.plan import FileShare, Plan, Range
+    from ftfile.source.plan import FileShare, Range, SourcePlan
     from ftfile.storage.api import FileInfo, FileSystem
 
 
@@ -41,25 +41,25 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesConfig:
-    """A directory of foreign files and the options for reading it. Plain data, sent to tasks."""
+class SourceConfig:
+    """A directory of files of other programs and the options for reading it. Plain data, sent to tasks."""
 
     state_location: str  # directory of the plan logs
     storage: dict[str, str]
     schema_json: str  # Spark's schema of the columns that are read
-    settings: FilesSettings
+    settings: SourceSettings
     clean_source: Literal["off", "archive", "delete"] = "off"
     archive: str | None = None  # directory to which `archive` moves files
     given: dict[str, str] = field(default_factory=dict)  # the user's options, which the plan log keeps
 
     @classmethod
-    def from_options(cls, parsed: FilesOptions, schema_json: str) -> FilesConfig:
+    def from_options(cls, parsed: FilesOptions, schema_json: str) -> SourceConfig:
         """Return the checked options.
 
         Raises:
             ConfigError: options contradict each other, or the path or the state location is missing.
         """
-        settings = FilesSettings.from_options(parsed)
+        settings = SourceSettings.from_options(parsed)
         if settings.decoding.key_provider is not None:
             Keys.from_reference(settings.decoding.key_provider)
         texts = dict(parsed.texts)
@@ -75,7 +75,7 @@ class FilesConfig:
         )
 
 
-class FileStream:
+class SourceStream:
     """The position of one query in a directory of files, in the process that plans the query.
 
     The first plan creates the name of the query's plan log. Before it, nothing is known of a query. Spark 4.0 and 4.1
@@ -83,7 +83,7 @@ class FileStream:
     partitions. While there is no new content, `latest_offset` waits for a change for up to `wait_s` seconds.
     """
 
-    def __init__(self, config: FilesConfig, context: Context, wait_s: float = 0.0) -> None:
+    def __init__(self, config: SourceConfig, context: Context, wait_s: float = 0.0) -> None:
         self._config = config
         self._context = context
         root, pattern = config.settings.root, config.settings.pattern
@@ -170,7 +170,7 @@ class FileStream:
             return None
         return {"plan": head.plan, **self._planner.report()}
 
-    def _require_columns(self, plan: Plan) -> None:
+    def _require_columns(self, plan: SourcePlan) -> None:
         columns = arrow_schema(self._config.schema_json)
         paths = [planned.path for planned in plan.ranges]
         require_columns_beside(paths, columns, self._config.settings.decoding)
@@ -206,7 +206,7 @@ def open_state(location: str, root: str, storage: dict[str, str], context: Conte
     return open_filesystem(url, context, optional_settings=storage)
 
 
-def _storage(parsed: FilesOptions, settings: FilesSettings) -> dict[str, str]:
+def _storage(parsed: FilesOptions, settings: SourceSettings) -> dict[str, str]:
     """Return the settings of the store.
 
     Raises:
@@ -238,7 +238,7 @@ def state_location(parsed: FilesOptions) -> str:
     return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{layout.STATE_IN_CHECKPOINT}"
 
 
-def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
+def _require_input(fs: FileSystem, settings: SourceSettings) -> None:
     """Raise a ConfigError unless an input exists at or below the root `fs` and is not an ftfile directory."""
     is_literal, shown = not has_wildcard(settings.pattern), settings.shown
     named = settings.pattern if is_literal else ""  # files that match a pattern may be created later

@@ -72,7 +72,7 @@ class FtFileDataSource(_LazySource):
     STREAM_WRITER = "file_writers:FtFileStreamWriter"
 
     def schema(self) -> StructType:
-        """Return the schema of the newest record or of `versionAsOf`; with `fileFormat`, of foreign files."""
+        """Return the schema of the newest record or of `versionAsOf`; with `fileFormat`, of files of other programs."""
         is_of_others = _named("settings:has_file_format")(self.options)
         find = _named("stream_reader:schema_of_files" if is_of_others else "reader:committed_schema")
         spark_schema: StructType = find(self.options)

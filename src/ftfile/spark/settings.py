@@ -88,7 +88,7 @@ def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_file_format(options: Mapping[str, str]) -> bool:
-    """Return True if a stream reads foreign files, and does not follow an ftfile directory."""
+    """Return True if a stream reads files of other programs, and does not follow an ftfile directory."""
     return any(key.lower() == "fileformat" for key in options)
 
 

@@ -1,4 +1,4 @@
-"""Streaming reads of the new rows of an ftfile directory, or of foreign files."""
+"""Streaming reads of the new rows of an ftfile directory, or of files of other programs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ftfile.read.new_rows import FollowStream
 from ftfile.read.sent_rows import rows_for_spark
 from ftfile.read.shares import Share, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.source.decode import read_files
+from ftfile.source.decode import rows_of_share
 from ftfile.source.plan import FileShare
 from ftfile.source.settings import FileDecoding, default_schema, require_columns
-from ftfile.source.stream import FilesConfig, FileStream
+from ftfile.source.stream import SourceConfig, SourceStream
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, has_file_format, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
@@ -66,7 +66,7 @@ class SharePartition(InputPartition):
 
 
 def schema_of_files(options: Mapping[str, str]) -> StructType:
-    """Return the columns of foreign files whose format has fixed columns.
+    """Return the columns of files of other programs whose format has fixed columns.
 
     Raises:
         ConfigError: an option is wrong, or the columns of the files are unknown.
@@ -85,10 +85,10 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
 class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
     """Reads new rows. Spark creates it in the process that plans batches, and in another that sends it to tasks."""
 
-    def __init__(self, config: FollowConfig | FilesConfig, storage_of_tasks: dict[str, str]) -> None:
+    def __init__(self, config: FollowConfig | SourceConfig, storage_of_tasks: dict[str, str]) -> None:
         self._config = config
         self._storage_of_tasks = storage_of_tasks
-        self._stream: FollowStream | FileStream | FeedStream | None = None
+        self._stream: FollowStream | SourceStream | FeedStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return a constant, because Spark requests the offset again if it repeats the first batch."""
@@ -117,7 +117,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         """Return the share of each task."""
         stream = self._opened()
         shares: Sequence[Share | FileShare | FeedShare] = stream.shares(start, end)
-        marker = None if isinstance(stream, FileStream) else stream.marker
+        marker = None if isinstance(stream, SourceStream) else stream.marker
         return [SharePartition(share, marker) for share in shares]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -125,10 +125,10 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         self._opened().commit(end)
 
     @abstractmethod
-    def _open(self) -> FollowStream | FileStream | FeedStream:
+    def _open(self) -> FollowStream | SourceStream | FeedStream:
         """Return the stream of the configuration."""
 
-    def _opened(self) -> FollowStream | FileStream | FeedStream:
+    def _opened(self) -> FollowStream | SourceStream | FeedStream:
         if self._stream is None:
             self._stream = self._open()
             if ReadAllAvailable is None and self._config.settings.has_limits:
@@ -139,20 +139,20 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
 
 
 class FtFileStreamReader(StreamReader):
-    """Reads foreign files if `fileFormat` is set; otherwise, follows an ftfile directory."""
+    """Reads files of other programs if `fileFormat` is set; otherwise, follows an ftfile directory."""
 
-    _config: FollowConfig | FilesConfig
+    _config: FollowConfig | SourceConfig
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         raw = absolute_options(options)
-        config: FollowConfig | FilesConfig
+        config: FollowConfig | SourceConfig
         if has_file_format(raw):
-            config = FilesConfig.from_options(parse_options(raw, FilesOptions), schema.json())
+            config = SourceConfig.from_options(parse_options(raw, FilesOptions), schema.json())
             columns = arrow_schema(config.schema_json)
             require_columns(columns, config.settings.decoding, may_be_in_paths=len(columns) > 1)
         else:
             config = FollowConfig.from_options(parse_options(raw, DirectoryFollowOptions), schema.json())
-        root = config.settings.root if isinstance(config, FilesConfig) else config.path
+        root = config.settings.root if isinstance(config, SourceConfig) else config.path
         check_shared(open_filesystem(root, SYSTEM, config.storage), root)
         super().__init__(config, settings_for_others(root, config.storage))
 
@@ -161,10 +161,10 @@ class FtFileStreamReader(StreamReader):
         assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"
         config, share = self._config, partition.share
         requested = arrow_schema(config.schema_json)
-        if isinstance(config, FilesConfig):
+        if isinstance(config, SourceConfig):
             assert isinstance(share, FileShare), f"a share of another source: {share!r}"
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
-            return rows_for_spark(read_files(fs, share, requested, config.settings.decoding))
+            return rows_for_spark(rows_of_share(fs, share, requested, config.settings.decoding))
         assert isinstance(share, Share), f"a share of another source: {share!r}"
         place = TaskDirectory(
             path=config.path,
@@ -174,8 +174,8 @@ class FtFileStreamReader(StreamReader):
         )
         return rows_for_spark(read_share(place.open(), share, requested))
 
-    def _open(self) -> FollowStream | FileStream:
+    def _open(self) -> FollowStream | SourceStream:
         config = self._config
-        if isinstance(config, FilesConfig):
-            return FileStream(config, SYSTEM, _IDLE_WAIT_S)
+        if isinstance(config, SourceConfig):
+            return SourceStream(config, SYSTEM, _IDLE_WAIT_S)
         return FollowStream(config, SYSTEM)

@@ -300,7 +300,7 @@ def test_names_are_unique_in_any_case(family: frozenset[str]) -> None:
         ("keyColumns", "write", "is for writing keyed stores (`ftkv`), not for files (`ftfile`): writing"),
         ("maxFileSize", "write", "not for files (`ftfile`): writing; use maxBytesPerFile"),
         ("cacheBytes", "read", "is for reading keyed stores (`ftkv`), not for files (`ftfile`): reading"),
-        ("header", "ftkv-write", "is for files (`ftfile`): writing and streams of foreign files"),
+        ("header", "ftkv-write", "is for files (`ftfile`): writing and streams of other programs' files"),
         ("startingVersion", "ftkv-read", "is for reading the changes of keyed stores (`ftkv` with `readChangeFeed`)"),
         ("deleteColumn", "ftkv-read", "is for writing keyed stores (`ftkv`), not for reading"),
         ("keys", "ftkv-write", "use keyColumns for the key columns"),

@@ -1,4 +1,4 @@
-"""Foreign files on a local disk, the ranges of plans in these files, and the rows of ranges."""
+"""Files of other programs on a local disk, the ranges of plans in these files, and the rows of ranges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ftfile.filters.chain import codec
 from ftfile.source.contents import fingerprints
-from ftfile.source.decode import read_files
-from ftfile.source.plan import Plan, Range
+from ftfile.source.decode import rows_of_share
+from ftfile.source.plan import Range, SourcePlan
 from ftfile.source.settings import FileDecoding
 from ftfile.storage.api import lasting_identity
 from ftfile.storage.registry import open_filesystem
@@ -37,7 +37,7 @@ def packed(name: str, *pieces: bytes) -> bytes:
 
 @dataclass
 class Files:
-    """A directory of foreign files."""
+    """A directory of files of other programs."""
 
     root: Path
 
@@ -65,8 +65,8 @@ class Files:
         return self.range(path, whole=True)
 
     def batches(self, ranges: list[Range], schema: pa.Schema, decoding: FileDecoding) -> list[pa.RecordBatch]:
-        shares = Plan(tuple(ranges)).shares(decoding.max_partition_bytes)
-        return [batch for share in shares for batch in read_files(self.fs, share, schema, decoding)]
+        shares = SourcePlan(tuple(ranges)).shares(decoding.max_partition_bytes)
+        return [batch for share in shares for batch in rows_of_share(self.fs, share, schema, decoding)]
 
     def rows(self, ranges: Range | list[Range], schema: pa.Schema, decoding: FileDecoding) -> list[tuple[Any, ...]]:
         """Return the rows of ranges, task by task."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.context import SYSTEM
 from ftfile.log import checkpoints
 from ftfile.source import plan_log
-from ftfile.source.plan import Plan, PlanPosition, Range
+from ftfile.source.plan import PlanPosition, Range, SourcePlan
 from ftfile.source.plan_log import PlanLog
 from ftfile.storage.local import LocalFileSystem
 from tests.kit.files_run import FilesRun
@@ -65,13 +65,13 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch, kept: int = 3) -> None:
     monkeypatch.setattr(plan_log, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
 
 
-def plan_of(number: int, ranges: int = 1) -> Plan:
+def plan_of(number: int, ranges: int = 1) -> SourcePlan:
     """Return a plan that reads the next ten bytes of several files."""
     found = (
         Range(f"{name}.log", 10 * number, 10 * number + 10, "0" * 16, "1" * 16, 10 * number + 10, 1000 + number)
         for name in range(ranges)
     )
-    return Plan(ranges=tuple(found), root=ROOT)
+    return SourcePlan(ranges=tuple(found), root=ROOT)
 
 
 def begin() -> PlanPosition:

@@ -1,4 +1,4 @@
-"""A directory of foreign files in memory, with its planner. The ranges of a plan are read directly after the plan."""
+"""A directory of files in memory, with its planner. The ranges of a plan are read directly after the plan."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ftfile.core.options.typed import FilesOptions
 from ftfile.filters.chain import Chain
 from ftfile.source.contents import fingerprints
 from ftfile.source.known_files import KnownFiles
-from ftfile.source.plan import Plan, Range
+from ftfile.source.plan import Range, SourcePlan
 from ftfile.source.planner import Planner
-from ftfile.source.settings import FilesSettings
+from ftfile.source.settings import SourceSettings
 from ftfile.storage.api import RangeFile
 from ftfile.testing.context import ManualClock, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -34,7 +34,7 @@ def _slice(content: bytes, offset: int, length: int) -> bytes:
 _numbers = itertools.count()
 
 
-def parked(plan: Plan) -> list[FileEntry]:
+def parked(plan: SourcePlan) -> list[FileEntry]:
     """Return the files that a plan parks: they are skipped until they change."""
     return [entry for entry in plan.files if entry.parked]
 
@@ -52,9 +52,9 @@ class Tailing:
         self.name = f"tailing-{next(_numbers)}"
         self.clock = ManualClock()
         given = {"path": f"memory://{self.name}/{path}", "fileFormat": file_format, **options}
-        self.settings = FilesSettings.from_options(parse_options(given, FilesOptions))
+        self.settings = SourceSettings.from_options(parse_options(given, FilesOptions))
         self.known = KnownFiles()
-        self.plans: list[Plan] = []
+        self.plans: list[SourcePlan] = []
         self.reads: list[tuple[str, bytes]] = []
         with repeatable(self.clock) as self.context:
             self.store: FileSystem = MemoryFileSystem(self.name, clock=self.clock)
@@ -93,13 +93,13 @@ class Tailing:
     def delete(self, path: str) -> None:
         self.store.delete(f"in/{path}")
 
-    def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> Plan | None:
+    def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> SourcePlan | None:
         """Advance the clock, plan once, and read the planned ranges."""
         self.clock.advance(seconds)
         plan = self.planner.plan(self.known, listing, limited=limited)
         if plan is None:
             return None
-        assert Plan.from_json(plan.to_json()) == plan
+        assert SourcePlan.from_json(plan.to_json()) == plan
         assert not plan.is_empty or plan.refused or self.settings.starting_offsets == "latest"
         self.known = self.known.apply(plan)
         self.plans.append(plan)

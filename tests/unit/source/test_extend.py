@@ -13,8 +13,8 @@ from ftfile.source.file_table import Table
 from ftfile.source.known_files import KnownFiles
 from ftfile.source.known_rows import key_of
 from ftfile.source.matching import IdentityRule, Match
-from ftfile.source.plan import FileEntry, Plan, Range
-from ftfile.source.settings import FilesSettings
+from ftfile.source.plan import FileEntry, Range, SourcePlan
+from ftfile.source.settings import SourceSettings
 from tests.unit.source.tailing import Tailing
 
 SIZE = 100
@@ -30,9 +30,9 @@ class Builders:
             tailing.write(name, "x" * SIZE)
         self.listing, self.root = tailing.planner.list(), tailing.settings.root
         old = Range("in/old", 0, 30, *MARKS, 30, 5, "old")
-        self.known = KnownFiles().apply(Plan((old,), root=self.root))
+        self.known = KnownFiles().apply(SourcePlan((old,), root=self.root))
         options = {"path": f"{self.root}/in", "fileFormat": "text", **limits}
-        settings = FilesSettings.from_options(parse_options(options, FilesOptions))
+        settings = SourceSettings.from_options(parse_options(options, FilesOptions))
         self.builder = PlanBuilder(Table(self.listing, self.known), settings, is_limited=True)
 
     def match(self, name: str, rule: IdentityRule = IdentityRule.NEW) -> Match:
@@ -46,7 +46,7 @@ class Builders:
     def range(self, name: str, end: int = SIZE, **values: Any) -> Range:
         return Range(f"in/{name}", 0, end, *MARKS, SIZE, 5, **values)
 
-    def plan(self) -> Plan:
+    def plan(self) -> SourcePlan:
         return self.builder.plan((), (), 1000)
 
 

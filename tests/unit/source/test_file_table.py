@@ -11,7 +11,7 @@ from ftfile.source.contents import CONTENT_BYTES_MIN, Fingerprints, fingerprints
 from ftfile.source.file_table import Table
 from ftfile.source.known_files import KnownFiles
 from ftfile.source.known_rows import KnownFile, key_of
-from ftfile.source.plan import Plan, Range
+from ftfile.source.plan import Range, SourcePlan
 from tests.unit.source.tailing import Tailing
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_known_files_are_found_by_the_start_of_their_content(seed: int) -> None:
         beginning = draw.choice([b"one", b"two"]) * CONTENT_BYTES_MIN
         contents[path] = beginning[: draw.choice([CONTENT_BYTES_MIN - 1, CONTENT_BYTES_MIN, 600])]
     ranges = [Range(path, 0, len(data), *prints(data), len(data), 5) for path, data in contents.items()]
-    table = Table(listing, KnownFiles().apply(Plan(tuple(ranges), root=root)))
+    table = Table(listing, KnownFiles().apply(SourcePlan(tuple(ranges), root=root)))
     for beginning in (b"one", b"two", b"six"):
         start = prints(beginning * CONTENT_BYTES_MIN).start
         assert by_start(table, start) == {
@@ -78,7 +78,7 @@ def test_a_table_takes_the_places_of_known_files_from_the_one_before_while_both_
     assert Table(grown, known, before=before).index is before.index
     assert Table(grown, known, before=before).places.tolist() == Table(grown, known).places.tolist()
     content = b"x" * 400
-    other = known.apply(Plan((Range("in/a", 0, 400, *prints(content), 400, 5),), root=tailing.settings.root))
+    other = known.apply(SourcePlan((Range("in/a", 0, 400, *prints(content), 400, 5),), root=tailing.settings.root))
     assert (Table(grown, other, before=before).index >= 0).tolist() == [path == "in/a" for path in grown.paths]
     tailing.write("0", "x")
     longer = tailing.planner.list()

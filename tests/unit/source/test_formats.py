@@ -20,7 +20,7 @@ from ftfile.core.errors import CorruptData, SchemaError, SourceError
 from ftfile.core.tasks import TASK_BYTES
 from ftfile.formats import parquet_files as parquet_format
 from ftfile.source.decoding import avro_records, columnar, lines
-from ftfile.source.plan import Plan
+from ftfile.source.plan import SourcePlan
 from ftfile.source.settings import FileDecoding
 from ftfile.storage.api import RangeFile
 from tests.kit.parameters import parametrize
@@ -126,7 +126,7 @@ def test_a_small_file_is_one_call_of_the_store(files: Files, file_format: str, m
             return content[offset : offset + length]
 
         file = lines.RangeContent(RangeFile("data", len(content), read), files.whole("data"))
-        (cut,) = (cut for share in Plan((file.planned,)).shares(TASK_BYTES) for cut in share.cuts)
+        (cut,) = (cut for share in SourcePlan((file.planned,)).shares(TASK_BYTES) for cut in share.cuts)
         batches = columnar.column_rows(file, cut, SCHEMA, FileDecoding(file_format))
         assert sum(batch.num_rows for batch in batches) == len(ROWS)
         assert (len(calls) == 1) == is_small

@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.source import known_files
 from ftfile.source.known_files import KnownFiles
 from ftfile.source.known_rows import DISPLACED, PARKED, ROW, KnownFile, has_unread, key_of
-from ftfile.source.plan import FileEntry, Late, Plan, Range, Refused
+from ftfile.source.plan import FileEntry, Late, Range, Refused, SourcePlan
 from tests.kit.parameters import parametrize
 
 MARKS = "00000000000000aa", "00000000000000bb"
@@ -22,12 +22,12 @@ def read(path: str, end: int = 5, modified_ms: int = 10, identity: str | None = 
     return Range(path, 0, end, *MARKS, end, modified_ms, identity)
 
 
-def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
+def random_plan(draw: random.Random, known: KnownFiles, low: int) -> SourcePlan:
     names = [f"f{draw.randrange(60)}" for _ in range(8)]
     times = [low + draw.randrange(-3, 50) for _ in range(8)]
     marks = draw.randbytes(8).hex(), draw.randbytes(8).hex()
     previous = draw.choice([key_of("r:///x", names[2]).hex(), key_of("r:///x", "gone").hex()])
-    return Plan(
+    return SourcePlan(
         ranges=tuple(Range(names[at], 0, 9, *marks, 9, times[at], draw.choice([None, "1"])) for at in (0, 1)),
         files=(
             FileEntry(names[0], "moved", 9, *marks, 9, times[0], previous_keys=(previous,), displaces=True),
@@ -45,8 +45,8 @@ def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
 
 
 def test_refused_files_stay_known_as_they_are() -> None:
-    known = KnownFiles().apply(Plan(ranges=(read("a"),), root="r:///x"))
-    assert known.apply(Plan(refused=(Refused("a", "why"), Refused("b", "why")), root="r:///x")) == known
+    known = KnownFiles().apply(SourcePlan(ranges=(read("a"),), root="r:///x"))
+    assert known.apply(SourcePlan(refused=(Refused("a", "why"), Refused("b", "why")), root="r:///x")) == known
 
 
 @pytest.mark.parametrize("pending_min", [0, 7, 4096])
@@ -72,7 +72,7 @@ def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
 
 
 def test_a_file_takes_65_bytes() -> None:
-    known = KnownFiles().apply(Plan(ranges=tuple(read(f"{number:0100}") for number in range(1000))))
+    known = KnownFiles().apply(SourcePlan(ranges=tuple(read(f"{number:0100}") for number in range(1000))))
     assert ROW.itemsize == 65
     assert known.rows.nbytes == 65_000
     assert len(known.to_bytes()) < 65_100
@@ -81,7 +81,7 @@ def test_a_file_takes_65_bytes() -> None:
 
 def test_keys_with_one_first_half_are_told_apart() -> None:
     """Three keys with the same first 64 bits; random keys do not collide like this."""
-    known = KnownFiles().apply(Plan(ranges=tuple(read(name) for name in "abcd")))
+    known = KnownFiles().apply(SourcePlan(ranges=tuple(read(name) for name in "abcd")))
     rows = known.rows.copy()
     rows["high"][1:] = rows["high"][1]
     rows.sort(order=["high", "low"])
@@ -93,7 +93,7 @@ def test_keys_with_one_first_half_are_told_apart() -> None:
         assert again.get(row.tobytes()[:16]) is not None
     key = rows[2].tobytes()[:16].hex()
     entry = FileEntry("x", "moved", 5, *MARKS, 5, 10, previous_keys=(key,))
-    moved = again.apply(Plan(ranges=(read("x"),), files=(entry,)))
+    moved = again.apply(SourcePlan(ranges=(read("x"),), files=(entry,)))
     assert len(moved) == 4
     assert moved.get(rows[2].tobytes()[:16]) is None
     assert moved.get(rows[3].tobytes()[:16]) is not None
@@ -102,11 +102,11 @@ def test_keys_with_one_first_half_are_told_apart() -> None:
 @pytest.mark.parametrize("modified_ms", [5, 20])
 def test_a_file_that_is_gone_advances_to_the_end_of_what_is_read_of_its_copy(modified_ms: int) -> None:
     """The result is the same as if the rest of the copy had been read at the path of the deleted file."""
-    known = KnownFiles().apply(Plan(ranges=(read("a.log", identity="3"),)))
+    known = KnownFiles().apply(SourcePlan(ranges=(read("a.log", identity="3"),)))
     rest = Range("a.log.gz", 5, 9, "1" * 16, "2" * 16, 99, modified_ms, "4", compression="gzip")
     gone = key_of("", "a.log")
     entry = FileEntry("a.log.gz", "continued", 99, *MARKS, 99, modified_ms, "4", advances=gone.hex())
-    advanced = known.apply(Plan(ranges=(rest,), files=(entry,)))
+    advanced = known.apply(SourcePlan(ranges=(rest,), files=(entry,)))
     before, file, copy = known.get(gone), advanced.get(gone), advanced.get(key_of("", "a.log.gz"))
     assert before is not None
     assert file == before._replace(
@@ -124,7 +124,7 @@ def test_a_displaced_file_stays_known_under_a_key_of_its_own(size_bytes: int, is
     known = KnownFiles()
     known._pending = {key: file.packed()}  # noqa: SLF001
     assert known.get(key) == file
-    after = known.apply(Plan(files=(FileEntry("a.log", "replaced", 0, "", "", 3, 20, "8", displaces=True),)))
+    after = known.apply(SourcePlan(files=(FileEntry("a.log", "replaced", 0, "", "", 3, 20, "8", displaces=True),)))
     displaced = KnownFiles.from_bytes(after.to_bytes()).get(file.displaced_key())
     assert displaced == file._replace(key=file.displaced_key(), is_displaced=True)
     assert [bool(row["position"]) for row in after.rows if row["size"] == 3] == [False]
@@ -144,7 +144,7 @@ def test_a_parked_file_has_no_unread_bytes(is_parked: bool) -> None:
 
 def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> None:
     """Between two plans, the log was compressed, and a new log was created at its path."""
-    known = KnownFiles().apply(Plan(ranges=(read("a.log", identity="3"),)))
+    known = KnownFiles().apply(SourcePlan(ranges=(read("a.log", identity="3"),)))
     key = key_of("", "a.log")
     file = known.get(key)
     assert file is not None
@@ -154,7 +154,7 @@ def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> N
         FileEntry("a.log.gz", "continued", 99, *MARKS, 99, 20, "4", advances=key.hex()),
     )
     for files in (entries, entries[::-1]):
-        after = known.apply(Plan(ranges=(rest,), files=files))
+        after = known.apply(SourcePlan(ranges=(rest,), files=files))
         gone, new = after.get(file.displaced_key()), after.get(key)
         assert gone == file.displaced()._replace(position=9, size_bytes=9, modified_ms=20, head="1" * 16, tail="2" * 16)
         assert new is not None
@@ -163,11 +163,11 @@ def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> N
 
 
 def test_a_file_that_is_gone_does_not_advance_where_another_one_has_its_path() -> None:
-    known = KnownFiles().apply(Plan(ranges=(read("a.log"),)))
+    known = KnownFiles().apply(SourcePlan(ranges=(read("a.log"),)))
     gone = key_of("", "a.log")
     rest = Range("a.log.gz", 5, 9, *MARKS, 99, 10, "4", compression="gzip")
     entry = FileEntry("a.log.gz", "continued", 99, *MARKS, 99, 10, "4", advances=gone.hex())
-    after = known.apply(Plan(ranges=(rest, read("a.log", end=3, identity="8")), files=(entry,)))
+    after = known.apply(SourcePlan(ranges=(rest, read("a.log", end=3, identity="8")), files=(entry,)))
     file = after.get(gone)
     assert file is not None
     assert file.position == 3
@@ -180,7 +180,7 @@ def test_a_root_above_gives_the_same_keys() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(0, -1), (0, 0), (1, None)])
 def test_damaged_columns_are_refused(start: int, end: int | None) -> None:
-    data = KnownFiles().apply(Plan(ranges=(read("a"),), late=(Late("b", 1),), low=3)).to_bytes()
+    data = KnownFiles().apply(SourcePlan(ranges=(read("a"),), late=(Late("b", 1),), low=3)).to_bytes()
     again = KnownFiles.from_bytes(data)
     assert (again.low, again.late, again.is_begun, len(again)) == (3, 1, True, 1)
     for damaged in (data[start:end], data[:70] + b"x" + data[71:]):
@@ -189,7 +189,7 @@ def test_damaged_columns_are_refused(start: int, end: int | None) -> None:
 
 
 def test_a_plan_of_rows_that_are_forgotten_leaves_none() -> None:
-    known = KnownFiles().apply(Plan(ranges=(read("a", modified_ms=5), read("b", modified_ms=6)), low=6))
+    known = KnownFiles().apply(SourcePlan(ranges=(read("a", modified_ms=5), read("b", modified_ms=6)), low=6))
     assert len(known) == 1
     assert known.get(key_of("", "a")) is None
-    assert len(known.apply(Plan(low=7))) == 0
+    assert len(known.apply(SourcePlan(low=7))) == 0

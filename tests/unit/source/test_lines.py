@@ -22,10 +22,10 @@ from msgspec import structs
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
 from ftfile.core.options.table import OPTIONS
-from ftfile.source.decode import read_files
+from ftfile.source.decode import rows_of_share
 from ftfile.source.decoding import json_lines, lines
 from ftfile.source.decoding.lines import as_utf_8
-from ftfile.source.plan import Plan
+from ftfile.source.plan import SourcePlan
 from ftfile.source.settings import FileDecoding, default_schema, require_columns
 from tests.kit.parameters import parametrize
 from tests.unit.source.planned import LINE, Files
@@ -71,10 +71,10 @@ def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
     # The file was compressed after it was planned. Its cuts are still the cuts of the plan.
     files.write("data.gz", gzip.compress(content))
     rows: list[tuple[Any, ...]] = []
-    for share in Plan(tuple(ranges)).shares(decoding.max_partition_bytes):
+    for share in SourcePlan(tuple(ranges)).shares(decoding.max_partition_bytes):
         packed = [structs.replace(cut.range, path="data.gz", compression="gzip") for cut in share.cuts]
         cuts = tuple(cut._replace(range=one) for cut, one in zip(share.cuts, packed, strict=True))
-        for batch in read_files(files.fs, replace(share, cuts=cuts), schema, decoding):
+        for batch in rows_of_share(files.fs, replace(share, cuts=cuts), schema, decoding):
             rows += zip(*batch.to_pydict().values(), strict=True)
     assert rows == whole
 

@@ -17,7 +17,7 @@ from ftfile.core.options.typed import FilesOptions
 from ftfile.source.globs import glob_pattern
 from ftfile.source.known_rows import identity_hash, key_of
 from ftfile.source.listing import list_files
-from ftfile.source.settings import FilesSettings
+from ftfile.source.settings import SourceSettings
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.source.tailing import Tailing
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def listed(path: object, **options: str) -> list[str]:
-    settings = FilesSettings.from_options(
+    settings = SourceSettings.from_options(
         parse_options({"path": str(path), "fileFormat": "text", **options}, FilesOptions)
     )
     storage = {"followLinks": options.get("followLinks", "false")}
@@ -120,7 +120,7 @@ def test_links_to_files_are_passed_over_unless_asked_for(tmp_path: Path, caplog:
 def test_FSI_13_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str, found: list[str]) -> None:
     """Inputs that are nested or overlap list each file once."""
     make(tmp_path, "in/a.log", "in/b.txt", "in/sub/d.log", "in/sub/deep/e.log", "out/a.log")
-    settings = FilesSettings.from_options(
+    settings = SourceSettings.from_options(
         parse_options({"path": f"{tmp_path}/{glob}", "fileFormat": "text"}, FilesOptions)
     )
     above = os.path.relpath(settings.root.removeprefix("file://"), tmp_path).removeprefix(".")
@@ -195,7 +195,7 @@ def test_patterns(glob: str, yes: list[str], no: list[str]) -> None:
 def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
     for options in ({"path": f"/in/{glob}"}, {"path": "/in", "pathGlobFilter": glob}):
         with pytest.raises(ConfigError, match="the pattern"):
-            FilesSettings.from_options(parse_options({"fileFormat": "text", **options}, FilesOptions))
+            SourceSettings.from_options(parse_options({"fileFormat": "text", **options}, FilesOptions))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) 
     if not options:
         del given["path"]
     with pytest.raises(ConfigError) as caught:
-        FilesSettings.from_options(parse_options(given, FilesOptions))
+        SourceSettings.from_options(parse_options(given, FilesOptions))
     assert text in str(caught.value)
 
 
@@ -262,10 +262,10 @@ GIVEN: dict[str, str] = {
 def test_fields_have_the_names_and_the_defaults_of_their_options() -> None:
     required = {"path": "/in", "fileFormat": "text"}
     computed = {"root", "pattern", "decoding", "tail"}
-    by_default = FilesSettings.from_options(parse_options(required, FilesOptions))
+    by_default = SourceSettings.from_options(parse_options(required, FilesOptions))
     parsed = parse_options(required | GIVEN, FilesOptions)
-    settings = FilesSettings.from_options(parsed)
-    names = {field.name for field in fields(FilesSettings)} - computed
+    settings = SourceSettings.from_options(parsed)
+    names = {field.name for field in fields(SourceSettings)} - computed
     by_field = {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): name for name in GIVEN}
     assert by_field.keys() == names
     defaults = {option.name: option.default for option in OPTIONS if "files" in option.used_by}
@@ -275,7 +275,7 @@ def test_fields_have_the_names_and_the_defaults_of_their_options() -> None:
 
 
 def test_the_encoding_is_that_of_the_line_end() -> None:
-    settings = FilesSettings.from_options(
+    settings = SourceSettings.from_options(
         parse_options({"path": "/in", "fileFormat": "text", "lineSep": "ä", "encoding": "latin-1"}, FilesOptions)
     )
     assert settings.separator == b"\xe4"
@@ -362,7 +362,7 @@ def test_keys_are_those_of_the_listing_before(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_file_that_another_has_replaced_has_the_hash_of_that(tmp_path: Path) -> None:
     make(tmp_path, "a", "b")
-    settings = FilesSettings.from_options(parse_options({"path": str(tmp_path), "fileFormat": "text"}, FilesOptions))
+    settings = SourceSettings.from_options(parse_options({"path": str(tmp_path), "fileFormat": "text"}, FilesOptions))
     fs = open_filesystem(settings.root)
     before = list_files(fs, settings)
     (tmp_path / "b").rename(tmp_path / "a")

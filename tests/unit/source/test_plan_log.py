@@ -22,7 +22,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.record import to_checked_text
 from ftfile.source import plan_log
 from ftfile.source.plan import START, PlanPosition, position_of, to_offset
-from ftfile.source.stream import FileStream
+from ftfile.source.stream import SourceStream
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -342,7 +342,7 @@ class TestLostState:
     def test_7_the_end_of_a_batch_that_does_not_follow_its_start(self, source: Source) -> None:
         run = self.begun(source)
         first, _, third = map(json.loads, run.offsets)
-        stream = FileStream(run.config(), current())
+        stream = SourceStream(run.config(), current())
         with pytest.raises(StateLost, match="does not follow"):
             stream.shares(first, third)
         with pytest.raises(StateLost, match="does not follow"):

@@ -16,10 +16,10 @@ from ftfile.source.file_table import Row
 from ftfile.source.known_rows import KnownFile, identity_hash, key_of
 from ftfile.source.matching import CHANGED, Content, ContentProbe, Failure, IdentityRule, Match
 from ftfile.source.probes import ContentProbes, FileMemory, answer_to
-from ftfile.source.settings import FilesSettings
+from ftfile.source.settings import SourceSettings
 from ftfile.storage.api import lasting_identity
 from ftfile.testing.context import ManualClock
-from tests.histories.foreign_store import ForeignStore
+from tests.histories.source_store import SourceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ OLD = b"".join(b"old %06d\n" % number for number in range(300))
 # No line of the new content is a line of the old content, wherever the old content ends.
 NEW = b"".join(b"newer %06d\n" % number for number in range(400))
 POSITIONS = (700, 2000)
-SETTINGS = FilesSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, FilesOptions))
+SETTINGS = SourceSettings.from_options(parse_options({"path": "memory://nothing/", "fileFormat": "text"}, FilesOptions))
 
 
 def prints(content: bytes, position: int) -> Fingerprints:
@@ -41,7 +41,7 @@ class Logs:
     """A store with one listed log. A function is called once, before one of the calls of the store."""
 
     def __init__(self, content: bytes = OLD) -> None:
-        self.store = ForeignStore(ManualClock(), random.Random(0), "honest", 0, 1)
+        self.store = SourceStore(ManualClock(), random.Random(0), "honest", 0, 1)
         self.log = self.store.create_file("a.log")
         self.store.write(self.log, content)
         self.calls = 0

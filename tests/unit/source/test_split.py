@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 from ftfile.core.tasks import OPEN_COST_BYTES, TASK_BYTES
-from ftfile.source.plan import FileShare, Plan, Range
+from ftfile.source.plan import FileShare, Range, SourcePlan
 
 MIB = 1 << 20
 
@@ -16,7 +16,7 @@ def planned(path: str, size_bytes: int, start: int = 0, **fields: Any) -> Range:
 
 
 def split(ranges: list[Range]) -> list[FileShare]:
-    return Plan(tuple(ranges)).shares(TASK_BYTES)
+    return SourcePlan(tuple(ranges)).shares(TASK_BYTES)
 
 
 def test_a_large_file_is_cut_every_max_partition_bytes_fsi_4() -> None:

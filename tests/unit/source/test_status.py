@@ -7,7 +7,7 @@ import pytest
 
 import ftfile
 from ftfile.errors import ConfigError, PermissionDenied
-from ftfile.source.plan import Plan, PlanPosition
+from ftfile.source.plan import PlanPosition, SourcePlan
 from ftfile.source.plan_log import PlanLog
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
@@ -175,7 +175,7 @@ def test_options_are_in_the_state(source: Source) -> None:
     assert ftfile.source_status(source.path, stateLocation=source.state)[0].files_behind == 0
     other = "f" * 32
     fs = open_filesystem(str(source.state / other))
-    PlanLog(fs, other, "run").add(PlanPosition(other, -1, ""), Plan(low=1, root=f"file://{source.path.parent}"))
+    PlanLog(fs, other, "run").add(PlanPosition(other, -1, ""), SourcePlan(low=1, root=f"file://{source.path.parent}"))
     with pytest.raises(ConfigError, match="fileFormat is missing"):
         ftfile.source_status(source.path, stateLocation=source.state)
 

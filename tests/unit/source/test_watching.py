@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.source.plan import START
-from ftfile.source.stream import FileStream
+from ftfile.source.stream import SourceStream
 from ftfile.storage.api import Watch
 from tests.kit.files_run import FilesRun
 from tests.unit.source.tailing import Tailing
@@ -205,7 +205,7 @@ def test_lines_of_local_files_are_read_at_once(tmp_path: Path) -> None:
 def test_a_line_ends_a_wait(tmp_path: Path) -> None:
     run = run_of(tmp_path, scanInterval="1h")
     append(tmp_path, "1\n")
-    stream = FileStream(run.config(), SYSTEM, wait_s=600.0)
+    stream = SourceStream(run.config(), SYSTEM, wait_s=600.0)
     begin = stream.latest_offset(dict(START))
     writer = threading.Timer(0.05, append, (tmp_path, "2\n"))
     writer.start()

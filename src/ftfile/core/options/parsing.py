@@ -34,7 +34,7 @@ _USES: dict[str, str] = {
     "write": "writing",
     "read": "reading",
     "follow": "following (`readStream`)",
-    "files": "streams of foreign files (`readStream` with `fileFormat`)",
+    "files": "streams of other programs' files (`readStream` with `fileFormat`)",
     "ftkv-write": "writing keyed stores (`ftkv`)",
     "ftkv-read": "reading keyed stores (`ftkv`)",
     "ftkv-follow": "reading the changes of keyed stores (`ftkv` with `readChangeFeed`)",

@@ -68,7 +68,7 @@ COMMON_ELSEWHERE: dict[str, str] = {
         "call DataFrame.repartition(…)",
     ),
     "inferschema": (
-        "the log of a directory of ftfile contains its columns; give the columns of foreign files with .schema(…)"
+        "the log of a directory of ftfile contains its columns; give the columns of other files with .schema(…)"
     ),
     # All names with this beginning.
     **dict.fromkeys(
@@ -350,7 +350,7 @@ ELSEWHERE: dict[str, str] = {
         "use maxPartitionBytes",
     ),
     "pushdownpredicate": "use filterPushdown=true, or ftfile.spark.load",
-    "wholetext": "use fileFormat=binary in a stream of foreign files",
+    "wholetext": "use fileFormat=binary in a stream of other programs' files",
     "paths": "a reader reads one directory: load each directory, and combine them with DataFrame.unionByName",
     "bucketby": "use partitionBy for directories, fileNameColumn for files",
     "sortby": "use DataFrame.sortWithinPartitions before the write",

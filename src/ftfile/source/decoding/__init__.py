@@ -1,1 +1,1 @@
-"""Decoding of foreign files into plain bytes, lines and rows."""
+"""Decoding of files of other programs into plain bytes, lines and rows."""

@@ -1,4 +1,4 @@
-"""The rows of foreign Avro files."""
+"""The rows of other programs' Avro files."""
 
 from __future__ import annotations
 

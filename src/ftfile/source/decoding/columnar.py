@@ -1,4 +1,4 @@
-"""The rows of foreign files in the columnar formats Parquet, ORC and Arrow."""
+"""The rows of files of other programs in the columnar formats Parquet, ORC and Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyarrow import orc
 
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats.api import format_from_options
-from ftfile.formats.arrow_files import decode_foreign
+from ftfile.formats.arrow_files import decode_lenient
 from ftfile.formats.parts import recorded_names
 from ftfile.source.decoding.casts import ColumnCast, present_columns
 from ftfile.source.decoding.file_times import orc_times
@@ -65,7 +65,7 @@ def _stored_rows(
     if described.far is not None:
         return far_rows(file, described.far, schema, decoding.times.zone)
     if decoding.file_format == "arrow":
-        return decode_foreign(file, schema)
+        return decode_lenient(file, schema)
     return format_from_options(decoding.file_format, {}).decode(file, schema)
 
 

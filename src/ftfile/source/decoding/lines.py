@@ -1,4 +1,4 @@
-"""An open foreign file, whose content is read as bytes, lines or records.
+"""An open file of another program, whose content is read as bytes, lines or records.
 
 Lines are returned in blocks of UTF-8 that end with a line feed.
 """

@@ -1,4 +1,4 @@
-"""The reading of foreign files, each once and completely."""
+"""The reading of files of other programs, each once and completely."""
 
 from __future__ import annotations
 

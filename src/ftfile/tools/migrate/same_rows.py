@@ -41,7 +41,7 @@ class SparkRows:
         schema: pa.Schema,
         definition: Mapping[str, Any],
     ) -> None:
-        """Compare with the rows of the reader of foreign files, which returns the same values as Spark.
+        """Compare with the rows of the reader of other programs' files, which returns the same values as Spark.
 
         Raises:
             SchemaError: the rows differ from the added rows.

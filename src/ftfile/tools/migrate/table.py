@@ -20,7 +20,7 @@ from ftfile.formats.partition_paths import (
     columns_of_directory,
     parse_partition_path,
     partition_schema,
-    values_of_foreign_path,
+    values_of_path,
     without_escaped_bytes,
 )
 from ftfile.log.format import layout
@@ -337,7 +337,7 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
                 Advice(f"the directory {directory!r} has {error.found} instead of {error.expected}: ", _ANOTHER_TYPE)
             ) from error
         try:
-            expected = values_of_foreign_path(directory, types, UTC)
+            expected = values_of_path(directory, types, UTC)
         except SourceError as error:
             raise ConfigError(Advice(error.text, ". For migrate, ", _ANOTHER_TYPE)) from error
         for name, value in values.items():

@@ -32,7 +32,7 @@ from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.source import plan_log
 from ftfile.source.known_rows import key_of
-from ftfile.source.plan import FileEntry, Late, Plan, PlanPosition, Range, Refused
+from ftfile.source.plan import FileEntry, Late, PlanPosition, Range, Refused, SourcePlan
 from ftfile.source.plan_log import PlanLog
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
@@ -119,8 +119,8 @@ def make_plans(path: Path) -> None:
     key = key_of("file:///data/in", "a.log").hex()
     marks = found.head, found.tail, 40, found.modified_ms, found.identity
     plans = [
-        Plan(ranges=(found,)),
-        Plan(
+        SourcePlan(ranges=(found,)),
+        SourcePlan(
             ranges=(
                 structs.replace(found, path="a.log.1", start=20, end=40, size_bytes=40),
                 structs.replace(found, path="f.log.gz", start=20, end=40, size_bytes=40, compression="gzip"),
@@ -131,7 +131,7 @@ def make_plans(path: Path) -> None:
                 FileEntry("b.log", "new", 0, "", "", 9, 1_700_000_000_000, parked="it cannot be read"),
             ),
         ),
-        Plan(
+        SourcePlan(
             files=(
                 FileEntry("b.log", "replaced", 0, "", "", 9, 1_700_000_000_000, displaces=True),
                 FileEntry("c.log", "copy", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from tests.histories.foreign_logs import Conditions, History
+from tests.histories.source_logs import Conditions, History
 
 if TYPE_CHECKING:
-    from tests.histories.foreign_store import Times
+    from tests.histories.source_store import Times
 
-HISTORIES = int(os.environ.get("FTFILE_FOREIGN_HISTORIES", "160"))
+HISTORIES = int(os.environ.get("FTFILE_SOURCE_HISTORIES", "160"))
 AT_ONCE = 20
 TRACE_MAX = 60
 # Times of the store, with the seconds by which its clock is ahead.
@@ -65,5 +65,5 @@ def test_each_line_is_read_once(place: int, first_seed: int) -> None:
         history = History(seed, conditions)
         lost, twice = history.play()
         trace = "\n".join(history.writers.trace[-TRACE_MAX:])
-        repeat = f"FTFILE_FOREIGN_HISTORIES=1 pytest tests/histories/test_foreign_logs.py --seed={seed}"
+        repeat = f"FTFILE_SOURCE_HISTORIES=1 pytest tests/histories/test_source_logs.py --seed={seed}"
         assert (lost, twice) == ([], []), f"{conditions}\n{trace}\nrepeat with: {repeat}"

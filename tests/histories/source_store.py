@@ -1,4 +1,4 @@
-"""A store of foreign files, shared by writers and a stream: file names, handles that outlive names, and a clock.
+"""A store of the files that a stream reads and programs write: file names, handles that outlive names, and a clock.
 
 Its inodes are reused at once, and each mount has another device. Its times may be frozen, coarse or shifted.
 """
@@ -40,7 +40,7 @@ class Inode:
 
 
 class _OpenFile(InputFile):
-    def __init__(self, store: ForeignStore, path: str, inode: Inode) -> None:
+    def __init__(self, store: SourceStore, path: str, inode: Inode) -> None:
         self.path = path
         self.size_bytes = len(inode.data)
         self._store = store
@@ -67,7 +67,7 @@ class _Liar(Watch):
         return self._draw.random() < 0.5
 
 
-class ForeignStore(WrapperFileSystem):
+class SourceStore(WrapperFileSystem):
     """The file system of a stream, with methods for the steps of writers.
 
     Attributes:

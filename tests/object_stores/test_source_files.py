@@ -1,4 +1,4 @@
-"""Foreign files on object stores, with the state of the stream on the store, too."""
+"""Files of other programs on object stores, with the state of the stream on the store, too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_files import check_a_migration, check_lines_are_read_once
 from tests.object_stores import gcs
+from tests.source_files import check_a_migration, check_lines_are_read_once
 
 if TYPE_CHECKING:
     from tests.object_stores.azure import AzureStore

@@ -1,4 +1,4 @@
-"""Foreign files on any store: lines of a log are read once, and the directory of Spark's sink is migrated."""
+"""Files of other programs on any store: lines of a log are read once, and the directory of Spark's sink is migrated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload of a stream of foreign files, with its log of plans and the checkpoint of Spark."""
+"""A workload of a stream of other programs' files, with its log of plans and the checkpoint of Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ftfile.testing.source_run import Moment
 
-__all__ = ("ForeignFiles",)
+__all__ = ("SourceFiles",)
 
 STEPS = 16
 LOGS = ("a.log", "b.log", "c.log")
@@ -54,10 +54,10 @@ class StoredRun(FilesRun):
         super()._die(moment)
 
 
-class ForeignFiles(Workload):
+class SourceFiles(Workload):
     """Logs grow and are rotated; a query reads their lines."""
 
-    name = "foreign-files"
+    name = "source"
 
     def draw(self, drawn: random.Random) -> None:
         self.steps = STEPS

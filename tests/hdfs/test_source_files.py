@@ -1,4 +1,4 @@
-"""Foreign files on HDFS, with both drivers and the state of the stream on HDFS, too."""
+"""Files of other programs on HDFS, with both drivers and the state of the stream on HDFS, too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_files import check_a_migration, check_lines_are_read_once
 from tests.hdfs.support import new_directory
+from tests.source_files import check_a_migration, check_lines_are_read_once
 
 if TYPE_CHECKING:
     from tests.hdfs.minicluster import MiniCluster

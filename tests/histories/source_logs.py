@@ -19,13 +19,13 @@ import pyarrow as pa
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
 from ftfile.source.contents import CONTENT_BYTES_MIN
-from ftfile.source.decode import read_files
+from ftfile.source.decode import rows_of_share
 from ftfile.source.known_files import KnownFiles
-from ftfile.source.plan import Plan
+from ftfile.source.plan import SourcePlan
 from ftfile.source.planner import Planner
-from ftfile.source.settings import FilesSettings
+from ftfile.source.settings import SourceSettings
 from ftfile.testing.context import ManualClock, repeatable
-from tests.histories.foreign_store import ForeignStore, Inode, Times
+from tests.histories.source_store import Inode, SourceStore, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ class Writers:
         planned_s: start of the last listing whose plan is durable or that planned nothing new.
     """
 
-    def __init__(self, store: ForeignStore, clock: ManualClock, draw: random.Random, conditions: Conditions) -> None:
+    def __init__(self, store: SourceStore, clock: ManualClock, draw: random.Random, conditions: Conditions) -> None:
         self.lines: Counter[bytes] = Counter()
         self.rows: Counter[bytes] = Counter()
         self.trace: list[str] = []
@@ -336,7 +336,7 @@ class History:
         self._draw = draw = random.Random(f"{seed} {conditions.identity}")
         self._clock = clock = ManualClock()
         self._conditions = conditions
-        self._store = ForeignStore(clock, draw, conditions.times, conditions.skew_s, conditions.at_once)
+        self._store = SourceStore(clock, draw, conditions.times, conditions.skew_s, conditions.at_once)
         self.writers = Writers(self._store, clock, draw, conditions)
         limits: list[dict[str, str]] = [
             {},
@@ -345,7 +345,7 @@ class History:
         ]
         options = {"path": "memory://nothing/", "fileFormat": "text", "fileIdentity": conditions.identity}
         parsed = parse_options({**options, **draw.choice(limits)}, FilesOptions)
-        self._settings = replace(FilesSettings.from_options(parsed), pattern="")
+        self._settings = replace(SourceSettings.from_options(parsed), pattern="")
         if conditions.available_now and conditions.is_behind:
             self._settings = replace(self._settings, close_inactive=_NEVER_S)
         with repeatable(clock) as self._context:
@@ -441,18 +441,18 @@ class History:
         self._known = KnownFiles.from_bytes(self._known.to_bytes())
         self._planner = Planner(self._store, self._settings, self._context)
 
-    def _read(self, plan: Plan) -> None:
-        assert Plan.from_json(plan.to_json()) == plan
+    def _read(self, plan: SourcePlan) -> None:
+        assert SourcePlan.from_json(plan.to_json()) == plan
         self.writers.note("plan", _summary(plan))
         self._known = self._known.apply(plan)
         refused, self._store.refused = self._store.refused, set()
         for share in plan.shares(self._settings.decoding.max_partition_bytes):
-            for batch in read_files(self._store, share, LINE, self._settings.decoding):
+            for batch in rows_of_share(self._store, share, LINE, self._settings.decoding):
                 self.writers.rows.update(value.encode() for value in batch.column(0).to_pylist())
         self._store.refused = refused
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: SourcePlan) -> str:
     """Return a plan as one line of a trace."""
     words = [f"{one.path}[{one.start}:{one.end}]{one.compression}{'!' * one.whole}" for one in plan.ranges]
     words += [f"{one.path}@{one.position}:{one.rule}{' parked' * bool(one.parked)}" for one in plan.files]
