@@ -23,7 +23,6 @@ from ftfile.core.errors import (
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from ftfile.writing.files.file_writer import forget_caches
-from ftfile.writing.files.rolling_groups import Moment
 from tests.histories.oracle import Claim
 from tests.histories.world import Ended
 from tests.kit.rolling import rules_of
@@ -134,7 +133,7 @@ def watch(world: World, played: PlayedQuery) -> None:
         for segment in world.open_segments().values()
         if segment.origin.query_id == played.query.query_id and segment.id not in world.damaged
     ]
-    played.watch.after_batch(played.rules, mine, Moment(world.now_ms(), world.head().version))
+    played.watch.after_batch(played.rules, mine, world.now_ms())
 
 
 def run_batch(world: World, step: Step, *, empty: bool = False) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
-    from ftfile.writing.files.rolling_groups import Moment
     from tests.kit.rolling import RowFacts, Rules
 
 __all__ = (
@@ -60,7 +59,7 @@ class DueWatch:
     # by segment id, the number of batches for which it has been due
     waited: dict[str, int] = field(default_factory=dict)
 
-    def after_batch(self, rules: Rules, segments: Iterable[Add], moment: Moment) -> None:
+    def after_batch(self, rules: Rules, segments: Iterable[Add], now_ms: int) -> None:
         """Check L1 after a batch of a query. `segments` are all its open segments that are not damaged."""
         groups: dict[tuple[str, str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
         for segment in segments:
@@ -68,7 +67,7 @@ class DueWatch:
             groups.setdefault(key, []).append((segment, self.facts_of(segment)))
         waited: dict[str, int] = {}
         for (directory, _, _), group in groups.items():
-            for segment, why in due_segments(rules, group, moment):
+            for segment, why in due_segments(rules, group, now_ms):
                 whole_id = segment.id.partition(".")[0]
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
                 found = f"{segment.id}, {segment.rows} rows in {directory!r}, is due ({why}) for {count} batches"

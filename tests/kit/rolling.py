@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ftfile.log.format.model import Add
-    from ftfile.writing.files.rolling_groups import Moment
 
 __all__ = ("AT_ONCE", "DRAWN", "EVENT_RULES", "FINAL_RULES", "RULES", "RowFacts", "Rules", "due_segments", "rules_of")
 
@@ -99,13 +98,13 @@ def rules_of(options: dict[str, str]) -> Rules | None:
 
 
 def due_segments(
-    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], moment: Moment
+    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], now_ms: int
 ) -> Iterable[tuple[Add, str]]:
     """Yield the segments that must be assembled now, for any order of the segments within a batch."""
     facts = [fact for _, rows in group for fact in rows]
     if not facts:
         return
-    why = _whole_group_due(rules, group, facts, moment)
+    why = _whole_group_due(rules, group, facts, now_ms)
     for segment, rows in group:
         last = max((fact.batch for fact in rows), default=0)
         reason = why or _segment_due(rules, rows, [fact for fact in facts if fact.batch > last])
@@ -117,17 +116,17 @@ def due_segments(
 
 
 def _whole_group_due(
-    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], facts: Sequence[RowFacts], moment: Moment
+    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], facts: Sequence[RowFacts], now_ms: int
 ) -> str | None:
     times = sorted({fact.committed_ms for fact in facts})
-    pauses = [later - earlier for earlier, later in zip(times, [*times[1:], moment.now_ms], strict=True)]
+    pauses = [later - earlier for earlier, later in zip(times, [*times[1:], now_ms], strict=True)]
     if rules.max_batches is not None and len({fact.batch for fact in facts}) >= rules.max_batches:
         return "batches"
-    if rules.age_ms is not None and moment.now_ms - times[0] >= rules.age_ms:
+    if rules.age_ms is not None and now_ms - times[0] >= rules.age_ms:
         return "age"
     if rules.inactivity_ms is not None and pauses[-1] >= rules.inactivity_ms:
         return "inactivity"
-    if rules.clock_ms is not None and times[0] // rules.clock_ms < moment.now_ms // rules.clock_ms:
+    if rules.clock_ms is not None and times[0] // rules.clock_ms < now_ms // rules.clock_ms:
         return "schedule"
     return "segments" if len(group) >= rules.max_segments else None
 

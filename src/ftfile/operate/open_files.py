@@ -16,7 +16,7 @@ from ftfile.core.units import bytes_text, count_text, time_text
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
 from ftfile.log.format.layout import directory_of
-from ftfile.writing.files.rolling_groups import GroupTotals, Moment, key_of, order_of
+from ftfile.writing.files.rolling_groups import GroupTotals, key_of, order_of
 from ftfile.writing.files.rolling_rules import ALL_END, RollingSettings, deadline_of, pending_rules, reason_to_end
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[Job], now
     try:
         recorded = _settings_of(head, first.origin.query_id)
         settings = structs.replace(recorded, policy=None)
-        deadline = deadline_of(settings, totals).now_ms
-        reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
+        deadline = deadline_of(settings, totals)
+        reason = reason or reason_to_end(settings, totals, now_ms) or ""
         rules = pending_rules(settings, totals)
         if recorded.policy is not None and not reason:
             policy = f"the policy {recorded.policy}, which is not called here; its query's next batch calls it"

@@ -18,7 +18,6 @@ from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
-from ftfile.writing.files.rolling_groups import Moment
 from tests.kit.liveness import (
     ADD_ID_CHARACTERS,
     DueWatch,
@@ -66,12 +65,12 @@ class TestDue:
         for each, is_due in ((rules, True), (NEVER, False)):
             watch = DueWatch(lambda add: [by_id[add.id]], limit=2)
             for _ in range(2):
-                watch.after_batch(each, segments, Moment(100, 3))
+                watch.after_batch(each, segments, 100)
             if is_due:
                 with fails("L1"):
-                    watch.after_batch(each, segments, Moment(100, 3))
+                    watch.after_batch(each, segments, 100)
             else:
-                watch.after_batch(each, segments, Moment(100, 3))
+                watch.after_batch(each, segments, 100)
 
     def test_each_window_of_a_directory_has_batches_of_its_own(self) -> None:
         windows = [[0, 10], [10, 20]]
@@ -81,13 +80,13 @@ class TestDue:
         ]
         watch = DueWatch(lambda add: [RowFacts(add.origin.last_batch, 0)], limit=1)
         for _ in range(2):
-            watch.after_batch(replace(NEVER, max_batches=2), segments, Moment(100, 3))
+            watch.after_batch(replace(NEVER, max_batches=2), segments, 100)
         assert not watch.waited
 
     def test_what_becomes_a_file_in_time(self) -> None:
         watch = DueWatch(lambda _: [RowFacts(0, 0)], limit=2)
         for batch in range(6):
-            watch.after_batch(replace(NEVER, age_ms=100), [segment(f"s{batch // 2}")], Moment(100, 3))
+            watch.after_batch(replace(NEVER, age_ms=100), [segment(f"s{batch // 2}")], 100)
 
 
 def test_what_a_flush_leaves_open() -> None:

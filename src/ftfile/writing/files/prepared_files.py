@@ -25,7 +25,6 @@ from ftfile.writing.batch import PreparedBatch
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.namer import Namer
 from ftfile.writing.files.publishing import mark_unreported
-from ftfile.writing.files.rolling_groups import Moment
 from ftfile.writing.files.rolling_rules import ALL_END
 from ftfile.writing.files.segment_statistics import within_limit
 from ftfile.writing.messages import StreamIdentity, add_of, segments_of
@@ -256,9 +255,7 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             accepted = accept_rewrites(
                 log, head, rewrites=named.rewrites, own_adds=(*named.adds, *letters), refused=named.refused
             )
-        segments = within_limit(
-            segments_of(messages, key, Moment(self.committed_ms, head.version + 1).stats()), len(head.segments)
-        )
+        segments = within_limit(segments_of(messages, key, {"committedMs": self.committed_ms}), len(head.segments))
         adds = (*named.adds, *segments, *accepted.adds)
         if config.replacement is None:
             replacement = None

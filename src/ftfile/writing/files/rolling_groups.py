@@ -86,29 +86,14 @@ def size_of(segment: Add) -> int:
     return round(live_bytes(segment))
 
 
-class Moment(NamedTuple):
-    """The time of a record, in each unit that rules can use."""
-
-    now_ms: int  # time of the driver's clock
-    version: int  # of the record
-
-    def stats(self) -> dict[str, int]:
-        """Return the facts that a segment stores, from which `GroupTotals` are computed."""
-        return {"committedMs": self.now_ms}
+# The time at which an unchanged group becomes due, by the driver's clock; None means never.
+Deadline: TypeAlias = "int | None"
+AT_ONCE = 0
 
 
-class Deadline(NamedTuple):
-    """The moment when an unchanged group becomes due: the first field that is reached. None means never."""
-
-    now_ms: int | None = None
-    version: int | None = None
-
-    def earliest(self, other: Deadline) -> Deadline:
-        """Return a deadline with the earlier value of each field."""
-        return Deadline(_pick(min, self.now_ms, other.now_ms), _pick(min, self.version, other.version))
-
-
-AT_ONCE = Deadline(now_ms=0)
+def earliest(one: Deadline, other: Deadline) -> Deadline:
+    """Return the earlier deadline."""
+    return _pick(min, one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +193,7 @@ class Candidate:
 
 
 class _Deadlines:
-    """Times at which groups must be checked, for one field of a moment."""
+    """Times at which groups must be checked."""
 
     def __init__(self) -> None:
         self.noted: dict[GroupKey, int] = {}
@@ -241,7 +226,7 @@ class GroupIndex:
         self._over_reason = reason_before_next_rows
         self._keys: dict[str, GroupKey] = {}
         self._taken: set[str] = set()
-        self._deadlines: list[_Deadlines] = [_Deadlines() for _ in Deadline._fields]
+        self._deadlines = _Deadlines()
         self._newest_ms = 0
         self._at = (-1, "")
 
@@ -262,7 +247,7 @@ class GroupIndex:
                 opened.update(add.id for add in change.opened)
         else:
             self.groups, self._keys = {}, {}
-            self._deadlines = [_Deadlines() for _ in Deadline._fields]
+            self._deadlines = _Deadlines()
             self._newest_ms = 0
             ended, opened = set(), set(head.segments)
         live = (head.segments[add_id] for add_id in opened - taken if add_id in head.segments)
@@ -288,15 +273,14 @@ class GroupIndex:
             group = self._group(key, (segment for segment in group.segments.values() if segment.id not in without))
         return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), group.over)
 
-    def overdue(self, moment: Moment) -> list[GroupKey]:
+    def overdue(self, now_ms: int) -> list[GroupKey]:
         """Return the groups whose deadline has passed, ordered by time, or all groups if the clock was set back."""
-        if moment.now_ms < self._newest_ms:
-            by_clock = self._deadlines[0].noted
+        if now_ms < self._newest_ms:
+            by_clock = self._deadlines.noted
             keys = sorted(self.groups, key=lambda key: by_clock.get(key, math.inf))
             self._newest_ms = max((group.totals.last_ms for group in self.groups.values()), default=0)
         else:
-            passed = (deadlines.passed(at) for deadlines, at in zip(self._deadlines, moment, strict=True))
-            keys = list(dict.fromkeys(chain.from_iterable(passed)))
+            keys = list(self._deadlines.passed(now_ms))
             # Groups stay due until a record ends them. A deadline that moved is checked when it passes.
             for key in keys:
                 self._note_deadline(key)
@@ -330,16 +314,14 @@ class GroupIndex:
             if rest := [segment for segment in before.values() if segment.id not in add_ids]:
                 self.groups[key] = self._group(key, rest)
                 continue
-            for deadlines in self._deadlines:
-                deadlines.noted.pop(key, None)
+            self._deadlines.noted.pop(key, None)
         return gone.keys() & self.groups.keys()
 
     def _group(self, key: GroupKey, segments: Iterable[Add] = ()) -> _Group:
         return _Group(key, self._over_reason, segments)
 
     def _note_deadline(self, key: GroupKey) -> None:
-        for deadlines, at in zip(self._deadlines, self._deadline_of(self.candidate(key)), strict=True):
-            deadlines.note(key, at)
+        self._deadlines.note(key, self._deadline_of(self.candidate(key)))
 
 
 def _pick(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:

@@ -23,7 +23,6 @@ from ftfile.writing.files.rolling_groups import (
     Deadline,
     GroupIndex,
     GroupKey,
-    Moment,
     by_group,
     key_of,
     live_bytes,
@@ -234,7 +233,7 @@ class RollingPlanner:
         room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
         open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
         open_segments -= sum(len(job.inputs) for job in (*jobs, *foreign_jobs))
-        for job in self._due(changes, Moment(now_ms, head.version + 1), open_segments, record.tasks):
+        for job in self._due(changes, now_ms, open_segments, record.tasks):
             if len(job.inputs) > room < DUE_SEGMENTS_MAX:
                 break
             room -= len(job.inputs)
@@ -254,8 +253,7 @@ class RollingPlanner:
         self._index.follow(head)
         jobs = [job for job in head.jobs if self._is_own(job)]
         waiting_segments = sum(len(job.inputs) for job in head.jobs)
-        moment = Moment(now_ms, head.version + 1)
-        return [*jobs, *self._due(_GroupChanges({}, {}, set()), moment, len(head.segments) - waiting_segments, tasks=1)]
+        return [*jobs, *self._due(_GroupChanges({}, {}, set()), now_ms, len(head.segments) - waiting_segments, tasks=1)]
 
     def _is_own(self, job: Job) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
@@ -286,7 +284,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _GroupChanges, moment: Moment, open_segments: int, tasks: int) -> Iterator[Job]:
+    def _due(self, changes: _GroupChanges, now_ms: int, open_segments: int, tasks: int) -> Iterator[Job]:
         """Yield the jobs of due groups for this number of tasks, the groups that waited longest first.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -294,9 +292,9 @@ class RollingPlanner:
         index, new, older, busy = self._index, changes.new, changes.older, changes.busy
         planned: set[GroupKey] = set()
         # A group whose time has passed ends without the rows of the batch. A group that reaches a limit includes them.
-        for key in dict.fromkeys((*index.overdue(moment), *older)):
+        for key in dict.fromkeys((*index.overdue(now_ms), *older)):
             candidate = index.candidate(key, older.get(key, ()), busy)
-            for job in self._ending(candidate, moment, tasks, at_limits=key not in new):
+            for job in self._ending(candidate, now_ms, tasks, at_limits=key not in new):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -307,7 +305,7 @@ class RollingPlanner:
             else:
                 more = [*older.get(key, ()), *segments]
             candidate = index.candidate(key, more, busy, afresh=key in over)
-            for job in self._ending(candidate, moment, tasks):
+            for job in self._ending(candidate, now_ms, tasks):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -322,11 +320,11 @@ class RollingPlanner:
                     open_segments -= len(job.inputs)
                     yield job
 
-    def _ending(self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True) -> Iterator[Job]:
+    def _ending(self, candidate: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[Job]:
         """Yield the jobs of a due group, or of its segments whose file had ended before later segments arrived."""
         reason = None
         if candidate.totals.segments:
-            reason = self._reason(candidate, moment)
+            reason = self._reason(candidate, now_ms)
         if reason and (at_limits or reason not in LIMITS):
             yield from jobs_of(candidate.segments, reason, settings=self._settings, ids=self._ids, tasks=tasks)
         elif candidate.over is not None:
@@ -334,10 +332,10 @@ class RollingPlanner:
                 candidate.segments_over, candidate.over[1], settings=self._settings, ids=self._ids, tasks=tasks
             )
 
-    def _reason(self, candidate: Candidate, moment: Moment) -> str | None:
+    def _reason(self, candidate: Candidate, now_ms: int) -> str | None:
         if candidate.key[1] != self._encoding:
             return _OTHER_ENCODING
-        return reason_to_end(self._settings, candidate.totals, moment)
+        return reason_to_end(self._settings, candidate.totals, now_ms)
 
     def _deadline(self, candidate: Candidate) -> Deadline:
         is_over = candidate.key[1] != self._encoding or candidate.over is not None

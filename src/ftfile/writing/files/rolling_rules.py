@@ -21,7 +21,7 @@ from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.value_text import UTC
 from ftfile.rows.zone_clocks import clocks_of, instants_of
-from ftfile.writing.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, Moment
+from ftfile.writing.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, earliest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,7 @@ class Rule:
     is_across_batches: bool = False  # never ends a file with its first batch, so its options imply rolling=policy
     is_limit: bool = False  # a tail below the limit stays open, because it is not needed yet
     # Whether a group is due; None if the planner checks the rule.
-    is_due: Callable[[RollingSettings, GroupTotals, Moment], bool] | None = None
+    is_due: Callable[[RollingSettings, GroupTotals, int], bool] | None = None
     # When an unchanged group becomes due; None for a rule that depends only on the totals.
     deadline: Callable[[RollingSettings, GroupTotals], Deadline] | None = None
     # The fields of the settings and of the totals with the limit and the amount; None for rules that do not count.
@@ -166,7 +166,7 @@ def _count_rule(
 ) -> Rule:
     """Return a rule that ends a file at a limit; see `Rule.counts`."""
 
-    def is_due(settings: RollingSettings, totals: GroupTotals, _: Moment) -> bool:
+    def is_due(settings: RollingSettings, totals: GroupTotals, _: int) -> bool:
         limit, amount = _limit_and_amount(counts, settings, totals)
         return limit is not None and amount >= limit
 
@@ -187,10 +187,10 @@ def _limit_and_amount(
     return getattr(settings, counts[0]), getattr(totals, counts[1])
 
 
-def _has_passed(interval_ms: int | None, since_ms: int, moment: Moment) -> bool:
+def _has_passed(interval_ms: int | None, since_ms: int, now_ms: int) -> bool:
     # A time that is an interval ahead shows that the clock was set back. Without this check, the file would stay open
     # long.
-    return interval_ms is not None and abs(moment.now_ms - since_ms) >= interval_ms
+    return interval_ms is not None and abs(now_ms - since_ms) >= interval_ms
 
 
 def _after(since_ms: int, interval_ms: int | None) -> int | None:
@@ -199,31 +199,31 @@ def _after(since_ms: int, interval_ms: int | None) -> int | None:
     return since_ms + interval_ms
 
 
-def _is_final(_settings: RollingSettings, totals: GroupTotals, _moment: Moment) -> bool:
+def _is_final(_settings: RollingSettings, totals: GroupTotals, _now_ms: int) -> bool:
     return totals.is_final
 
 
-def _is_old(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
-    return _has_passed(settings.age_ms, totals.first_ms, moment)
+def _is_old(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
+    return _has_passed(settings.age_ms, totals.first_ms, now_ms)
 
 
 def _end_of_age(settings: RollingSettings, totals: GroupTotals) -> Deadline:
-    return Deadline(now_ms=_after(totals.first_ms, settings.age_ms))
+    return _after(totals.first_ms, settings.age_ms)
 
 
-def _is_inactive(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
-    return _has_passed(settings.inactivity_ms, totals.last_ms, moment)
+def _is_inactive(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
+    return _has_passed(settings.inactivity_ms, totals.last_ms, now_ms)
 
 
 def _end_of_inactivity(settings: RollingSettings, totals: GroupTotals) -> Deadline:
-    return Deadline(now_ms=_after(totals.last_ms, settings.inactivity_ms))
+    return _after(totals.last_ms, settings.inactivity_ms)
 
 
-def _has_ticked(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
+def _has_ticked(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
     tick_ms, period_ms = _tick_ms(settings, totals), settings.clock_ms
     if tick_ms is None or period_ms is None:
         return False
-    return totals.first_ms - moment.now_ms >= period_ms or moment.now_ms >= tick_ms
+    return totals.first_ms - now_ms >= period_ms or now_ms >= tick_ms
 
 
 def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
@@ -234,7 +234,7 @@ def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
 
 
 def _next_tick(settings: RollingSettings, totals: GroupTotals) -> Deadline:
-    return Deadline(now_ms=_tick_ms(settings, totals))
+    return _tick_ms(settings, totals)
 
 
 # For a query without open files: files that it left open with earlier options end.
@@ -305,26 +305,26 @@ ACROSS_BATCHES = frozenset(
 )
 
 
-def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> str | None:
+def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> str | None:
     """Return the code of the first rule that ends a group now, or None."""
     for rule in RULES:
-        if rule.is_due is not None and rule.is_due(settings, totals, moment):
+        if rule.is_due is not None and rule.is_due(settings, totals, now_ms):
             return rule.reason
     if settings.policy:
-        return _asked(settings.policy, "reason_to_end", str, totals, moment.now_ms)
+        return _asked(settings.policy, "reason_to_end", str, totals, now_ms)
     return None
 
 
 def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
     """Return when an unchanged group becomes due."""
-    deadline = Deadline()
+    deadline: Deadline = None
     for rule in RULES:
         if rule.deadline is not None:
-            deadline = deadline.earliest(rule.deadline(settings, totals))
-        elif rule.is_due is not None and rule.is_due(settings, totals, Moment(0, 0)):
-            return AT_ONCE  # the rule depends only on the totals, so the group is due at any moment
+            deadline = earliest(deadline, rule.deadline(settings, totals))
+        elif rule.is_due is not None and rule.is_due(settings, totals, 0):
+            return AT_ONCE  # the rule depends only on the totals, so the group is due at any now_ms
     if settings.policy:
-        deadline = deadline.earliest(Deadline(now_ms=_asked(settings.policy, "deadline_ms", int, totals)))
+        deadline = earliest(deadline, _asked(settings.policy, "deadline_ms", int, totals))
     return deadline
 
 
@@ -335,7 +335,7 @@ def pending_rules(settings: RollingSettings, totals: GroupTotals) -> tuple[Pendi
     """
     by_time, by_amount = list[tuple[int, PendingRule]](), list[tuple[float, PendingRule]]()
     for rule in RULES:
-        if rule.deadline is not None and (at := rule.deadline(settings, totals).now_ms) is not None:
+        if rule.deadline is not None and (at := rule.deadline(settings, totals)) is not None:
             by_time.append((at, PendingRule(reason=rule.reason, option=rule.options[0], deadline_ms=at)))
         if rule.counts is not None:
             limit, amount = _limit_and_amount(rule.counts, settings, totals)

@@ -240,9 +240,8 @@ class TestDeadlines:
         query = query_of(out)
         for number in range(20):
             query.run(number, [rows_of("x")])
-        by_clock, by_version = planner_of()._index._deadlines  # noqa: SLF001
-        assert len(by_clock.noted) == len(by_clock._in_order) == 1  # noqa: SLF001
-        assert not by_version.noted
+        deadlines = planner_of()._index._deadlines  # noqa: SLF001
+        assert len(deadlines.noted) == len(deadlines._in_order) == 1  # noqa: SLF001
 
     def test_one_that_moves_is_looked_at_when_it_passes(self, out: str) -> None:
         with repeatable(clock := ManualClock()):

@@ -13,7 +13,7 @@ from msgspec import structs
 from ftfile.core.options.table import OPTIONS
 from ftfile.log.format.model import Count
 from ftfile.operate.open_files import NOUNS
-from ftfile.writing.files.rolling_groups import GroupTotals, Moment
+from ftfile.writing.files.rolling_groups import GroupTotals
 from ftfile.writing.files.rolling_rules import (
     ALL_END,
     POLICY,
@@ -102,12 +102,12 @@ def test_a_rule_that_goes_by_the_moment_has_a_deadline(rule: Rule) -> None:
     }
     settings, totals = structs.replace(ALL_END, **limits), GroupTotals("", 1, 1, 1, 1, 5, 5)
     assert rule.is_due is not None
-    is_due_later = rule.is_due(settings, totals, Moment(10**12, 10**6))
+    is_due_later = rule.is_due(settings, totals, 10**12)
     assert is_due_later == (rule.deadline is not None)
     if rule.deadline is not None:
-        now_ms, version = rule.deadline(settings, totals)
-        assert not rule.is_due(settings, totals, Moment(5, 5))
-        assert rule.is_due(settings, totals, Moment(5 if now_ms is None else now_ms, 5 if version is None else version))
+        now_ms = rule.deadline(settings, totals)
+        assert not rule.is_due(settings, totals, 5)
+        assert rule.is_due(settings, totals, 5 if now_ms is None else now_ms)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.is_due], ids=lambda rule: rule.reason)
@@ -125,7 +125,7 @@ def test_a_status_says_how_far_each_rule_is(rule: Rule) -> None:
     pending = matches[0]
     assert (pending.option,) == rule.options
     if rule.deadline is not None:
-        assert pending.deadline_ms == rule.deadline(settings, totals).now_ms
+        assert pending.deadline_ms == rule.deadline(settings, totals)
     elif pending.limit is None:
         assert rule.reason == "finalize"
     else:
