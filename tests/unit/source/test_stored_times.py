@@ -82,6 +82,19 @@ class TestParquet:
         int96 = of_spark(OLD, LEGACY_INT96, use_deprecated_int96_timestamps=True)
         assert texts(files, "parquet", int96, LTZ) == OLD_TIMES
 
+    @pytest.mark.parametrize(
+        ("metadata", "found"), [(LEGACY, (DATES[1], "1500-03-10")), (LEGACY_INT96, ("1500-03-10", DATES[1]))]
+    )
+    def test_dates_and_int96_of_one_column_have_each_their_own_calendar(
+        self, files: Files, metadata: dict[str, str], found: tuple[str, str]
+    ) -> None:
+        column = pa.StructArray.from_arrays([DAYS, OLD], ["day", "at"])
+        files.write("data", of_spark(column, metadata, use_deprecated_int96_timestamps=True))
+        kind = pa.struct([("day", pa.date32()), ("at", LTZ)])
+        [batch] = files.batches([files.whole("data")], pa.schema([("c", kind)]), FileDecoding("parquet"))
+        day, at = batch.column("c").flatten()
+        assert (day.cast(pa.string())[1].as_py(), at.cast(pa.string())[1].as_py()[:10]) == found
+
     @pytest.mark.parametrize("metadata", [{}, SPARK, LEGACY_INT96])
     def test_dates_of_other_writers_stay(self, files: Files, metadata: dict[str, str]) -> None:
         assert texts(files, "parquet", of_spark(DAYS, metadata), pa.date32())[0] == "0000-12-30"

@@ -105,10 +105,10 @@ def _opened(file: BinaryIO, path: str) -> _OpenedContainer:
         raise CorruptData(path, "an Avro file whose schema bounds its memory", repr(error)) from error
     if avro.kind != "record":
         raise SchemaError(f"{path!r} has no records: its schema is {str(described)[:200]}")
-    return _OpenedContainer(avro, plain, row=row, codec=codec, marker=marker, is_julian=_is_julian(metadata))
+    return _OpenedContainer(avro, plain, row=row, codec=codec, marker=marker, is_julian=is_julian(metadata))
 
 
-def _is_julian(metadata: Mapping[bytes, bytes]) -> bool:
+def is_julian(metadata: Mapping[bytes, bytes]) -> bool:
     """Return True if Spark reads old dates and times of a file in the calendar of Spark 2."""
     version = metadata.get(_VERSION_KEY)
     return version is not None and (version < _FIRST_GREGORIAN or LEGACY_KEY.encode() in metadata)

@@ -1,6 +1,6 @@
-"""The meaning of the columns of Parquet files, as Spark reads them.
+"""The meaning of the columns of Parquet, ORC and Arrow files, as Spark reads them.
 
-The file source, `ftfile write` and `ftfile migrate` open the Parquet files of other programs here.
+The file source, `ftfile write` and `ftfile migrate` learn here what the files of other programs contain.
 """
 
 from __future__ import annotations
@@ -8,21 +8,30 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 
 from ftfile.core.errors import SchemaError
 from ftfile.rows.buffers import map_leaf_types, rebuild
 from ftfile.source.decoding.casts import plain_type
-from ftfile.source.decoding.file_times import parquet_times
-from ftfile.source.decoding.stored_times import FIRST_DAY, FIRST_SECOND, PER_SECOND, StoredTimes
+from ftfile.source.decoding.orc_far_times import schema_with_far_times
+from ftfile.source.decoding.orc_tails import OrcTail, first_values
+from ftfile.source.decoding.stored_times import (
+    FIRST_DAY,
+    FIRST_GREGORIAN_SECOND,
+    FIRST_SECOND,
+    PER_SECOND,
+    UTC_NAMES,
+    StoredTimes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.source.decoding.file_times import ParquetTimes
+    from ftfile.source.decoding.stored_times import Calendar
 
 
 _UTC = pa.timestamp("us", tz="UTC")
@@ -31,6 +40,14 @@ _ARROW_SCHEMA = b"ARROW:schema"
 _MAGIC = b"PAR1"
 _LENGTH_BYTES = 4  # of the footer's length, before the last `_MAGIC`
 _WIDE_BYTES = 16
+# Numbers of fields in ORC's footer, and their values.
+_FOOTER_WRITER, _FOOTER_CALENDAR = 9, 11
+_ORC_GREGORIAN, _ORC_IN_CPP = 2, 1
+
+SPARK_VERSION, _SPARK_ZONE = b"org.apache.spark.version", b"org.apache.spark.timeZone"
+_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
+_FIRST_GREGORIAN, _FIRST_GREGORIAN_INT96 = b"3.0.0", b"3.1.0"  # versions of Spark, which Spark compares as texts
+
 _READ_AS_SPARK = "The command `ftfile write DIR FILE...` reads the file as Spark does"
 
 
@@ -61,17 +78,21 @@ _PLAIN = _FileColumn(is_instant=False, is_text=False, times=_GREGORIAN)
 
 @dataclass(frozen=True, slots=True)
 class Meanings:
-    """The columns of a Parquet file.
+    """The columns of a file.
 
     Attributes:
-        schema: INT96 is a TIMESTAMP, and ENUM is a STRING, also in nested columns. Other columns have Arrow's types.
-            The metadata describe the index of a DataFrame, which can be columns of the file.
+        stored: the types as which Arrow reads the columns.
         times: how each column stores dates and times.
+        schema: in Parquet, INT96 is a TIMESTAMP, and ENUM is a STRING, also in nested columns. Other columns have
+            Arrow's types. The metadata describe the index of a DataFrame, which can be columns of the file.
+        far: of an ORC file with times that Arrow cannot read; `far_rows` reads them in the types of `stored`.
     """
 
-    schema: pa.Schema
+    stored: pa.Schema
     times: Mapping[str, StoredTimes]
+    schema: pa.Schema
     _leaves: Mapping[str, Sequence[_FileColumn]]  # of the columns that Arrow reads with another meaning
+    far: OrcTail | None = None
 
     def applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that Arrow reads from the file, in the types of `schema` and in Spark's calendar.
@@ -159,6 +180,32 @@ def parquet_meanings(parquet: pq.ParquetFile) -> Meanings:
     return _meanings(parquet.metadata, parquet.schema_arrow)
 
 
+def arrow_meanings(opened: pa.RecordBatchFileReader) -> Meanings:
+    """Return the meanings of the columns of an Arrow file, whose types state them completely."""
+    return Meanings(opened.schema, dict.fromkeys(opened.schema.names, _GREGORIAN), opened.schema, {})
+
+
+def orc_meanings(file: BinaryIO, zone: str, columns: Collection[str]) -> Meanings:
+    """Return the meanings of the columns of an ORC file.
+
+    Args:
+        file: the file.
+        zone: the zone in which clocks without a zone are read.
+        columns: the names of the columns that will be read, in lower case.
+
+    Raises:
+        SchemaError: one of these columns has times that neither Arrow nor ftfile can read.
+        pyarrow.ArrowException, OSError, ValueError: this is no ORC file, or it is damaged.
+    """
+    opened = orc.ORCFile(file)
+    tail = OrcTail.of(opened)
+    times = dict.fromkeys(opened.schema.names, orc_times(tail, file, zone))
+    far = schema_with_far_times(tail, opened.schema, columns)
+    if far is None:
+        return Meanings(opened.schema, times, opened.schema, {})
+    return Meanings(far, times, far, {}, tail)
+
+
 def refuse_other_times(metadata: pq.FileMetaData, names: Collection[str]) -> None:
     """Raise a SchemaError for a column whose times Arrow's datasets read as other times, or in another type.
 
@@ -168,12 +215,12 @@ def refuse_other_times(metadata: pq.FileMetaData, names: Collection[str]) -> Non
         metadata: of a Parquet file.
         names: of the columns to check.
     """
-    file_times = parquet_times(metadata.metadata or {})
+    calendars = parquet_calendars(metadata.metadata or {})
     columns = iter(enumerate(metadata.schema))
     for field in metadata.schema.to_arrow_schema():
         for kind in _leaf_types(plain_type(field.type)):
             place, column = next(columns)
-            leaf = _leaf(column, kind, file_times)
+            leaf = _leaf(column, kind, calendars)
             if field.name not in names:
                 continue
             if leaf.is_instant:
@@ -204,21 +251,33 @@ def _is_recent(metadata: pq.FileMetaData, place: int, kind: pa.DataType) -> bool
 
 
 def _meanings(file: pq.FileMetaData, schema: pa.Schema) -> Meanings:
-    file_times = parquet_times(file.metadata or {})
+    calendars = parquet_calendars(file.metadata or {})
     columns = iter(file.schema)  # the file has one column for each leaf of Arrow's types, in the same order
     fields, times, changed = [], {}, {}
     for field in schema:
         plain = plain_type(field.type)
         leaves = []
         for kind in _leaf_types(plain):
-            leaves.append(_leaf(next(columns), kind, file_times))
-        times[field.name] = next((leaf.times for leaf in leaves if leaf.times != _GREGORIAN), _GREGORIAN)
+            leaves.append(_leaf(next(columns), kind, calendars))
+        times[field.name] = _times_of(leaves)
         if all(leaf == _PLAIN for leaf in leaves):
             fields.append(field)
             continue
         changed[field.name] = leaves
         fields.append(field.with_type(_meant(plain, leaves)))
-    return Meanings(pa.schema(fields, schema.metadata), times, changed)
+    return Meanings(schema, times, pa.schema(fields, schema.metadata), changed)
+
+
+def _times_of(leaves: Sequence[_FileColumn]) -> StoredTimes:
+    """Return how a column stores dates and times. Writers store all instants of a file in one type."""
+    dates: Calendar = "gregorian"
+    times: Calendar = "gregorian"
+    for leaf in leaves:
+        if leaf.times.dates != "gregorian":
+            dates = leaf.times.dates
+        if leaf.times.times != "gregorian":
+            times = leaf.times.times
+    return StoredTimes(dates=dates, times=times)
 
 
 def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
@@ -232,17 +291,71 @@ def _leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield kind
 
 
-def _leaf(column: Any, kind: pa.DataType, file_times: ParquetTimes) -> _FileColumn:  # noqa: ANN401 - pyarrow has no types
+def _leaf(column: Any, kind: pa.DataType, calendars: ParquetCalendars) -> _FileColumn:  # noqa: ANN401 - pyarrow has no types
     if column.physical_type == "INT96":
-        return _FileColumn(is_instant=True, is_text=False, times=file_times.int96)
+        return _FileColumn(is_instant=True, is_text=False, times=StoredTimes(times=calendars.int96))
     if str(column.logical_type) == "Enum":
         return _FileColumn(is_instant=False, is_text=True, times=_GREGORIAN)
-    # Spark never stored TIMESTAMP_NTZ in another calendar.
-    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None):
-        return _FileColumn(is_instant=False, is_text=False, times=file_times.usual)
+    if pa.types.is_date(kind):
+        return _FileColumn(is_instant=False, is_text=False, times=StoredTimes(dates=calendars.dates))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:  # Spark never stored TIMESTAMP_NTZ in another calendar
+        return _FileColumn(is_instant=False, is_text=False, times=StoredTimes(times=calendars.times))
     return _PLAIN
 
 
 def _meant(kind: pa.DataType, leaves: Iterable[_FileColumn]) -> pa.DataType:
     remaining = iter(leaves)
     return map_leaf_types(kind, lambda leaf: next(remaining).type_of(leaf))
+
+
+def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
+    """Return how an ORC file stores dates and times; `zone` is the zone in which they are read."""
+    facts = first_values(tail.footer)
+    dates: Calendar = "hybrid"
+    if facts.get(_FOOTER_CALENDAR) == _ORC_GREGORIAN:
+        dates = "gregorian"
+    elif facts.get(_FOOTER_WRITER, 0) == _ORC_IN_CPP:
+        dates = "unknown"  # this writer stores Gregorian dates, which Spark reads as hybrid dates
+    zone = _name(zone)
+    zones = {""}
+    if tail.is_decompressed():
+        zones = {_name(stripe.zone) for stripe in tail.stripes(file) if stripe.zone is not None} or {zone}
+    return StoredTimes(
+        dates=dates,
+        times=dates,
+        first_second=FIRST_GREGORIAN_SECOND,
+        writer_zone=zones.pop() if len(zones) == 1 else "",
+        zone=zone,
+    )
+
+
+class ParquetCalendars(NamedTuple):
+    """The calendars of a Parquet file: of DATE, of TIMESTAMP, and of TIMESTAMP that is stored as INT96."""
+
+    dates: Calendar
+    times: Calendar
+    int96: Calendar
+
+
+def parquet_calendars(metadata: Mapping[bytes, bytes]) -> ParquetCalendars:
+    """Return the calendars of a Parquet file with this metadata, as Spark reads it."""
+    times = _parquet_calendar(metadata, _FIRST_GREGORIAN, _LEGACY_TIMES)
+    dates: Calendar = "hybrid" if times == "unknown" else times
+    int96 = _parquet_calendar(metadata, _FIRST_GREGORIAN_INT96, _LEGACY_INT96)
+    return ParquetCalendars(dates, times, int96)
+
+
+def _parquet_calendar(metadata: Mapping[bytes, bytes], first_gregorian: bytes, legacy: bytes) -> Calendar:
+    version = metadata.get(SPARK_VERSION)
+    if version is None or (version >= first_gregorian and legacy not in metadata):
+        return "gregorian"
+    # Spark converts times with the zone offsets of Java's older classes, which Python does not have.
+    if metadata.get(_SPARK_ZONE, b"").decode() in UTC_NAMES:
+        return "hybrid"
+    return "unknown"
+
+
+def _name(zone: str) -> str:
+    if zone in UTC_NAMES:
+        return "UTC"
+    return zone

@@ -14,6 +14,8 @@ from ftfile.core.errors import SchemaError
 from ftfile.formats.avro_container import read_metadata
 from ftfile.log.format.record import json_value
 from ftfile.rows.buffers import leaf_types, leaves
+from ftfile.source.decoding.avro_records import is_julian
+from ftfile.source.decoding.meanings import SPARK_VERSION, parquet_calendars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 
 _DAY_US = 86_400_000_000
-_SPARK_VERSION = b"org.apache.spark.version"
-_SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
-_FIRST_WITHOUT_LEGACY = b"3.1.0"  # Spark 3.0 still writes INT96 in the Julian calendar
 _SPARK_RECORD = "topLevelRecord"  # root of Avro files of Spark; also of ftfile, which writes no version either
 _HIVE_SCHEMA = " hive_schema "  # root of Hive's Parquet files
 _HIVE_TIME_ZONE = b"writer.time.zone"
@@ -43,11 +42,15 @@ def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
         metadata = footer.metadata or {}
         # Arrow shows the name of the schema only in this text, before the columns.
         is_hive = _HIVE_SCHEMA in str(footer.schema).partition("{")[0]
-        return _of_spark(metadata, is_spark=SPARK_ROWS in metadata) or _of_hive(metadata, is_hive=is_hive)
+        if SPARK_ROWS in metadata and SPARK_VERSION not in metadata:  # of Spark 2
+            return True
+        return set(parquet_calendars(metadata)) != {"gregorian"} or _of_hive(metadata, is_hive=is_hive)
     if name == "avro":
         metadata = read_metadata(file)
         root = json_value(metadata[b"avro.schema"]).get("name")
-        return _of_spark(metadata, is_spark=root == _SPARK_RECORD) or _of_hive(metadata, is_hive=False)
+        if root == _SPARK_RECORD and SPARK_VERSION not in metadata:  # of Spark 2
+            return True
+        return is_julian(metadata) or _of_hive(metadata, is_hive=False)
     # Spark and Hive write ORC in the Julian calendar; only the C++ library never does.
     return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
 
@@ -59,12 +62,6 @@ def _has_times(schema: pa.Schema) -> bool:
             if _first(leaf) is not None:
                 return True
     return False
-
-
-def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
-    # Spark 2 wrote no version.
-    version = metadata.get(_SPARK_VERSION, b"" if is_spark else _FIRST_WITHOUT_LEGACY)
-    return version < _FIRST_WITHOUT_LEGACY or not _SPARK_LEGACY.isdisjoint(metadata)
 
 
 def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:

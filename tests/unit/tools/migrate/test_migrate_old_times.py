@@ -18,7 +18,7 @@ from ftfile.rows.spark_types import spark_schema_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-LEGACY = {"org.apache.spark.legacyDateTime": ""}
+LEGACY = {"org.apache.spark.legacyDateTime": "", "org.apache.spark.version": "4.1.0"}
 FIRST_DAY = datetime.date(1582, 10, 15)
 LAST_DAY = FIRST_DAY - datetime.timedelta(days=1)
 FIRST_TIME = datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc)
