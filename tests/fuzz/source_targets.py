@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
@@ -11,12 +11,14 @@ from unittest import mock
 import pyarrow as pa
 
 from ftfile.core.context import SYSTEM
+from ftfile.core.errors import FtfileError
 from ftfile.formats.avro_container import MARKER_BYTES, block
 from ftfile.formats.reading import memory_limit
 from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows.orc_messages import bytes_field, number_field
 from ftfile.source.contents import fingerprints
 from ftfile.source.decode import rows_of_share
+from ftfile.source.decoding.avro_records import columns_of_avro_file
 from ftfile.source.plan import Range, SourcePlan
 from ftfile.source.settings import FileDecoding
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
@@ -161,13 +163,16 @@ def _avro(data: bytes) -> None:
 
 
 def _avro_rows(data: bytes) -> None:
-    """Read rows with any schema: a line with the schema, then the bytes of a block."""
+    """Derive the columns of any schema, and read rows with it: a line with the schema, then the bytes of a block."""
     draws = Draws(data)
     rows, schema, content = draws.byte(), draws.line(), draws.rest()
     marker = bytes(MARKER_BYTES)
     head = b"Obj\1" + b"\4" + b"\x16avro.schema" + _avro_long(len(schema)) + schema
     head += b"\x14avro.codec" + b"\x08null" + b"\0" + marker
-    _read(head + block(rows, content, marker), _AVRO_SCHEMA, FileDecoding("avro"))
+    content = head + block(rows, content, marker)
+    with suppress(FtfileError):
+        columns_of_avro_file(io.BytesIO(content), "file")
+    _read(content, _AVRO_SCHEMA, FileDecoding("avro"))
 
 
 def _avro_long(number: int) -> bytes:

@@ -15,11 +15,13 @@ from pyarrow import orc
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 import ftfile
+from ftfile.core.arguments import Access
 from ftfile.core.errors import SchemaError
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.source.settings import FileDecoding
 from ftfile.spark import load_plan
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.tools.load.write_files import FilesToLoad, WriteSettings, write_files
 from tests.spark.test_formats_interop import (
     BROKEN_LINES,
     INSTANTS_OF_ALL_ZONES,
@@ -186,6 +188,29 @@ def test_values_of_foreign_avro_are_those_of_spark(
     [batch] = files.batches([files.whole("data.avro")], arrow_schema(frame.schema.json()), FileDecoding("avro"))
     for name in names:
         assert batch.column(name).equals(by_spark.column(name).combine_chunks().cast(batch.column(name).type)), name
+
+
+WRITTEN = """
+    id, cast(id AS tinyint) AS small, cast(id / 3 AS float) AS f, cast(id AS decimal(9,2)) AS price,
+    timestamp_micros(id * 1001) AS at, timestamp_ntz'2026-03-04 05:06:07.891' AS clock, date'1969-12-31' AS day,
+    encode(cast(id AS string), 'UTF-8') AS data, array(cast(id AS string), null) AS texts,
+    map('a', timestamp_micros(id)) AS times, named_struct('X', id, 'clock', timestamp_ntz'1969-12-31 00:00:00.5') AS s
+"""
+
+
+@pytest.mark.usefixtures("avro")
+@pytest.mark.parametrize("file_format", ["avro", "orc"])
+def test_ftfile_write_stores_the_types_and_values_that_spark_reads(
+    spark: SparkSession, tmp_path: Path, file_format: str
+) -> None:
+    source, out = str(tmp_path / "in"), str(tmp_path / "out")
+    spark.sql(f"SELECT {WRITTEN} FROM range(0, 100, 1, 1)").write.format(file_format).save(source)
+    by_spark = spark.read.format(file_format).load(source)
+    files = sorted(map(str, (tmp_path / "in").glob(f"*.{file_format}")))
+    write_files(out, FilesToLoad(files), WriteSettings(options={}), access=Access())
+    written = ftfile.open(out).to_arrow()
+    assert written.schema.types == arrow_schema(by_spark.schema.json()).types
+    assert written.sort_by("id").to_pylist() == by_spark.sort("id").toArrow().cast(written.schema).to_pylist()
 
 
 @pytest.mark.usefixtures("avro")

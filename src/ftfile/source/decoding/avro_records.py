@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError, SourceError
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.formats.avro_bounds import BLOCK_MEMORY_BYTES_MAX, cost_of
 from ftfile.formats.avro_container import (
@@ -21,8 +21,10 @@ from ftfile.formats.avro_container import (
 )
 from ftfile.formats.reading.batches import batch_of
 from ftfile.rows.buffers import rows_where
+from ftfile.source.decoding.avro_columns import columns_of
 from ftfile.source.decoding.avro_conversions import LEGACY_KEY, Conversions, Misfits, place_of
 from ftfile.source.decoding.avro_types import avro_type, plain_schema, shown
+from ftfile.source.decoding.records import bad_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,39 +49,54 @@ _FIRST_GREGORIAN = b"3.0.0"  # later versions of Spark write the Gregorian calen
 
 
 def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Avro file. Fields are found by name, ignoring case.
+    """Yield the rows of an Avro file. Fields are found by name, ignoring case."""
+    del cut
+    with content.as_file() as file:
+        yield from rows_of_avro_file(file, content.planned.path, schema, decoding)
+
+
+def columns_of_avro_file(file: BinaryIO, path: str) -> pa.Schema:
+    """Return the columns of an Avro file in the types that Spark derives; `path` is its name in errors.
+
+    Raises:
+        SchemaError: the file has no records, or a column contains itself.
+        CorruptData: this is no Avro file.
+    """
+    return columns_of(_opened(file, path).avro)
+
+
+def rows_of_avro_file(file: BinaryIO, path: str, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an open Avro file; `path` is its name in errors.
 
     Raises:
         SchemaError: a column cannot be read from its field.
+        CorruptData: this is no Avro file, or it is damaged.
         SourceError: a value is outside the range of its column, with `badRecords=fail`.
     """
-    del cut
-    path = content.planned.path
-    with content.as_file() as file:
-        opened = _opened(file, path)
-        reader = _RecordReader(opened.avro, schema, decoding, Conversions(path, opened.is_julian))
-        held: list[dict[str, Any]] = []
-        held_bytes, damage = 0.0, None
-        plain = PlainBlocks(opened.plain, blocks(file, opened.codec, opened.marker, opened.row))
-        records_of_blocks = None
-        while damage is None:
-            try:
-                records_of_blocks = records_of_blocks or iter(import_fastavro().block_reader(plain))
-                # A block is only known to be complete after its end was read.
-                held += list(next(records_of_blocks))
-            except StopIteration:
-                break
-            except (ConfigError, CorruptData) as error:
-                damage = error
-            except Exception as error:  # bad bytes can cause any error in fastavro
-                damage = CorruptData(path, "whole blocks of an Avro file", repr(error))
-            held_bytes += opened.row.block_bytes(plain.rows, plain.size_bytes)
-            if len(held) >= _BATCH_ROWS or held_bytes >= BLOCK_MEMORY_BYTES_MAX // 2:
-                yield reader.batch(held)
-                held, held_bytes = [], 0.0
-        yield reader.batch(held)
-        if damage is not None:
-            raise damage
+    opened = _opened(file, path)
+    reader = _RecordReader(opened.avro, schema, decoding, Conversions(path, opened.is_julian))
+    held: list[dict[str, Any]] = []
+    held_bytes, damage = 0.0, None
+    plain = PlainBlocks(opened.plain, blocks(file, opened.codec, opened.marker, opened.row))
+    records_of_blocks = None
+    while damage is None:
+        try:
+            records_of_blocks = records_of_blocks or iter(import_fastavro().block_reader(plain))
+            # A block is only known to be complete after its end was read.
+            held += list(next(records_of_blocks))
+        except StopIteration:
+            break
+        except (ConfigError, CorruptData) as error:
+            damage = error
+        except Exception as error:  # bad bytes can cause any error in fastavro
+            damage = CorruptData(path, "whole blocks of an Avro file", repr(error))
+        held_bytes += opened.row.block_bytes(plain.rows, plain.size_bytes)
+        if len(held) >= _BATCH_ROWS or held_bytes >= BLOCK_MEMORY_BYTES_MAX // 2:
+            yield reader.batch(held)
+            held, held_bytes = [], 0.0
+    yield reader.batch(held)
+    if damage is not None:
+        raise damage
 
 
 class _OpenedContainer(NamedTuple):
@@ -171,9 +188,9 @@ class _RecordReader:
         what = f"record {self._count + number + 1}: {reason}"
         text = self._text(records[number])[:_SHOWN_CHARS]
         if self.decoding.bad_records == "fail":
-            raise SourceError(
-                f"{self.table.path!r} has a record that cannot be read as avro: {what}: {text}. Drop such records with "
-                f"badRecords=drop, or keep their text in a column {self.decoding.column_name_of_corrupt_record} string"
+            raise bad_record(
+                f"{self.table.path!r} has a record that cannot be read as avro: {what}: {text}",
+                self.decoding.column_name_of_corrupt_record,
             )
         _log.warning("dropped %d records of %s, the first: %s: %s", len(reasons), self.table.path, what, text)
         return rows_where(batch, is_good)

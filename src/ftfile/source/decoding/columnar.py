@@ -30,21 +30,34 @@ _EXPECTED = {"arrow": "an Arrow file", "orc": "an ORC file", "parquet": "a Parqu
 def column_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a columnar file with the reader of its format. Columns are found by name, ignoring case."""
     del cut
-    name, path = decoding.file_format, content.planned.path
     with content.as_file() as file:
-        try:
-            meanings = _meanings(file, schema, decoding)
-            casts = _casts(name, meanings, schema)
-        except SchemaError as error:
-            raise SchemaError(f"{path!r}: {error}") from error
-        except MemoryError:
-            raise
-        except (pa.ArrowException, OSError, ValueError) as error:  # pyarrow raises an OSError for damaged bytes
-            raise CorruptData(path, _EXPECTED[name], str(error)) from error
-        stored = pa.schema([meanings.stored.field(name) for name, _ in present_columns(casts)])
-        reader = ColumnsReader(path, schema, casts, decoding)
-        for batch in _stored_rows(file, meanings, stored, decoding):
-            yield from reader.rows(batch)
+        yield from rows_of_columnar_file(file, content.planned.path, schema, decoding)
+
+
+def rows_of_columnar_file(
+    file: BinaryIO, path: str, schema: pa.Schema, decoding: FileDecoding
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an open columnar file; `path` is its name in errors.
+
+    Raises:
+        SchemaError: a column cannot be read as its type in `schema`.
+        CorruptData: the file does not have the format of `decoding`, or is damaged.
+        SourceError: a value does not fit its column, with `badRecords=fail`.
+    """
+    name = decoding.file_format
+    try:
+        meanings = _meanings(file, schema, decoding)
+        casts = _casts(name, meanings, schema)
+    except SchemaError as error:
+        raise SchemaError(f"{path!r}: {error}") from error
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:  # pyarrow raises an OSError for damaged bytes
+        raise CorruptData(path, _EXPECTED[name], str(error)) from error
+    stored = pa.schema([meanings.stored.field(name) for name, _ in present_columns(casts)])
+    reader = ColumnsReader(path, schema, casts, decoding)
+    for batch in _stored_rows(file, meanings, stored, decoding):
+        yield from reader.rows(batch)
 
 
 def _stored_rows(

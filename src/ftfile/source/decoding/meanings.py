@@ -43,6 +43,7 @@ _WIDE_BYTES = 16
 # Numbers of fields in ORC's footer, and their values.
 _FOOTER_WRITER, _FOOTER_CALENDAR = 9, 11
 _ORC_GREGORIAN, _ORC_IN_CPP = 2, 1
+_ORC_SPARK_TYPE = b"spark.sql.catalyst.type"  # an attribute of a column
 
 SPARK_VERSION, _SPARK_ZONE = b"org.apache.spark.version", b"org.apache.spark.timeZone"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
@@ -83,8 +84,9 @@ class Meanings:
     Attributes:
         stored: the types as which Arrow reads the columns.
         times: how each column stores dates and times.
-        schema: in Parquet, INT96 is a TIMESTAMP, and ENUM is a STRING, also in nested columns. Other columns have
-            Arrow's types. The metadata describe the index of a DataFrame, which can be columns of the file.
+        schema: in Parquet, INT96 is a TIMESTAMP, and ENUM is a STRING; in ORC, a TIMESTAMP is an instant, and Spark's
+            TIMESTAMP_NTZ, which is a BIGINT, is a TIMESTAMP_NTZ; also in nested columns. Other columns have Arrow's
+            types. The metadata describe the index of a DataFrame, which can be columns of the file.
         far: of an ORC file with times that Arrow cannot read; `far_rows` reads them in the types of `stored`.
     """
 
@@ -185,13 +187,13 @@ def arrow_meanings(opened: pa.RecordBatchFileReader) -> Meanings:
     return Meanings(opened.schema, dict.fromkeys(opened.schema.names, _GREGORIAN), opened.schema, {})
 
 
-def orc_meanings(file: BinaryIO, zone: str, columns: Collection[str]) -> Meanings:
+def orc_meanings(file: BinaryIO, zone: str, columns: Collection[str] | None = None) -> Meanings:
     """Return the meanings of the columns of an ORC file.
 
     Args:
         file: the file.
         zone: the zone in which clocks without a zone are read.
-        columns: the names of the columns that will be read, in lower case.
+        columns: the names of the columns that will be read, in lower case; by default, all.
 
     Raises:
         SchemaError: one of these columns has times that neither Arrow nor ftfile can read.
@@ -200,10 +202,28 @@ def orc_meanings(file: BinaryIO, zone: str, columns: Collection[str]) -> Meaning
     opened = orc.ORCFile(file)
     tail = OrcTail.of(opened)
     times = dict.fromkeys(opened.schema.names, orc_times(tail, file, zone))
+    if columns is None:
+        columns = {name.lower() for name in opened.schema.names}
     far = schema_with_far_times(tail, opened.schema, columns)
-    if far is None:
-        return Meanings(opened.schema, times, opened.schema, {})
-    return Meanings(far, times, far, {}, tail)
+    stored = opened.schema if far is None else far
+    schema = pa.schema([_meant_in_orc(field) for field in stored])
+    return Meanings(stored, times, schema, {}, None if far is None else tail)
+
+
+def _meant_in_orc(field: pa.Field) -> pa.Field:
+    """Return a column in its type in Spark, without the attributes of the file."""
+    kind = field.type
+    if (field.metadata or {}).get(_ORC_SPARK_TYPE) == b"timestamp_ntz":
+        kind = pa.timestamp("us")
+    elif pa.types.is_timestamp(kind):
+        kind = _UTC
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_meant_in_orc(part) for part in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_meant_in_orc(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_meant_in_orc(kind.key_field), _meant_in_orc(kind.item_field))
+    return pa.field(field.name, kind, field.nullable)
 
 
 def refuse_other_times(metadata: pq.FileMetaData, names: Collection[str]) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
 from ftfile.formats.reading.batches import batch_of
 from ftfile.rows.buffers import from_texts, map_leaf_types, numbers_from, rebuild
 from ftfile.source.decoding.casts import MISFIT, present_columns
-from ftfile.source.decoding.records import in_halves
+from ftfile.source.decoding.records import bad_record, in_halves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,10 +112,7 @@ class ColumnsReader:
         if self._corrupt is None:
             shown = self._shown(batch, number, misfit)
             if self._fails:
-                raise SourceError(
-                    f"{shown}. Give the column a type that can represent the value, drop such records with "
-                    f"badRecords=drop, or keep their text in a column {self._corrupt_name} string"
-                )
+                raise bad_record(shown, self._corrupt_name)
             _log.warning("dropped %d records of %s, the first: %s", len(bad), self._path, shown)
         is_good = np.ones(batch.num_rows, np.bool_)
         is_good[list(bad)] = False

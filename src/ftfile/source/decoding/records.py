@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from ftfile.core.errors import CorruptData, SourceError
 from ftfile.core.logs import get_logger
+from ftfile.core.remedies import Advice, Wording
 from ftfile.formats.json_lines import from_base64
 from ftfile.formats.reading.batches import batch_as, batch_of
 from ftfile.rows.buffers import text_scalar
@@ -333,9 +334,8 @@ def finished_rows(
         number, reason = min(rows.bad.items())
         shown = lines.text(number)[:_SHOWN_CHARS]
         if decoding.bad_records == "fail":
-            raise SourceError(
-                f"{path!r} has a record that cannot be read as {decoding.file_format}: {reason}: {shown!r}. Drop such "
-                f"records with badRecords=drop, or keep their text in a column {corrupt} string"
+            raise bad_record(
+                f"{path!r} has a record that cannot be read as {decoding.file_format}: {reason}: {shown!r}", corrupt
             )
         _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
     batches, lines_of_batches = [], []
@@ -356,3 +356,18 @@ def finished_rows(
     order = np.argsort(np.concatenate(lines_of_batches), kind="stable")
     joined = pa.Table.from_batches(batches).combine_chunks().take(pa.array(order))
     yield from joined.combine_chunks().to_batches()
+
+
+def bad_record(problem: str, corrupt_name: str) -> SourceError:
+    """Return the error for a record that cannot be read, with what its reader can do.
+
+    Args:
+        problem: with the place and the value.
+        corrupt_name: of the column for the texts of bad records.
+    """
+    remedy = Wording(
+        "Give its columns types that can represent the values, drop such records with badRecords=drop, or keep their "
+        f"text in a column {corrupt_name} string",
+        "Write the file again without these values",
+    )
+    return SourceError(Advice(problem, ". ", remedy))

@@ -1,4 +1,4 @@
-"""The rows of Parquet files, Arrow files and Arrow streams."""
+"""The rows of files that contain the types of their columns: Parquet, ORC, Avro, and Arrow files and streams."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.source.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.source.decoding.avro_records import columns_of_avro_file, rows_of_avro_file
+from ftfile.source.decoding.columnar import rows_of_columnar_file
+from ftfile.source.decoding.meanings import opened_parquet, orc_meanings, parquet_meanings
 from ftfile.source.decoding.unread_types import refuse_unread_types
+from ftfile.source.settings import FileDecoding
 from ftfile.tools.load.input_files import ARROW_FILE, FileRows
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
+    from ftfile.formats.reading.time_formats import TimeFormats
     from ftfile.tools.load.input_files import FileToLoad
 
 _BATCH_ROWS = 65_536
@@ -60,6 +64,37 @@ def _parquet_batches(file: FileToLoad, parquet: pq.ParquetFile, share: _ReadShar
         for batch in parquet.iter_batches(_BATCH_ROWS):
             share.done += batch.num_rows
             yield batch
+
+
+@contextmanager
+def orc_rows(file: FileToLoad, times: TimeFormats) -> Iterator[FileRows]:
+    """Yield the rows of an ORC file, as the file source reads them.
+
+    Args:
+        file: the file.
+        times: the zone of clocks without a zone.
+
+    Raises:
+        ConfigError: the file is not an ORC file, or is damaged.
+        SchemaError: a column has a type that Spark does not have, or clocks of a writer in another zone.
+        SourceError: a value is not valid in its type.
+    """
+    with file.stream() as stream, file.seekable(stream) as path, open(path, "rb") as opened:
+        with file.schema_errors(), file.errors():
+            schema = orc_meanings(opened, times.zone).schema
+        rows = rows_of_columnar_file(opened, file.path, schema, FileDecoding("orc", times=times))
+        yield FileRows(schema, _read(file, rows), opened.tell)
+
+
+@contextmanager
+def avro_rows(file: FileToLoad, times: TimeFormats) -> Iterator[FileRows]:
+    """Yield the rows of an Avro file, as the file source reads them. Args and errors are those of `orc_rows`."""
+    with file.stream() as stream, file.seekable(stream) as path, open(path, "rb") as opened:
+        with file.schema_errors(), file.errors():
+            schema = columns_of_avro_file(opened, file.path)
+        opened.seek(0)
+        rows = rows_of_avro_file(opened, file.path, schema, FileDecoding("avro", times=times))
+        yield FileRows(schema, _read(file, rows), opened.tell)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from ftfile.operate.writers.arrow_rows import arrow_rows as stored_rows
 from ftfile.operate.writers.pandas_index import columns_without_labels
 from ftfile.operate.writers.untyped_columns import has_untyped, with_types_of
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.tools.load.columnar_files import arrow_rows, parquet_rows
+from ftfile.tools.load.columnar_files import arrow_rows, avro_rows, orc_rows, parquet_rows
 from ftfile.tools.load.csv_files import csv_rows
 from ftfile.tools.load.json_files import json_rows
 from ftfile.tools.load.schema_texts import schema_option
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.tools.load.input_files import FileRows, FileToLoad
 
 
-_IN_FILE = "in --schema: Parquet and Arrow files contain the types of their columns, so omit the column in --schema"
+_IN_FILE = "in --schema: the file contains the types of its columns, so omit the column in --schema"
 
 
 class TextColumns(NamedTuple):
@@ -94,6 +94,10 @@ class LoadedRows:
             return json_rows(file, types, self._times, is_complete=self._schema is not None)
         if file.file_format == "parquet":
             return parquet_rows(file)
+        if file.file_format == "orc":
+            return orc_rows(file, self._times)
+        if file.file_format == "avro":
+            return avro_rows(file, self._times)
         return arrow_rows(file)
 
     def _batches(self, file: FileToLoad, rows: FileRows) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.tools.load.standard_input import stdin
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from ftfile.formats.reading.line_ends import Readable
 
 STDIN = "-"
-FORMATS = ("parquet", "csv", "json", "arrow")
+FORMATS = ("parquet", "orc", "avro", "arrow", "csv", "json")
 _ENDINGS = {
     ".parquet": "parquet",
+    ".orc": "orc",
+    ".avro": "avro",
     ".csv": "csv",
     ".json": "json",
     ".jsonl": "json",
@@ -36,7 +38,7 @@ _ENDINGS = {
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4", ".br": "brotli"}
 TEXT = frozenset({"csv", "json"})  # formats whose files do not contain the types of their columns
 ARROW_FILE = b"ARROW1"  # begins an Arrow file; an Arrow stream begins with the next bytes
-_BEGINNINGS = {b"PAR1": "parquet", ARROW_FILE: "arrow", b"\xff\xff\xff\xff": "arrow"}
+_BEGINNINGS = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro", ARROW_FILE: "arrow", b"\xff\xff\xff\xff": "arrow"}
 _BEGINNING_BYTES = 8
 _WIDE_INTEGERS = "Integers with more than 64 bits"  # Arrow's error for a column of an Arrow file
 _COPIED_BYTES = 1 << 20
@@ -144,6 +146,8 @@ class FileToLoad:
                 f"Arrow does not support a type or a codec of the file ({error}): cast the column, or change the "
                 "codec, and write the file again"
             ) from error
+        except CorruptData as error:
+            raise self.damaged(f"expected {error.expected}, found {error.found}") from error
         except (pa.ArrowException, OSError, EOFError, ValueError) as error:
             raise self.damaged(error) from error
 

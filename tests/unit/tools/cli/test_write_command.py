@@ -13,11 +13,12 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import feather
+from pyarrow import feather, orc
 
 import ftfile
 from ftfile.core.errors import FtfileError
@@ -48,8 +49,17 @@ def write_stream(path: Path) -> None:
         writer.write_table(TABLE, max_chunksize=2)
 
 
+def write_avro(path: Path) -> None:
+    kinds = {"id": "long", "name": "string", "day": "string"}
+    fields = [{"name": name, "type": ["null", kinds[name]]} for name in TABLE.column_names]
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, TABLE.to_pylist(), codec="deflate")
+
+
 KINDS: dict[str, Callable[[Path], object]] = {
     "a.parquet": lambda path: pq.write_table(TABLE, path, row_group_size=2),
+    "a.orc": lambda path: orc.write_table(TABLE, path, compression="zstd"),
+    "a.avro": write_avro,
     "a.csv": lambda path: path.write_text(CSV),
     "a.CSV.gz": lambda path: path.write_bytes(gzip.compress(CSV.encode())),
     "a.json": lambda path: path.write_text(LINES),
@@ -108,10 +118,16 @@ class TestKinds:
         for name, write in KINDS.items():
             write(tmp_path / name)
         (report,) = documents("write", out, *(tmp_path / name for name in KINDS), "--partition-by", "day")
-        assert report == {"version": 0, "rows": 27, "files": 2, "rows_read": 27, "already_committed": False}
+        assert report == {
+            "version": 0,
+            "rows": 3 * len(KINDS),
+            "files": 2,
+            "rows_read": 3 * len(KINDS),
+            "already_committed": False,
+        }
         assert rows_of(out) == [row for row in ROWS for _ in KINDS]
 
-    @pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrows"])
+    @pytest.mark.parametrize("name", ["a.parquet", "a.orc", "a.avro", "a.feather", "a.arrows"])
     def test_columnar_stdin_is_recognised(self, name: str, out: str, tmp_path: Path) -> None:
         KINDS[name](tmp_path / name)
         written = subprocess.run(
@@ -273,11 +289,13 @@ class TestRefused:
         assert "decompress it first" in refused(out, given(tmp_path / "a.parquet.gz"))
         assert not Path(out).exists()
 
-    @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.json", "a.arrow", "a.feather", "a.csv.gz"])
+    @pytest.mark.parametrize("name", [*KINDS, "a.csv.gz"])
     def test_empty_files(self, name: str, out: str, tmp_path: Path) -> None:
         assert f"'{tmp_path}/{name}' cannot be read as" in refused(out, given(tmp_path / name, b""))
 
-    @pytest.mark.parametrize("name", ["a.parquet", "a.CSV.gz", "a.ndjson.zst", "a.arrows", "a.feather"])
+    @pytest.mark.parametrize(
+        "name", ["a.parquet", "a.orc", "a.avro", "a.CSV.gz", "a.ndjson.zst", "a.arrows", "a.feather"]
+    )
     def test_truncated_files(self, name: str, out: str, tmp_path: Path) -> None:
         KINDS[name](tmp_path / name)
         given(tmp_path / name, (tmp_path / name).read_bytes()[:-12])
@@ -321,7 +339,7 @@ class TestRefused:
     @pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrows"])
     def test_a_schema_for_files_with_types(self, name: str, out: str, tmp_path: Path) -> None:
         KINDS[name](tmp_path / name)
-        assert "contain the types of their columns" in refused(out, tmp_path / name, *NAMES)
+        assert "contains the types of its columns" in refused(out, tmp_path / name, *NAMES)
         run("write", out, tmp_path / name, given(tmp_path / "a.csv"), *NAMES)
 
     @pytest.mark.parametrize(
@@ -511,9 +529,7 @@ def test_columns_without_a_type(out: str, tmp_path: Path, kind: str) -> None:
 def test_a_schema_that_differs_from_a_file(out: str, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     error = run("write", out, tmp_path / "a.parquet", "--schema", "id string", code=2).stderr
-    assert (
-        "column `id` is int64 in the file, and string in --schema: Parquet and Arrow files contain the types" in error
-    )
+    assert "column `id` is int64 in the file, and string in --schema: the file contains the types" in error
 
 
 @pytest.mark.parametrize("name", ["", "b c", "it's", "a`b", "x,y", "{", "(", "plain"])
