@@ -15,7 +15,7 @@ from ftfile.core.options import kinds
 from ftfile.core.options.table import OPTIONS
 
 if TYPE_CHECKING:
-    from ftfile.core.options.kinds import Option
+    from ftfile.core.options.declaration import Option
 
 PAGE = Path(__file__).parents[1] / "docs/options.md"
 
@@ -49,7 +49,7 @@ _SHORT = {
 
 def to_markdown(page: str) -> str:
     """Return the page with the facts of each option. Exit with an error if the page has no complete row of it."""
-    options: dict[str, list[Option]] = {}
+    options: dict[str, list[Option[Any]]] = {}
     for option in OPTIONS:
         options.setdefault(option.name, []).append(option)
     described = _TABLE.sub(lambda match: _table(options, match[2]), page)
@@ -58,7 +58,7 @@ def to_markdown(page: str) -> str:
     return described
 
 
-def _table(options: dict[str, list[Option]], rows: str) -> str:
+def _table(options: dict[str, list[Option[Any]]], rows: str) -> str:
     """Return a table. Its head names the use of most of its options; other options name it in their rows."""
     matches = [match for match in map(_ROW.match, rows.splitlines()) if match is not None and options[match[1]]]
     shown = [(options[match[1]].pop(0), match[2], match[3]) for match in matches]
@@ -68,18 +68,18 @@ def _table(options: dict[str, list[Option]], rows: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _uses(option: Option) -> str:
+def _uses(option: Option[Any]) -> str:
     return "all" if option.used_by == kinds.EVERYWHERE else ", ".join(sorted(option.used_by, key=_USES.index))
 
 
-def _row(option: Option, default: str, meaning: str, most: str) -> str:
+def _row(option: Option[Any], default: str, meaning: str, most: str) -> str:
     limits = [uses] if (uses := _uses(option)) != most else []
     limits += [", ".join(option.formats)] if option.formats not in {(), kinds.FORMATS} else []
     only = f" ({'; '.join(limits)})" if limits else ""
     return f"| `{option.name}`{only} | {_takes(option, default.partition(_DEFAULT)[2])} | {meaning} |"
 
 
-def _takes(option: Option, shown: str) -> str:
+def _takes(option: Option[Any], shown: str) -> str:
     """Return the values of an option, and its default: in bold, or in words of the page if it is not a single value."""
     takes = _cell(_SHORT.get(option.kind, option.kind.accepts.removeprefix("one of ")))
     default = _default(option)
@@ -91,7 +91,7 @@ def _takes(option: Option, shown: str) -> str:
     return takes.replace(default, f"**{default}**") if default in takes else f"{takes}, **{default}**"
 
 
-def _default(option: Option) -> str:
+def _default(option: Option[Any]) -> str:
     """Return the default as code; an empty text if there is none."""
     value: Any = option.default
     if value in {None, (), ""}:

@@ -1,19 +1,17 @@
-"""The table of options: spelling, errors, documentation."""
+"""The options: declarations, spelling, errors, documentation."""
 
 from __future__ import annotations
 
 import re
 import runpy
-from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import get_args
 
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options import kinds
-from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, FileRange, columns_text
+from ftfile.core.options.declaration import attribute_name
+from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, columns_text
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.table import DEFAULTS, OPTIONS
 from ftfile.core.options.typed import (
@@ -25,13 +23,9 @@ from ftfile.core.options.typed import (
     StoreFollowOptions,
     StoreReadOptions,
     StoreSinkOptions,
-    attribute_name,
+    Use,
 )
 from ftfile.formats.api import format_from_options
-
-if TYPE_CHECKING:
-    from ftfile.core.options.kinds import Option
-    from ftfile.core.options.typed import Use
 
 ROOT = Path(__file__).parents[3]
 KINDS: dict[Use, type[Options]] = {
@@ -46,47 +40,18 @@ KINDS: dict[Use, type[Options]] = {
         StoreFollowOptions,
     )
 }
-# The types of values, by kind. The type of named values is a `Literal`.
-TYPES = {
-    str: (kinds.TEXT, kinds.CHARACTER, kinds.FORMAT, kinds.NOTE, kinds.PATTERN),
-    bool: (kinds.BOOLEAN,),
-    int: (kinds.COUNT, kinds.SIZE, kinds.VERSION, kinds.INTEGER, kinds.PERMISSION),
-    float: (kinds.DURATION, kinds.CLOCK),
-    bytes: (kinds.BYTES,),
-    datetime: (kinds.TIME,),
-    tuple[str, ...]: (kinds.COLUMNS, kinds.NAMES, kinds.TABLES),
-    tuple[str, float]: (kinds.COLUMN_AND_DURATION,),
-    tuple[FileRange, ...]: (kinds.FILE_RANGES,),
-    Literal["auto", "none"] | tuple[tuple[str, ...], ...]: (kinds.STATISTICS_COLUMNS,),
-    int | Literal["latest"]: (kinds.LATEST_OR_VERSION,),
-}
 
 
-def type_of(option: Option) -> Any:
-    """Return the type of an option's values, which the attribute of the option must have."""
-    if option.name == "compression" and "write" in option.used_by:
-        value: Any = str  # other packages may add codecs
-    elif (
-        isinstance(option.kind.parse, partial)
-        and isinstance(option.kind.parse.args[0], dict)
-        and (option.kind is not kinds.BOOLEAN)
-    ):
-        value = Literal[tuple(dict.fromkeys(option.kind.parse.args[0].values()))]
-    else:
-        (value,) = (kind for kind, options in TYPES.items() if option.kind in options)
-    return value | None if option.default is None else value
+def test_all_uses_are_in_the_table() -> None:
+    assert {use for option in OPTIONS for use in option.used_by} == {*get_args(Use)} == KINDS.keys()
 
 
 @pytest.mark.parametrize("use", KINDS)
 def test_the_attributes_of_options_are_those_of_the_table(use: Use) -> None:
-    kind = KINDS[use]
-    names = {"datetime": datetime, "FileRange": FileRange}
-    attributes = get_type_hints(kind, localns=names)
-    del attributes["USE"]
-    table = {attribute_name(option.name): option for option in OPTIONS if use in option.used_by}
-    assert attributes == {name: type_of(option) for name, option in table.items()}
-    options = kind()
+    options = KINDS[use]()
+    table = {option.attribute: option for option in OPTIONS if use in option.used_by}
     assert {name: getattr(options, name) for name in table} == {name: row.default for name, row in table.items()}
+    assert [*table] == [attribute_name(row.name) for row in table.values()]
 
 
 def test_a_name_that_is_no_option_is_not_asked_for() -> None:
@@ -331,7 +296,7 @@ def problem_of_page() -> str:
     except SystemExit as error:
         return f"{error}: add it by hand, then run `make docs`"
     if made != page:
-        return "docs/options.md differs from core/options/table.py: run `make docs`"
+        return "docs/options.md differs from core/options/typed.py: run `make docs`"
     return ""
 
 

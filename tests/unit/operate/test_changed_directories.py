@@ -11,7 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import CommitError, ConfigError, SchemaError, StorageError
-from ftfile.core.options.typed import attribute_name
+from ftfile.core.options.declaration import attribute_name
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.operate.numbered_rows import lose_the_response
 from tests.unit.tools.cli.running import run

@@ -23,7 +23,6 @@ import ftfile
 from ftfile.core.errors import ArgumentError, ConfigError, OutcomeUnknown, SchemaError, Unavailable
 from ftfile.core.options.kinds import DURATION
 from ftfile.core.options.table import OPTIONS
-from ftfile.core.options.typed import attribute_name
 from ftfile.operate.writers import arrow_rows, row_threads
 from ftfile.operate.writers.named_options import option_texts
 from ftfile.operate.writers.sink_arguments import SinkArguments
@@ -321,7 +320,7 @@ def test_random_writes_have_the_rows_of_a_model(out: str, seed: int) -> None:
 @pytest.mark.parametrize("function", [ftfile.write, ftfile.writer])
 def test_the_signature_shows_each_option_with_its_type_and_default(function: Any) -> None:
     shown = inspect.signature(function).parameters
-    sink = {attribute_name(option.name) for option in OPTIONS if "write" in option.used_by}
+    sink = {option.attribute for option in OPTIONS if "write" in option.used_by}
     arguments = {"data", "mode", "app_id", "version", "threads", "storage", "context", "options"}
     replaced = {"txn_app_id", "txn_version", "partition_overwrite_mode", "on_new_query", "on_gap"}
     if function is ftfile.writer:
@@ -337,7 +336,7 @@ def test_the_signature_shows_each_option_with_its_type_and_default(function: Any
 @pytest.mark.parametrize("name", SinkArguments.__annotations__)
 def test_the_shown_default_is_the_default(name: str) -> None:
     default = inspect.signature(ftfile.write).parameters[name].default
-    (option,) = [option for option in OPTIONS if attribute_name(option.name) == name and "write" in option.used_by]
+    (option,) = [option for option in OPTIONS if option.attribute == name and "write" in option.used_by]
     if default is None:
         assert option.default in {None, ()}
     else:
@@ -347,7 +346,7 @@ def test_the_shown_default_is_the_default(name: str) -> None:
 @pytest.mark.parametrize("name", SinkArguments.__annotations__)
 def test_the_shown_type_is_the_type(name: str) -> None:
     shown = SinkArguments.__annotations__[name].__forward_arg__
-    (option,) = [option for option in OPTIONS if attribute_name(option.name) == name and "write" in option.used_by]
+    (option,) = [option for option in OPTIONS if option.attribute == name and "write" in option.used_by]
 
     def parsed(text: str) -> Any:
         try:

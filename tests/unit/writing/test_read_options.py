@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.options.table import OPTIONS
-from ftfile.core.options.typed import Options, attribute_name
+from ftfile.core.options.typed import Options
 from ftfile.kv.config import StoreConfig
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.writing.files.file_options import SinkConfig, forget_configs
@@ -47,7 +47,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
     """Record who reads an option, while the test runs."""
     readers = Readers()
 
-    names = {attribute_name(option.name): option.name for option in OPTIONS}
+    names = {option.attribute: option.name for option in OPTIONS}
 
     def read(options: Options, attribute: str) -> Any:
         if attribute in names:

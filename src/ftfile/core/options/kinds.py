@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 
 WRITE = frozenset({"write"})
-READ = frozenset({"read"})
-FOLLOW = frozenset({"follow"})
 FILES = frozenset({"files"})
 STORE_WRITE = frozenset({"ftkv-write"})
-STORE_READ = frozenset({"ftkv-read"})
-STORE_FOLLOW = frozenset({"ftkv-follow"})
-WRITERS = WRITE | STORE_WRITE
-OF_FILES = WRITE | READ | FOLLOW | FILES
-STORES = STORE_WRITE | STORE_READ | STORE_FOLLOW
+OF_FILES = frozenset({"write", "read", "follow", "files"})
+STORES = frozenset({"ftkv-write", "ftkv-read", "ftkv-follow"})
 EVERYWHERE = OF_FILES | STORES
 
 _Value = TypeVar("_Value")
@@ -48,24 +43,12 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Generic[_Value]):
     """A kind of value."""
 
     accepts: str  # completes the sentence "it takes …"
-    parse: Callable[[str], Any]  # raises ValueError
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table."""
-
-    name: str  # as in docs and messages; users can write it in any case
-    kind: Kind
-    default: Any = None  # the parsed value
-    formats: tuple[
-        str, ...
-    ] = ()  # the formats that it is for, `FORMATS` for all; empty if it does not depend on the format
-    used_by: frozenset[str] = WRITE
+    parse: Callable[[str], _Value]  # raises ValueError
+    argument: str = "str"  # the type of a value that is a keyword argument of Python
 
 
 class FileRange(NamedTuple):
@@ -102,7 +85,7 @@ def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool],
     return value
 
 
-def one_of(*names: str, **also: str) -> Kind:
+def one_of(*names: str, **also: str) -> Kind[str]:
     """Return the kind of an option with named values, in any case; `also` maps other accepted names to values."""
     values = {name.lower(): name for name in names} | also
     return Kind("one of " + ", ".join(f"`{name}`" for name in names), partial(_named, values))
@@ -218,8 +201,7 @@ def _column_and_duration(text: str) -> tuple[str, float]:
 def _latest_or_version(text: str) -> int | Literal["latest"]:
     if text.strip().lower() == "latest":
         return "latest"
-    version: int = VERSION.parse(text)
-    return version
+    return VERSION.parse(text)
 
 
 def _pattern(text: str) -> str:
@@ -238,31 +220,36 @@ def _character(text: str) -> str:
     return character
 
 
+def _file_ranges(text: str) -> tuple[FileRange, ...]:
+    return tuple(map(FileRange.from_text, text.split(",")))
+
+
 def _permission(text: str) -> int:
     if not _PERMISSION.fullmatch(text.strip()):
         raise ValueError(text)
     return int(text, 8)
 
 
-# An option of writers of files and of stores.
-write_option = partial(Option, used_by=WRITERS)
-
 FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
 TEXT = Kind("text", str)
+LOCATION = Kind("text", str, "str | os.PathLike[str]")
 NOTE = Kind(
     "text of at most 64 KiB", partial(_checked, str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX)
 )
-BOOLEAN = Kind("`true` or `false`", partial(_named, {"true": True, "false": False}))
+BOOLEAN = Kind("`true` or `false`", partial(_named, {"true": True, "false": False}), "bool | str")
 PATTERN = Kind("a regular expression of Python", _pattern)
-COUNT = Kind("a whole number of 1 or more", partial(_checked, _whole, lambda number: number >= 1))
-VERSION = Kind("a whole number of 0 or more, less than 2^63", partial(_checked, _whole, lambda number: number >= 0))
-LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)
-INTEGER = Kind("a whole number", _whole)
+COUNT = Kind("a whole number of 1 or more", partial(_checked, _whole, lambda number: number >= 1), "int | str")
+VERSION = Kind(
+    "a whole number of 0 or more, less than 2^63", partial(_checked, _whole, lambda number: number >= 0), "int | str"
+)
+LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version, "int | str")
+INTEGER = Kind("a whole number", _whole, "int | str")
 SIZE = Kind(
     "a size of at least one byte, such as `128MiB`, `64m` or `1000000`",
     partial(_checked, parse_size_bytes, lambda size: size > 0),
+    "int | str",
 )
-DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s)
+DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s, "str | timedelta")
 CLOCK = Kind(
     "a duration that divides a day, such as `15min`, `1h` or `1d`",
     partial(_checked, parse_duration_s, lambda seconds: seconds >= 1 and 86_400 % seconds == 0),
@@ -273,17 +260,20 @@ TIME = Kind(
     parse_time,
 )
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
-COLUMNS = Kind("column names separated by commas, names with a comma in backticks, none twice", _columns)
+COLUMNS = Kind(
+    "column names separated by commas, names with a comma in backticks, none twice", _columns, "str | Sequence[str]"
+)
 STATISTICS_COLUMNS = Kind(
     "`auto`, `none`, or columns separated by commas, each once, such as `id,address.city`, names with a dot or comma "
     "in backticks",
     _statistics_columns,
+    "str | Sequence[str]",
 )
-NAMES = Kind("names separated by commas, none twice", _names)
-TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables)
+NAMES = Kind("names separated by commas, none twice", _names, "str | Sequence[str]")
+TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables, "str | Sequence[str]")
 FILE_RANGES = Kind(
     "ranges of bytes as `FileChanged` names them, such as `app.log:1024-2048`, separated by commas",
-    lambda text: tuple(map(FileRange.from_text, text.split(","))),
+    _file_ranges,
 )
 CHARACTER = Kind(r"a single character, or `\t`", _character)
 BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)

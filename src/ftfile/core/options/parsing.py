@@ -6,22 +6,23 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.options.declaration import attribute_name
 from ftfile.core.options.kinds import FILES, OF_FILES, STORE_WRITE, STORES, WRITE
 from ftfile.core.options.table import (
     ELSEWHERE,
-    ENCRYPTION,
     OPTIONS,
     OWN_PREFIXES,
     SPARK_KEYS,
     STORAGE_PREFIX,
     STORE_ELSEWHERE,
+    option_named,
 )
-from ftfile.core.options.typed import Options, attribute_name, option_named
+from ftfile.core.options.typed import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.core.options.kinds import Option
+    from ftfile.core.options.declaration import Option
     from ftfile.core.options.typed import Use
 
 __all__ = ("Settings", "parse_options", "values_of_fields")
@@ -48,6 +49,8 @@ _BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimes
 _OF_A_VERSION = "the log describes how a version is read: leave it out"
 
 _SHOWN_MAX = 100  # characters of a wrong value
+# The value of an option of encryption can be a key.
+_NEVER_SHOWN = frozenset({"encryption", "encryptionKeyId", "keyProvider"})
 
 # The similarity of names that are proposed. Less similar names mislead, such as blockSize for parquet.block.size.
 _NEAR = 0.75
@@ -80,7 +83,7 @@ def parse_options(raw: Mapping[str, str], kind: type[_O], *also: Use) -> _O:
         option = option_named(lower, uses)
         if option is None or option.used_by.isdisjoint(uses):
             raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
-        parsed.set(option.name, _parse(option, text), text)
+        parsed.set(option, _parse(option, text), text)
     return parsed
 
 
@@ -96,23 +99,22 @@ def values_of_fields(settings: type[Any], values: Mapping[str, Any]) -> dict[str
     return {name: value for name, value in by_field.items() if name in names and value is not None}
 
 
-def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as options
+def _parse(option: Option[Any], text: str) -> Any:  # noqa: ANN401 - as many types as options
     try:
         return option.kind.parse(text)
     except ValueError:
-        # The value of an option of encryption can be a key, so it is not shown.
         if len(text) <= _SHOWN_MAX:
             cut = text
         else:
             cut = f"{text[:_SHOWN_MAX]}…"
-        if option in ENCRYPTION:
+        if option.name in _NEVER_SHOWN:
             shown = option.name
         else:
             shown = f"{option.name}={cut!r}"
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 
-def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
+def _misplaced(option: Option[Any], uses: tuple[Use, ...]) -> str:
     mine, here = _family(uses), _USES[uses[0]]
     is_foreign = option.used_by.isdisjoint(mine)
     meant = " and ".join(name for use, name in _USES.items() if use in option.used_by and (is_foreign or use in mine))

@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
-import functools
+from typing import TYPE_CHECKING, Any
 
-from ftfile.core.codecs import CODECS
 from ftfile.core.options import kinds
-from ftfile.core.options.kinds import FORMATS, Option, one_of, write_option
-
-ENCRYPTION: tuple[Option, ...] = (
-    write_option("encryption", one_of("none", "aes-gcm", "parquet"), default="none"),
-    write_option("encryptionKeyId", kinds.TEXT),
-    Option("keyProvider", kinds.TEXT, used_by=kinds.EVERYWHERE),
+from ftfile.core.options.typed import (
+    DirectoryFollowOptions,
+    FilesOptions,
+    ReadOptions,
+    SinkOptions,
+    StoreFollowOptions,
+    StoreReadOptions,
+    StoreSinkOptions,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.core.options.declaration import Option
+    from ftfile.core.options.typed import Options, Use
+
+
+def _options_of(*classes: type[Options]) -> tuple[Option[Any], ...]:
+    """Return the options of all classes; classes can share options."""
+    options: dict[Option[Any], None] = {}
+    for each in classes:
+        options |= dict.fromkeys(each.BY_NAME.values())
+    return tuple(options)
+
+
+OPTIONS = _options_of(
+    SinkOptions,
+    ReadOptions,
+    DirectoryFollowOptions,
+    FilesOptions,
+    StoreSinkOptions,
+    StoreReadOptions,
+    StoreFollowOptions,
+)
+
+
+def _by_key() -> dict[str, list[Option[Any]]]:
+    """Return the options by name in lower case; files and stores can have options of the same name."""
+    options: dict[str, list[Option[Any]]] = {}
+    for option in OPTIONS:
+        options.setdefault(option.name.lower(), []).append(option)
+    return options
+
+
+_BY_KEY = _by_key()
+
+
+def option_named(name: str, uses: Iterable[Use]) -> Option[Any] | None:
+    """Return the option with a name that is for one of the uses, else any option with this name."""
+    options = _BY_KEY.get(name.lower(), [])
+    for option in options:
+        if not option.used_by.isdisjoint(uses):
+            return option
+    return options[0] if options else None
+
 
 NEVER_INLINE = "keys are never set in options, which Spark shows to all users: name their location with keyProvider"
 
@@ -22,29 +69,6 @@ INLINE_KEYS = (
     *("encryptionpassword", "key", "keys", "kmskey", "masterkey", "password", "passphrase", "secret", "secretkey"),
     *("parquet.encryption.key.list", "parquet.encryption.footer.key"),
     *("parquet.encryption.column.keys", "parquet.encryption.uniform.key"),
-)
-
-
-_store_option = functools.partial(Option, used_by=kinds.STORE_WRITE)
-
-STORE: tuple[Option, ...] = (
-    _store_option("keyColumns", kinds.COLUMNS),
-    _store_option("bucketBy", kinds.COLUMNS, default=()),
-    _store_option("buckets", kinds.COUNT, default=16),
-    Option("merge", kinds.TEXT, default="last", used_by=kinds.STORE_WRITE | kinds.STORE_READ | kinds.STORE_FOLLOW),
-    _store_option("deleteColumn", kinds.TEXT),
-    _store_option("sequenceColumn", kinds.TEXT),
-    _store_option("tombstoneTtl", kinds.DURATION, default=7 * 86_400.0),
-    _store_option("compression", one_of("none", "lz4", "zstd", uncompressed="none"), default="lz4"),
-    _store_option("blockBytes", kinds.SIZE, default=16 << 10),
-    _store_option("flushIntervalCount", kinds.COUNT, default=16),
-    _store_option("flushBytes", kinds.SIZE, default=2 << 20),
-    _store_option("flushSize", kinds.COUNT, default=1_000_000),
-    _store_option("maxFileSize", kinds.SIZE, default=128 << 20),
-    _store_option("grace", kinds.DURATION, default=7200.0),
-    _store_option("vacuumInterval", kinds.DURATION, default=3600.0),
-    Option("readChangeFeed", kinds.BOOLEAN, default=False, used_by=kinds.STORE_FOLLOW),
-    Option("cacheBytes", kinds.SIZE, default=256 << 20, used_by=kinds.STORE_READ),
 )
 
 _KEYS = "use keyColumns for the key columns; encryption keys are never set in options"
@@ -101,55 +125,6 @@ STORE_ELSEWHERE: dict[str, str] = {
     "retention": "use grace",
 }
 
-
-_limit = functools.partial(Option, used_by=kinds.FOLLOW | kinds.FILES | kinds.STORE_FOLLOW)
-_files_option = functools.partial(Option, used_by=kinds.FILES)
-
-FOLLOWING: tuple[Option, ...] = (
-    Option("startingVersion", kinds.LATEST_OR_VERSION, used_by=kinds.FOLLOW | kinds.STORE_FOLLOW),
-    Option("startingTimestamp", kinds.TIME, used_by=kinds.FOLLOW | kinds.STORE_FOLLOW),
-    _limit("maxFilesPerTrigger", kinds.COUNT),
-    _limit("maxBytesPerTrigger", kinds.SIZE),
-    Option("maxRowsPerTrigger", kinds.COUNT, used_by=kinds.FOLLOW | kinds.STORE_FOLLOW),
-    Option("skipChangeCommits", kinds.BOOLEAN, default=False, used_by=kinds.FOLLOW),
-)
-
-FILES: tuple[Option, ...] = (
-    _files_option("stateLocation", kinds.TEXT),
-    _files_option("startingOffsets", one_of("earliest", "latest"), default="earliest"),
-    _files_option("pathGlobFilter", kinds.TEXT),
-    _files_option("filePattern", kinds.PATTERN),
-    _files_option("ignoreFilePattern", kinds.PATTERN),
-    _files_option("recursiveFileLookup", kinds.BOOLEAN, default=False),
-    _files_option("followLinks", kinds.BOOLEAN, default=False),
-    _files_option("scanInterval", kinds.DURATION, default=1.0),
-    _files_option("maxFileAge", kinds.DURATION, default=7 * 86_400.0),
-    _files_option("maxTrackedFiles", kinds.COUNT, default=1_000_000),
-    _files_option("tail", kinds.BOOLEAN),
-    _files_option("multiLine", kinds.BOOLEAN, default=False, formats=("json", "csv")),
-    _files_option("encoding", kinds.TEXT, default="UTF-8", formats=("json", "csv", "text")),
-    _files_option("closeInactive", kinds.DURATION, default=300.0),
-    _files_option("minFileAge", kinds.DURATION, default=10.0),
-    _files_option("fileIdentity", one_of("native", "content"), default="native"),
-    _files_option("allowOverwrites", kinds.BOOLEAN, default=False),
-    _files_option("failOnDataLoss", kinds.BOOLEAN, default=False),
-    _files_option("maxRetries", kinds.VERSION, default=5),
-    Option("maxPartitionBytes", kinds.SIZE, default=32 << 20, used_by=kinds.FILES | kinds.READ),
-    _files_option("comment", kinds.CHARACTER, formats=("csv",)),
-    _files_option(
-        "columnNameOfCorruptRecord",
-        kinds.TEXT,
-        default="_corrupt_record",
-        formats=("json", "csv", "parquet", "orc", "arrow", "avro"),
-    ),
-    _files_option("ignoreMissingFiles", kinds.BOOLEAN, default=False),
-    _files_option("ignoreCorruptFiles", kinds.BOOLEAN, default=False),
-    _files_option("allowClearFiles", kinds.BOOLEAN, default=False),
-    _files_option("skipRanges", kinds.FILE_RANGES, default=()),
-    _files_option("cleanSource", one_of("off", "archive", "delete"), default="off"),
-    _files_option("sourceArchiveDir", kinds.TEXT),
-)
-
 _BEGINNING = "use startingVersion or startingTimestamp"
 _CHANGES = "use skipChangeCommits=true"
 FOLLOWING_ELSEWHERE: dict[str, str] = {
@@ -182,107 +157,6 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("modifiedbefore", "modifiedafter"), "use filePattern, or startingOffsets=latest"),
 }
 
-
-# Codecs of line formats, and codecs within the files of columnar formats.
-_CODECS = dict.fromkeys(("none", *CODECS, "brotli", "deflate", "zlib"))
-
-# Formats of lines and binary records.
-_record_option = functools.partial(Option, used_by=kinds.WRITE | kinds.FILES)
-_time_format = functools.partial(_record_option, formats=("json", "csv"))
-_csv_option = functools.partial(_record_option, formats=("csv",))
-_read_option = functools.partial(Option, used_by=kinds.READ | kinds.STORE_READ)
-
-OPTIONS: tuple[Option, ...] = (
-    # Location and content.
-    Option("path", kinds.TEXT, used_by=kinds.EVERYWHERE),
-    Option("fileFormat", kinds.FORMAT, default="parquet", used_by=kinds.WRITE | kinds.FILES),
-    # Directories.
-    Option("partitionBy", kinds.COLUMNS, default=()),
-    Option("directoryPattern", kinds.TEXT),
-    Option("fileNameColumn", kinds.TEXT),
-    Option("directoryAssigner", kinds.TEXT),
-    # File names.
-    Option("partPrefix", kinds.TEXT, default="part"),
-    Option("partSuffix", kinds.TEXT, default=""),
-    Option("partFileName", kinds.TEXT),
-    Option("ifExists", one_of("newName", "fail"), default="newName"),
-    Option("directoryStateTtl", kinds.DURATION, default=7 * 86_400.0),
-    # Files.
-    Option("maxBytesPerFile", kinds.SIZE),
-    Option("maxRecordsPerFile", kinds.COUNT),
-    write_option("maxOpenBytes", kinds.SIZE, default=64 << 20),
-    Option("statisticsColumns", kinds.STATISTICS_COLUMNS, default="auto"),
-    # Rolling over micro-batches.
-    Option("rolling", one_of("batch", "policy"), default="batch"),
-    Option("maxBatchesPerFile", kinds.COUNT),
-    Option("rolloverInterval", kinds.DURATION),
-    Option("inactivityInterval", kinds.DURATION),
-    Option("rolloverSchedule", kinds.CLOCK),
-    Option("eventTimeInterval", kinds.COLUMN_AND_DURATION),
-    Option("finalizeColumn", kinds.TEXT),
-    Option("rollingPolicy", kinds.TEXT),
-    Option("strictFileSize", kinds.BOOLEAN, default=False),
-    Option("maxSegmentsPerPart", kinds.COUNT, default=1_000),
-    Option("maxOpenSegments", kinds.COUNT, default=100_000),
-    # Publishing.
-    Option("successFile", kinds.TEXT),
-    Option("successDelay", kinds.DURATION, default=3600.0),
-    Option("onPublish", kinds.TEXT),
-    Option("exportTo", kinds.TABLES, default=()),
-    write_option("durability", one_of("auto", "hsync", "close"), default="auto"),
-    Option("publish", one_of("auto", "rename", "copy", "direct"), default="auto"),
-    write_option("filePermission", kinds.PERMISSION),
-    write_option("directoryPermission", kinds.PERMISSION),
-    write_option("replication", kinds.COUNT),
-    write_option("blockSize", kinds.SIZE),
-    # Overwrites.
-    Option("partitionOverwriteMode", one_of("static", "dynamic")),
-    Option("replaceWhere", kinds.TEXT),
-    # Formats.
-    Option("compression", one_of(*_CODECS, uncompressed="none"), formats=FORMATS),
-    Option("compressionLevel", kinds.INTEGER, formats=FORMATS),
-    Option("filters", kinds.NAMES, default=()),
-    _record_option("timeZone", kinds.TEXT, default="UTC"),
-    _time_format("timestampFormat", kinds.TEXT, default="yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"),
-    _time_format("timestampNTZFormat", kinds.TEXT, default="yyyy-MM-dd'T'HH:mm:ss.SSSSSS"),
-    _time_format("dateFormat", kinds.TEXT, default="yyyy-MM-dd"),
-    Option("ignoreNullFields", kinds.BOOLEAN, default=True, formats=("json",)),
-    _record_option("lineSep", kinds.TEXT, default="\n", formats=("json", "csv", "text")),
-    _csv_option("header", kinds.BOOLEAN, default=False),
-    _csv_option("sep", kinds.CHARACTER, default=","),
-    _csv_option("quote", kinds.CHARACTER, default='"'),
-    _csv_option("escape", kinds.CHARACTER, default="\\"),
-    Option("quoteAll", kinds.BOOLEAN, default=False, formats=("csv",)),
-    _csv_option("nullValue", kinds.TEXT, default=""),
-    _record_option("delimiter", kinds.BYTES, default=b"\n", formats=("binary",)),
-    _record_option("lengthPrefix", one_of("int32", "int32le", "varint"), formats=("binary",)),
-    Option("encoder", kinds.TEXT, formats=("binary",)),
-    Option("recordName", kinds.TEXT, default="topLevelRecord", formats=("avro",)),
-    Option("recordNamespace", kinds.TEXT, default="", formats=("avro",)),
-    *ENCRYPTION,
-    # Guarantees.
-    write_option("onNewQuery", one_of("fail", "continue"), default="fail"),
-    write_option("onGap", one_of("fail", "accept"), default="fail"),
-    write_option("onReplayMismatch", one_of("fail", "keep"), default="fail"),
-    Option("onMissingPart", one_of("warn", "fail"), default="warn"),
-    write_option("onSchemaChange", one_of("fail", "widen", "any"), default="fail"),
-    Option("onFormatChange", one_of("fail", "accept"), default="fail"),
-    write_option("fingerprint", one_of("content", "strong")),
-    Option("badRecords", one_of("fail", "deadLetter", "drop"), "fail", used_by=kinds.FILES | kinds.WRITERS),
-    write_option("maxRecordBytes", kinds.SIZE),
-    Option("publishTimeout", kinds.DURATION, default=60.0),
-    write_option("txnAppId", kinds.TEXT),
-    write_option("txnVersion", kinds.VERSION),
-    write_option("userMetadata", kinds.NOTE),
-    # Reading.
-    _read_option("versionAsOf", kinds.VERSION),
-    _read_option("timestampAsOf", kinds.TIME),
-    Option("atLeastVersion", kinds.VERSION, used_by=kinds.WRITERS | kinds.READ | kinds.STORE_READ),
-    _read_option("filterPushdown", kinds.BOOLEAN, default=False),
-    *FOLLOWING,
-    *FILES,
-    *STORE,
-)
 # Defaults for files that stay open over micro-batches. Other files have no limits.
 ROLLED_BYTES = 128 << 20
 ROLLED_INACTIVITY_S = 3600.0

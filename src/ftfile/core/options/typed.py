@@ -1,59 +1,32 @@
-"""The options of each use as attributes with types; a test compares them with the option table."""
+"""The options of each use: each option is declared once, with its kind, default and type."""
 
 from __future__ import annotations
 
-import functools
-import re
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import kinds
+from ftfile.core.options.declaration import Option, option, words
 from ftfile.core.options.kinds import FORMATS
-from ftfile.core.options.table import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
-    from ftfile.core.options.kinds import FileRange, Option
+    from collections.abc import Mapping
 
 Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Codecs of line formats, and codecs within the files of columnar formats.
+_CODECS = dict.fromkeys(("none", *CODECS, "brotli", "deflate", "zlib"))
 
 
-def _by_key() -> dict[str, list[Option]]:
-    """Return the options by name in lower case; files and stores can have options of the same name."""
-    options: dict[str, list[Option]] = {}
-    for option in OPTIONS:
-        options.setdefault(option.name.lower(), []).append(option)
+def _declared(use: type[Options]) -> dict[str, Option[Any]]:
+    """Return the options of a class by name: first those that it declares, then those of its base classes."""
+    options: dict[str, Option[Any]] = {}
+    for owner in use.__mro__:
+        for value in vars(owner).values():
+            if isinstance(value, Option):
+                options.setdefault(value.name, value)
     return options
-
-
-_BY_KEY = _by_key()
-
-
-def option_named(name: str, uses: Iterable[Use]) -> Option | None:
-    """Return the option with a name that is for one of the uses, else any option with this name."""
-    options = _BY_KEY.get(name.lower(), [])
-    for option in options:
-        if not option.used_by.isdisjoint(uses):
-            return option
-    return options[0] if options else None
-
-
-def attribute_name(name: str) -> str:
-    """Return the name of an option in snake case."""
-    return _WORD.sub("_", name).lower()
-
-
-@functools.cache
-def _defaults(use: Use) -> dict[str, Any]:
-    """Return the defaults of all options of a use, by attribute."""
-    defaults: dict[str, Any] = {}
-    for option in OPTIONS:
-        if use in option.used_by:
-            defaults[attribute_name(option.name)] = option.default
-    return defaults
 
 
 class Options:
@@ -62,6 +35,8 @@ class Options:
     A subclass has an attribute for each option of its use, with the option's name in snake case.
 
     Attributes:
+        USE: the use of the class; base classes of several uses have none.
+        BY_NAME: the declarations of the options.
         given: the values of the given options by name, without defaults.
         texts: the texts of the given options.
         spark: Spark's own keys, in lower case.
@@ -69,9 +44,18 @@ class Options:
     """
 
     USE: ClassVar[Use]
+    BY_NAME: ClassVar[dict[str, Option[Any]]]
+    _DEFAULTS: ClassVar[dict[str, Any]]  # by attribute
 
-    path: str | None
-    key_provider: str | None
+    path = option(kinds.LOCATION)
+    key_provider = option(kinds.LOCATION)
+
+    def __init_subclass__(cls) -> None:
+        cls.BY_NAME = _declared(cls)
+        cls._DEFAULTS = {declared.attribute: declared.default for declared in cls.BY_NAME.values()}
+        if "USE" in vars(cls):
+            for declared in cls.BY_NAME.values():
+                declared.used_by |= {cls.USE}
 
     def __init__(self, raw: Mapping[str, str] | None = None) -> None:
         self._raw = tuple((raw or {}).items())
@@ -79,7 +63,7 @@ class Options:
         self.texts: dict[str, str] = {}
         self.spark: dict[str, str] = {}
         self.own: dict[str, str] = {}
-        vars(self).update(_defaults(self.USE))
+        vars(self).update(self._DEFAULTS)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Options) and type(self) is type(other) and self._raw == other._raw
@@ -87,17 +71,16 @@ class Options:
     def __hash__(self) -> int:
         return hash(self._raw)
 
-    def set(self, name: str, value: object, text: str) -> None:
-        """Set an option of the table; options of other uses have no attribute."""
-        self.given[name] = value
-        self.texts[name] = text
-        attribute = attribute_name(name)
-        if attribute in _defaults(self.USE):
-            setattr(self, attribute, value)
+    def set(self, declared: Option[Any], value: object, text: str) -> None:
+        """Set an option; options of other uses have no attribute."""
+        self.given[declared.name] = value
+        self.texts[declared.name] = text
+        if self.USE in declared.used_by:
+            setattr(self, declared.attribute, value)
 
     def is_given(self, name: str) -> bool:
-        """Return True if an option of the table was given. A KeyError for a name that the table does not have."""
-        if name.lower() not in _BY_KEY:
+        """Return True if an option was given. A KeyError for a name that is not an option of the use."""
+        if name not in self.BY_NAME:
             raise KeyError(name)
         return name in self.given
 
@@ -116,8 +99,7 @@ class Options:
         """Return the given options of a format; a ConfigError for an option of other formats."""
         values = {}
         for name, value in self.given.items():
-            option = option_named(name, [self.USE])
-            formats = () if option is None else option.formats
+            formats = self.BY_NAME[name].formats
             if formats not in {(), FORMATS} and format_name not in formats:
                 elsewhere = ""
                 if (name, format_name) == ("delimiter", "csv"):
@@ -133,86 +115,101 @@ class Options:
 class WriterOptions(Options):
     """The options of writers of files and of stores."""
 
-    max_open_bytes: int
-    durability: Literal["auto", "hsync", "close"]
-    file_permission: int | None
-    directory_permission: int | None
-    replication: int | None
-    block_size: int | None
-    encryption: Literal["none", "aes-gcm", "parquet"]
-    encryption_key_id: str | None
-    on_new_query: Literal["fail", "continue"]
-    on_gap: Literal["fail", "accept"]
-    on_replay_mismatch: Literal["fail", "keep"]
-    on_schema_change: Literal["fail", "widen", "any"]
-    fingerprint: Literal["content", "strong"] | None
-    bad_records: Literal["fail", "deadLetter", "drop"]
-    max_record_bytes: int | None
-    txn_app_id: str | None
-    txn_version: int | None
-    user_metadata: str | None
-    at_least_version: int | None
+    max_open_bytes = option(kinds.SIZE, default=64 << 20)
+    durability: Literal["auto", "hsync", "close"] = words("auto")
+    file_permission = option(kinds.PERMISSION)
+    directory_permission = option(kinds.PERMISSION)
+    replication = option(kinds.COUNT)
+    block_size = option(kinds.SIZE)
+    encryption: Literal["none", "aes-gcm", "parquet"] = words("none")
+    encryption_key_id = option(kinds.TEXT)
+    on_new_query: Literal["fail", "continue"] = words("fail")
+    on_gap: Literal["fail", "accept"] = words("fail")
+    on_replay_mismatch: Literal["fail", "keep"] = words("fail")
+    on_schema_change: Literal["fail", "widen", "any"] = words("fail")
+    fingerprint: Literal["content", "strong"] | None = words(None)
+    bad_records: Literal["fail", "deadLetter", "drop"] = words("fail")
+    max_record_bytes = option(kinds.SIZE)
+    txn_app_id = option(kinds.TEXT)
+    txn_version = option(kinds.VERSION)
+    user_metadata = option(kinds.NOTE)
+    at_least_version = option(kinds.VERSION)
 
 
-class SinkOptions(WriterOptions):
+class RecordOptions(Options):
+    """The options of the lines or binary records of files."""
+
+    time_zone = option(kinds.TEXT, default="UTC")
+    timestamp_format = option(kinds.TEXT, default="yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", formats=("json", "csv"))
+    timestamp_ntz_format = option(
+        kinds.TEXT, default="yyyy-MM-dd'T'HH:mm:ss.SSSSSS", formats=("json", "csv"), name="timestampNTZFormat"
+    )
+    date_format = option(kinds.TEXT, default="yyyy-MM-dd", formats=("json", "csv"))
+    line_sep = option(kinds.TEXT, default="\n", formats=("json", "csv", "text"))
+    header = option(kinds.BOOLEAN, default=False, formats=("csv",))
+    sep = option(kinds.CHARACTER, default=",", formats=("csv",))
+    quote = option(kinds.CHARACTER, default='"', formats=("csv",))
+    escape = option(kinds.CHARACTER, default="\\", formats=("csv",))
+    null_value = option(kinds.TEXT, default="", formats=("csv",))
+    delimiter = option(kinds.BYTES, default=b"\n", formats=("binary",))
+    length_prefix: Literal["int32", "int32le", "varint"] | None = words(None, formats=("binary",))
+
+
+class SinkOptions(WriterOptions, RecordOptions):
     """The options of `format("ftfile")` for writing."""
 
     USE = "write"
 
-    file_format: str
-    partition_by: tuple[str, ...]
-    directory_pattern: str | None
-    file_name_column: str | None
-    directory_assigner: str | None
-    part_prefix: str
-    part_suffix: str
-    part_file_name: str | None
-    if_exists: Literal["newName", "fail"]
-    directory_state_ttl: float
-    max_bytes_per_file: int | None
-    max_records_per_file: int | None
-    statistics_columns: Literal["auto", "none"] | tuple[tuple[str, ...], ...]
-    rolling: Literal["batch", "policy"]
-    max_batches_per_file: int | None
-    rollover_interval: float | None
-    inactivity_interval: float | None
-    rollover_schedule: float | None
-    event_time_interval: tuple[str, float] | None
-    finalize_column: str | None
-    rolling_policy: str | None
-    strict_file_size: bool
-    max_segments_per_part: int
-    max_open_segments: int
-    success_file: str | None
-    success_delay: float
-    on_publish: str | None
-    export_to: tuple[str, ...]
-    publish: Literal["auto", "rename", "copy", "direct"]
-    partition_overwrite_mode: Literal["static", "dynamic"] | None
-    replace_where: str | None
-    compression: str | None  # a codec
-    compression_level: int | None
-    filters: tuple[str, ...]
-    time_zone: str
-    timestamp_format: str
-    timestamp_ntz_format: str
-    date_format: str
-    ignore_null_fields: bool
-    line_sep: str
-    header: bool
-    sep: str
-    quote: str
-    escape: str
-    quote_all: bool
-    null_value: str
-    delimiter: bytes
-    length_prefix: Literal["int32", "int32le", "varint"] | None
-    encoder: str | None
-    record_name: str
-    record_namespace: str
-    on_missing_part: Literal["warn", "fail"]
-    on_format_change: Literal["fail", "accept"]
-    publish_timeout: float
+    # Content and directories.
+    file_format = option(kinds.FORMAT, default="parquet")
+    partition_by = option(kinds.COLUMNS, default=())
+    directory_pattern = option(kinds.TEXT)
+    file_name_column = option(kinds.TEXT)
+    directory_assigner = option(kinds.TEXT)
+    # File names.
+    part_prefix = option(kinds.TEXT, default="part")
+    part_suffix = option(kinds.TEXT, default="")
+    part_file_name = option(kinds.TEXT)
+    if_exists: Literal["newName", "fail"] = words("newName")
+    directory_state_ttl = option(kinds.DURATION, default=7 * 86_400.0)
+    # Files.
+    max_bytes_per_file = option(kinds.SIZE)
+    max_records_per_file = option(kinds.COUNT)
+    statistics_columns = option(kinds.STATISTICS_COLUMNS, default="auto")
+    # Rolling over micro-batches.
+    rolling: Literal["batch", "policy"] = words("batch")
+    max_batches_per_file = option(kinds.COUNT)
+    rollover_interval = option(kinds.DURATION)
+    inactivity_interval = option(kinds.DURATION)
+    rollover_schedule = option(kinds.CLOCK)
+    event_time_interval = option(kinds.COLUMN_AND_DURATION)
+    finalize_column = option(kinds.TEXT)
+    rolling_policy = option(kinds.TEXT)
+    strict_file_size = option(kinds.BOOLEAN, default=False)
+    max_segments_per_part = option(kinds.COUNT, default=1_000)
+    max_open_segments = option(kinds.COUNT, default=100_000)
+    # Publishing.
+    success_file = option(kinds.TEXT)
+    success_delay = option(kinds.DURATION, default=3600.0)
+    on_publish = option(kinds.TEXT)
+    export_to = option(kinds.TABLES, default=())
+    publish: Literal["auto", "rename", "copy", "direct"] = words("auto")
+    # Overwrites.
+    partition_overwrite_mode: Literal["static", "dynamic"] | None = words(None)
+    replace_where = option(kinds.TEXT)
+    # Formats.
+    compression = option(kinds.one_of(*_CODECS, uncompressed="none"), formats=FORMATS)
+    compression_level = option(kinds.INTEGER, formats=FORMATS)
+    filters = option(kinds.NAMES, default=())
+    ignore_null_fields = option(kinds.BOOLEAN, default=True, formats=("json",))
+    quote_all = option(kinds.BOOLEAN, default=False, formats=("csv",))
+    encoder = option(kinds.TEXT, formats=("binary",))
+    record_name = option(kinds.TEXT, default="topLevelRecord", formats=("avro",))
+    record_namespace = option(kinds.TEXT, default="", formats=("avro",))
+    # Guarantees.
+    on_missing_part: Literal["warn", "fail"] = words("warn")
+    on_format_change: Literal["fail", "accept"] = words("fail")
+    publish_timeout = option(kinds.DURATION, default=60.0)
 
     def format_options(self) -> dict[str, Any]:
         """Return the options of the chosen format; for a class of the user, also those of its encoder or format."""
@@ -236,30 +233,30 @@ class StoreSinkOptions(WriterOptions):
 
     USE = "ftkv-write"
 
-    key_columns: tuple[str, ...] | None
-    bucket_by: tuple[str, ...]
-    buckets: int
-    merge: str
-    delete_column: str | None
-    sequence_column: str | None
-    tombstone_ttl: float
-    compression: Literal["none", "lz4", "zstd"]
-    block_bytes: int
-    flush_interval_count: int
-    flush_bytes: int
-    flush_size: int
-    max_file_size: int
-    grace: float
-    vacuum_interval: float
+    key_columns = option(kinds.COLUMNS)
+    bucket_by = option(kinds.COLUMNS, default=())
+    buckets = option(kinds.COUNT, default=16)
+    merge = option(kinds.TEXT, default="last")
+    delete_column = option(kinds.TEXT)
+    sequence_column = option(kinds.TEXT)
+    tombstone_ttl = option(kinds.DURATION, default=7 * 86_400.0)
+    compression: Literal["none", "lz4", "zstd"] = words("lz4", uncompressed="none")
+    block_bytes = option(kinds.SIZE, default=16 << 10)
+    flush_interval_count = option(kinds.COUNT, default=16)
+    flush_bytes = option(kinds.SIZE, default=2 << 20)
+    flush_size = option(kinds.COUNT, default=1_000_000)
+    max_file_size = option(kinds.SIZE, default=128 << 20)
+    grace = option(kinds.DURATION, default=7200.0)
+    vacuum_interval = option(kinds.DURATION, default=3600.0)
 
 
 class VersionOptions(Options):
     """The options of reads of one version of files or of a store."""
 
-    version_as_of: int | None
-    timestamp_as_of: datetime | None
-    at_least_version: int | None
-    filter_pushdown: bool
+    version_as_of = option(kinds.VERSION)
+    timestamp_as_of = option(kinds.TIME)
+    at_least_version = WriterOptions.at_least_version
+    filter_pushdown = option(kinds.BOOLEAN, default=False)
 
 
 class ReadOptions(VersionOptions):
@@ -267,7 +264,7 @@ class ReadOptions(VersionOptions):
 
     USE = "read"
 
-    max_partition_bytes: int
+    max_partition_bytes = option(kinds.SIZE, default=32 << 20)
 
 
 class StoreReadOptions(VersionOptions):
@@ -275,23 +272,23 @@ class StoreReadOptions(VersionOptions):
 
     USE = "ftkv-read"
 
-    merge: str
-    cache_bytes: int
+    merge = StoreSinkOptions.merge
+    cache_bytes = option(kinds.SIZE, default=256 << 20)
 
 
 class LimitOptions(Options):
     """The limits of the batches of a stream."""
 
-    max_files_per_trigger: int | None
-    max_bytes_per_trigger: int | None
+    max_files_per_trigger = option(kinds.COUNT)
+    max_bytes_per_trigger = option(kinds.SIZE)
 
 
 class FollowOptions(LimitOptions):
     """The options of streams that follow a directory or a store."""
 
-    starting_version: int | Literal["latest"] | None
-    starting_timestamp: datetime | None
-    max_rows_per_trigger: int | None
+    starting_version = option(kinds.LATEST_OR_VERSION)
+    starting_timestamp = option(kinds.TIME)
+    max_rows_per_trigger = option(kinds.COUNT)
 
 
 class DirectoryFollowOptions(FollowOptions):
@@ -299,7 +296,7 @@ class DirectoryFollowOptions(FollowOptions):
 
     USE = "follow"
 
-    skip_change_commits: bool
+    skip_change_commits = option(kinds.BOOLEAN, default=False)
 
 
 class StoreFollowOptions(FollowOptions):
@@ -307,54 +304,44 @@ class StoreFollowOptions(FollowOptions):
 
     USE = "ftkv-follow"
 
-    merge: str
-    read_change_feed: bool
+    merge = StoreSinkOptions.merge
+    read_change_feed = option(kinds.BOOLEAN, default=False)
 
 
-class FilesOptions(LimitOptions):
+class FilesOptions(LimitOptions, RecordOptions):
     """The options of streams of files that other programs write."""
 
     USE = "files"
 
-    file_format: str
-    time_zone: str
-    timestamp_format: str
-    timestamp_ntz_format: str
-    date_format: str
-    line_sep: str
-    header: bool
-    sep: str
-    quote: str
-    escape: str
-    null_value: str
-    delimiter: bytes
-    length_prefix: Literal["int32", "int32le", "varint"] | None
-    bad_records: Literal["fail", "deadLetter", "drop"]
-    state_location: str | None
-    starting_offsets: Literal["earliest", "latest"]
-    path_glob_filter: str | None
-    file_pattern: str | None
-    ignore_file_pattern: str | None
-    recursive_file_lookup: bool
-    follow_links: bool
-    scan_interval: float
-    max_file_age: float
-    max_tracked_files: int
-    tail: bool | None
-    multi_line: bool
-    encoding: str
-    close_inactive: float
-    min_file_age: float
-    file_identity: Literal["native", "content"]
-    allow_overwrites: bool
-    fail_on_data_loss: bool
-    max_retries: int
-    max_partition_bytes: int
-    comment: str | None
-    column_name_of_corrupt_record: str
-    ignore_missing_files: bool
-    ignore_corrupt_files: bool
-    allow_clear_files: bool
-    skip_ranges: tuple[FileRange, ...]
-    clean_source: Literal["off", "archive", "delete"]
-    source_archive_dir: str | None
+    file_format = SinkOptions.file_format
+    bad_records = WriterOptions.bad_records
+    state_location = option(kinds.TEXT)
+    starting_offsets: Literal["earliest", "latest"] = words("earliest")
+    path_glob_filter = option(kinds.TEXT)
+    file_pattern = option(kinds.PATTERN)
+    ignore_file_pattern = option(kinds.PATTERN)
+    recursive_file_lookup = option(kinds.BOOLEAN, default=False)
+    follow_links = option(kinds.BOOLEAN, default=False)
+    scan_interval = option(kinds.DURATION, default=1.0)
+    max_file_age = option(kinds.DURATION, default=7 * 86_400.0)
+    max_tracked_files = option(kinds.COUNT, default=1_000_000)
+    tail = option(kinds.BOOLEAN)
+    multi_line = option(kinds.BOOLEAN, default=False, formats=("json", "csv"))
+    encoding = option(kinds.TEXT, default="UTF-8", formats=("json", "csv", "text"))
+    close_inactive = option(kinds.DURATION, default=300.0)
+    min_file_age = option(kinds.DURATION, default=10.0)
+    file_identity: Literal["native", "content"] = words("native")
+    allow_overwrites = option(kinds.BOOLEAN, default=False)
+    fail_on_data_loss = option(kinds.BOOLEAN, default=False)
+    max_retries = option(kinds.VERSION, default=5)
+    max_partition_bytes = ReadOptions.max_partition_bytes
+    comment = option(kinds.CHARACTER, formats=("csv",))
+    column_name_of_corrupt_record = option(
+        kinds.TEXT, default="_corrupt_record", formats=("json", "csv", "parquet", "orc", "arrow", "avro")
+    )
+    ignore_missing_files = option(kinds.BOOLEAN, default=False)
+    ignore_corrupt_files = option(kinds.BOOLEAN, default=False)
+    allow_clear_files = option(kinds.BOOLEAN, default=False)
+    skip_ranges = option(kinds.FILE_RANGES, default=())
+    clean_source: Literal["off", "archive", "delete"] = words("off")
+    source_archive_dir = option(kinds.TEXT)

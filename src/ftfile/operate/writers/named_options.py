@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ArgumentError
+from ftfile.core.options.declaration import attribute_name
 from ftfile.core.options.table import OPTIONS, STORAGE_PREFIX
-from ftfile.core.options.typed import attribute_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ def _names() -> dict[str, str]:
     names: dict[str, str] = {}
     for option in OPTIONS:
         if "write" in option.used_by:
-            names[attribute_name(option.name)] = option.name
+            names[option.attribute] = option.name
     return names
 
 

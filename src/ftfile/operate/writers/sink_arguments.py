@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ftfile.core.options.kinds import DURATION
 from ftfile.core.options.table import OPTIONS
-from ftfile.core.options.typed import attribute_name
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Sequence
     from datetime import timedelta
 
-    from ftfile.core.options.kinds import Option
+    from ftfile.core.options.declaration import Option
 
 
 class SinkArguments(TypedDict, total=False):
@@ -102,7 +101,7 @@ def show_options(function: Callable[..., object], omitted: Collection[str] = ())
     """Add each option to the signature of a function, before `**options`, for `help` and the documentation."""
     signature = inspect.signature(function)
     *parameters, options = signature.parameters.values()
-    defaults = {attribute_name(option.name): _default(option) for option in OPTIONS if "write" in option.used_by}
+    defaults = {option.attribute: _default(option) for option in OPTIONS if "write" in option.used_by}
     for name, kind in SinkArguments.__annotations__.items():
         if name not in omitted:
             annotation = kind.__forward_arg__
@@ -112,7 +111,7 @@ def show_options(function: Callable[..., object], omitted: Collection[str] = ())
     function.__signature__ = signature.replace(parameters=[*parameters, options])  # type: ignore[attr-defined]
 
 
-def _default(option: Option) -> Any:  # noqa: ANN401 - of any option
+def _default(option: Option[Any]) -> Any:  # noqa: ANN401 - of any option
     """Return the default of an option as a user would give it."""
     value = option.default
     if value == ():

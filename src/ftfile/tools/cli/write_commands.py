@@ -92,7 +92,7 @@ class WriteArguments:
 
     def sink_options(self) -> dict[str, object]:
         """Return the options of the sink that were given, by names in snake case."""
-        from ftfile.core.options.typed import attribute_name
+        from ftfile.core.options.declaration import attribute_name
 
         options: dict[str, object] = {}
         for name, value in (settings_of(self.option, prefix="") or {}).items():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.codecs import CODECS, ENCRYPTION_FILTER
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import OPTIONS
-from ftfile.core.options.typed import attribute_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -117,7 +116,7 @@ def _of_format(encoding: Mapping[str, Any]) -> dict[str, object]:
     for option in OPTIONS:
         value = file_format.get(option.name)
         if file_format["name"] in option.formats and option.name != "encoder" and value not in (None, option.default):
-            options[attribute_name(option.name)] = value
+            options[option.attribute] = value
     if "delimiter" in options and file_format["name"] == "binary":
         options["delimiter"] = re.sub("..", r"\\x\g<0>", str(options["delimiter"]))  # from hexadecimal digits
     filters = []

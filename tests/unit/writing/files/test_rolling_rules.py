@@ -73,7 +73,7 @@ def has_noun(rule: Rule) -> bool:
 def test_every_place_has_every_rule(rule: Rule) -> None:
     named = " and ".join(rule.options)
     has = {
-        "core/options/table.py: the option": {*rule.options} <= {option.name for option in OPTIONS},
+        "core/options/typed.py: the option": {*rule.options} <= {option.name for option in OPTIONS},
         f"docs/rolling.md: a row with {named} and the code {rule.reason}": is_on_the_page(rule),
         f"tests/kit/rolling.py, RULES: {named}": all(map(is_drawn, rule.options)),
         f"tests/kit/rolling.py, rules_of: {named}": all(map(is_read_by_the_oracle, rule.options)),
