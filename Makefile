@@ -76,9 +76,13 @@ docs: tables ## make the generated tables, play the accidents of docs/internals/
 	@mv docs/internals/accidents.md.new docs/internals/accidents.md
 	@$(site)
 
-tables: environment ## make the tables of docs/options.md, docs/internals/format.md (harmed files) and docs/reading-files.md (casts)
-	@$(python) .ci/options.py >docs/options.md.new
+arguments := src/ftfile/operate/writers/sink_arguments.py
+
+tables: environment ## make the fields of SinkArguments, the tables of docs/options.md, docs/internals/format.md (harmed files) and docs/reading-files.md (casts)
+	@$(python) .ci/options.py page >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
+	@$(python) .ci/options.py arguments >$(arguments).new
+	@mv $(arguments).new $(arguments)
 	@$(python) .ci/harms.py >docs/internals/format.md.new
 	@mv docs/internals/format.md.new docs/internals/format.md
 	@$(python) .ci/casts.py >docs/reading-files.md.new

@@ -1,6 +1,9 @@
-"""Print docs/options.md with the values and defaults from the table of options.
+"""Print a file that describes options, with the facts of their declarations.
 
-The page itself contains the meanings of the options, and defaults that are not a single value.
+- `page`: docs/options.md with the values and defaults. The page itself contains the meanings of the options, and
+  defaults that are not a single value.
+- `arguments`: the module with the keyword arguments of `ftfile.write`, with their types. Type checkers run no code, so
+  they cannot derive them.
 """
 
 from __future__ import annotations
@@ -13,16 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.options import kinds
 from ftfile.core.options.table import OPTIONS
+from ftfile.core.options.typed import SinkOptions
 
 if TYPE_CHECKING:
     from ftfile.core.options.declaration import Option
 
-PAGE = Path(__file__).parents[1] / "docs/options.md"
+_ROOT = Path(__file__).parents[1]
+PAGE = _ROOT / "docs/options.md"
+ARGUMENTS = _ROOT / "src/ftfile/operate/writers/sink_arguments.py"
 
 _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 _TABLE = re.compile(r"^\| [^`|]+ \| takes \| meaning \|\n(\|---\|---\|---\|)\n((?:\|.*\n)+)", re.MULTILINE)
 _ROW = re.compile(r"^\| `(\w+)`[^|]* \| ((?:\\\||[^|])+) \| (.+) \|$")
+_FIELDS = re.compile(r"^(?:    \w+: .*\n)+\Z", re.MULTILINE)
+# Options that `ftfile.write` accepts as other arguments, and options of queries only.
+_NO_ARGUMENTS = frozenset(
+    {"path", "partitionOverwriteMode", "replaceWhere", "onNewQuery", "onGap", "txnAppId", "txnVersion"}
+)
 _VALUE = re.compile("`[^`]*`")
 _DEFAULT = "default: "
 _USES = ("write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow")
@@ -117,5 +128,18 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def to_arguments(module: str) -> str:
+    """Return the module with a field for each option of the sink."""
+    fields = ""
+    for option in SinkOptions.BY_NAME.values():
+        if option.name not in _NO_ARGUMENTS:
+            fields += f"    {option.attribute}: {option.kind.argument} | None\n"
+    return _FIELDS.sub(lambda _: fields, module)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(to_markdown(PAGE.read_text()))
+    if sys.argv[1] == "page":
+        text = to_markdown(PAGE.read_text())
+    else:
+        text = to_arguments(ARGUMENTS.read_text())
+    sys.stdout.write(text)

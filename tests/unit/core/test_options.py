@@ -305,6 +305,14 @@ def test_the_page_of_options_says_what_the_table_says() -> None:
     assert not problem, problem
 
 
+def test_the_keyword_arguments_are_those_of_the_declarations() -> None:
+    module = PAGES["ARGUMENTS"].read_text()
+    assert PAGES["to_arguments"](module) == module, "SinkArguments differs from core/options/typed.py: run `make docs`"
+    stale = re.sub(r"    file_format: .*\n", "", module).replace("part_prefix: str", "part_prefix: int")
+    assert stale != module
+    assert PAGES["to_arguments"](stale) == module
+
+
 # One test reports a page that lacks an option. Tests of changed pages need a correct page.
 needs_correct_page = pytest.mark.skipif(bool(problem_of_page()), reason="docs/options.md differs from the table")
 

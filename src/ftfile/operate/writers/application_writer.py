@@ -20,11 +20,11 @@ from ftfile.operate.export.after_commit import EXPORT_WAIT_S, export_stream
 from ftfile.operate.writers.arrow_rows import arrow_rows, difference
 from ftfile.operate.writers.directory_options import common_settings, writer_options
 from ftfile.operate.writers.early_imports import import_early
+from ftfile.operate.writers.named_options import show_options
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
 from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
 from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, directory_schema
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
-from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_writer import FileSink, has_due_files
 from ftfile.writing.files.publishing import check_hook, report_pending

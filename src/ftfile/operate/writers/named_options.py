@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ArgumentError
 from ftfile.core.options.declaration import attribute_name
-from ftfile.core.options.table import OPTIONS, STORAGE_PREFIX
+from ftfile.core.options.kinds import DURATION
+from ftfile.core.options.table import STORAGE_PREFIX
+from ftfile.core.options.typed import SinkOptions
+from ftfile.operate.writers.sink_arguments import SinkArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
+
+    from ftfile.core.options.declaration import Option
 
 
-def _names() -> dict[str, str]:
-    """Return the names of the sink's options by their names in snake case."""
-    names: dict[str, str] = {}
-    for option in OPTIONS:
-        if "write" in option.used_by:
-            names[option.attribute] = option.name
-    return names
-
-
-_NAMES = _names()
+# The declarations of the sink's options by their names in snake case.
+_OPTIONS = {option.attribute: option for option in SinkOptions.BY_NAME.values()}
 # The options that are lists, each with its text for an empty list; None is the default.
 _OF_EMPTY_LISTS = {"partition_by": None, "filters": None, "export_to": None, "statistics_columns": "none"}
 
@@ -46,13 +44,13 @@ def option_texts(
     for name, value in options.items():
         if name in elsewhere:
             raise ArgumentError(f"{name}: {elsewhere[name]}")
-        if name not in _NAMES:
+        if name not in _OPTIONS:
             raise ArgumentError(_unknown(name))
         chosen = value
         if name in _OF_EMPTY_LISTS and isinstance(value, list | tuple) and not value:
             chosen = _OF_EMPTY_LISTS[name]
         if chosen is not None:
-            texts[_NAMES[name]] = _text(name, chosen)
+            texts[_OPTIONS[name].name] = _text(name, chosen)
     for name, text in (storage or {}).items():
         texts[name if name.startswith(STORAGE_PREFIX) else f"{STORAGE_PREFIX}{name}"] = text
     return texts
@@ -60,7 +58,7 @@ def option_texts(
 
 def _unknown(name: str) -> str:
     snake = attribute_name(name)
-    similar = difflib.get_close_matches(snake, _NAMES, n=1)
+    similar = difflib.get_close_matches(snake, _OPTIONS, n=1)
     if similar:
         return f"{name}: there is no such option. Did you mean {similar[0]}?"
     return f"{name}: there is no such option. docs/options.md lists the options of the sink: use them in snake case"
@@ -86,3 +84,31 @@ def _quoted(name: str) -> str:
         return name
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
+
+
+def show_options(function: Callable[..., object], omitted: Collection[str] = ()) -> None:
+    """Add each option to the signature of a function, before `**options`, for `help` and the documentation."""
+    signature = inspect.signature(function)
+    *parameters, options = signature.parameters.values()
+    for name, kind in SinkArguments.__annotations__.items():
+        if name not in omitted:
+            parameter = inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_default(_OPTIONS[name]),
+                annotation=kind.__forward_arg__,
+            )
+            parameters.append(parameter)
+    function.__signature__ = signature.replace(parameters=[*parameters, options])  # type: ignore[attr-defined]
+
+
+def _default(option: Option[Any]) -> Any:  # noqa: ANN401 - of any option
+    """Return the default of an option as a user would give it."""
+    value = option.default
+    if value == ():
+        return None
+    if isinstance(value, float) and option.kind is DURATION:
+        return f"{value:g}s"
+    if isinstance(value, bytes):
+        return value.decode()
+    return value

@@ -13,9 +13,9 @@ from ftfile.operate.export.after_commit import check_exports, export_batch_write
 from ftfile.operate.writers.arrow_rows import arrow_rows
 from ftfile.operate.writers.directory_options import writer_options
 from ftfile.operate.writers.early_imports import import_early
+from ftfile.operate.writers.named_options import show_options
 from ftfile.operate.writers.row_columns import columns_at
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
-from ftfile.operate.writers.sink_arguments import show_options
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig

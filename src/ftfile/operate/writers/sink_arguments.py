@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
-
-from ftfile.core.options.kinds import DURATION
-from ftfile.core.options.table import OPTIONS
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Sequence
     from datetime import timedelta
 
-    from ftfile.core.options.declaration import Option
 
-
+# `make docs` writes the fields from the declarations of the options.
 class SinkArguments(TypedDict, total=False):
     """The options of `format("ftfile")` for writing, in snake case, as described in docs/options.md.
 
@@ -39,7 +34,6 @@ class SinkArguments(TypedDict, total=False):
     directory_state_ttl: str | timedelta | None
     max_bytes_per_file: int | str | None
     max_records_per_file: int | str | None
-    max_open_bytes: int | str | None
     statistics_columns: str | Sequence[str] | None
     rolling: Literal["batch", "policy"] | None
     max_batches_per_file: int | str | None
@@ -56,68 +50,43 @@ class SinkArguments(TypedDict, total=False):
     success_delay: str | timedelta | None
     on_publish: str | None
     export_to: str | Sequence[str] | None
-    durability: Literal["auto", "hsync", "close"] | None
     publish: Literal["auto", "rename", "copy", "direct"] | None
+    compression: str | None
+    compression_level: int | str | None
+    filters: str | Sequence[str] | None
+    ignore_null_fields: bool | str | None
+    quote_all: bool | str | None
+    encoder: str | None
+    record_name: str | None
+    record_namespace: str | None
+    on_missing_part: Literal["warn", "fail"] | None
+    on_format_change: Literal["fail", "accept"] | None
+    publish_timeout: str | timedelta | None
+    max_open_bytes: int | str | None
+    durability: Literal["auto", "hsync", "close"] | None
     file_permission: str | None
     directory_permission: str | None
     replication: int | str | None
     block_size: int | str | None
-    compression: str | None
-    compression_level: int | str | None
-    filters: str | Sequence[str] | None
+    encryption: Literal["none", "aes-gcm", "parquet"] | None
+    encryption_key_id: str | None
+    on_replay_mismatch: Literal["fail", "keep"] | None
+    on_schema_change: Literal["fail", "widen", "any"] | None
+    fingerprint: Literal["content", "strong"] | None
+    bad_records: Literal["fail", "deadLetter", "drop"] | None
+    max_record_bytes: int | str | None
+    user_metadata: str | None
+    at_least_version: int | str | None
     time_zone: str | None
     timestamp_format: str | None
     timestamp_ntz_format: str | None
     date_format: str | None
-    ignore_null_fields: bool | str | None
     line_sep: str | None
     header: bool | str | None
     sep: str | None
     quote: str | None
     escape: str | None
-    quote_all: bool | str | None
     null_value: str | None
     delimiter: str | None
     length_prefix: Literal["int32", "int32le", "varint"] | None
-    encoder: str | None
-    record_name: str | None
-    record_namespace: str | None
-    encryption: Literal["none", "aes-gcm", "parquet"] | None
-    encryption_key_id: str | None
     key_provider: str | os.PathLike[str] | None
-    on_replay_mismatch: Literal["fail", "keep"] | None
-    on_missing_part: Literal["warn", "fail"] | None
-    on_schema_change: Literal["fail", "widen", "any"] | None
-    on_format_change: Literal["fail", "accept"] | None
-    fingerprint: Literal["content", "strong"] | None
-    bad_records: Literal["fail", "deadLetter", "drop"] | None
-    max_record_bytes: int | str | None
-    publish_timeout: str | timedelta | None
-    user_metadata: str | None
-    at_least_version: int | str | None
-
-
-def show_options(function: Callable[..., object], omitted: Collection[str] = ()) -> None:
-    """Add each option to the signature of a function, before `**options`, for `help` and the documentation."""
-    signature = inspect.signature(function)
-    *parameters, options = signature.parameters.values()
-    defaults = {option.attribute: _default(option) for option in OPTIONS if "write" in option.used_by}
-    for name, kind in SinkArguments.__annotations__.items():
-        if name not in omitted:
-            annotation = kind.__forward_arg__
-            parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
-            )
-    function.__signature__ = signature.replace(parameters=[*parameters, options])  # type: ignore[attr-defined]
-
-
-def _default(option: Option[Any]) -> Any:  # noqa: ANN401 - of any option
-    """Return the default of an option as a user would give it."""
-    value = option.default
-    if value == ():
-        return None
-    if option.kind is DURATION and value is not None:
-        return f"{value:g}s"
-    if isinstance(value, bytes):
-        return value.decode()
-    return value
