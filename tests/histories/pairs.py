@@ -120,7 +120,6 @@ NOT_DRAWN: dict[str, str] = {
             "option lengthPrefix",
             "option encoder",
             "option recordName",
-            "option recordNamespace",
             "option compressionLevel",
             "option filters",
         ),

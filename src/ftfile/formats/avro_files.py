@@ -83,14 +83,15 @@ def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def check_record_name(name: str, namespace: str) -> None:
-    """Raise `ConfigError` for an invalid name or namespace of a record; the namespace can be empty."""
-    if not _is_name(name):
-        raise ConfigError(f"option recordName={name!r}: names in Avro consist of letters, digits and _")
-    if name in _TYPE_NAMES:
-        raise ConfigError(f"option recordName={name!r} is the name of an Avro type, which a record cannot have")
-    if namespace and not all(map(_is_name, namespace.split("."))):
-        raise ConfigError(f"option recordNamespace={namespace!r}: it must be names separated by dots, as in `a.b`")
+def check_record_name(full_name: str) -> None:
+    """Raise `ConfigError` for an invalid name of a record, such as `Row` or, with a namespace, `com.example.Row`."""
+    if not all(map(_is_name, full_name.split("."))):
+        raise ConfigError(
+            f"option recordName={full_name!r}: names in Avro consist of letters, digits and _; "
+            "dots separate a namespace, as in `com.example.Row`"
+        )
+    if full_name.rpartition(".")[2] in _TYPE_NAMES:
+        raise ConfigError(f"option recordName={full_name!r} is the name of an Avro type, which a record cannot have")
 
 
 def schema_problems(schema: pa.Schema) -> Iterator[str]:
@@ -203,18 +204,16 @@ class AvroFormat(ColumnarFormat):
 
     compression: str = "deflate"  # the one codec that every reader supports
     record_name: str = DEFAULTS["recordName"]
-    record_namespace: str = DEFAULTS["recordNamespace"]
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AvroFormat:
         compression, level = cls.codec_from_options(options)
-        name, namespace = (options.get(option, DEFAULTS[option]) for option in ("recordName", "recordNamespace"))
-        check_record_name(name, namespace)
-        return cls(compression, level, name, namespace)
+        name = options.get("recordName", DEFAULTS["recordName"])
+        check_record_name(name)
+        return cls(compression, level, name)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
-        names = {"recordName": self.record_name, "recordNamespace": self.record_namespace}
-        return ColumnarFormat.definition(self, schema) | names
+        return ColumnarFormat.definition(self, schema) | {"recordName": self.record_name}
 
     def check_rows(self, batch: pa.RecordBatch) -> None:
         check_text(batch)
@@ -256,7 +255,8 @@ class _AvroEncoder(CollectingEncoder):
         self._codec = options.codecs[options.compression].label
         self._level = options.used_level
         self._marker = random_bytes(16)
-        described = avro_schema(schema, options.record_name, options.record_namespace)
+        namespace, _, name = options.record_name.rpartition(".")
+        described = avro_schema(schema, name, namespace)
         target.write(header(described, self._codec, self._marker))
 
     def _write_group(self, rows: pa.Table) -> None:

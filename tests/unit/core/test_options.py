@@ -142,6 +142,7 @@ def test_sparks_own_keys_are_known() -> None:
         ("mode", "append", "call write.mode(…)"),
         ("trigger", "once", "call writeStream.trigger(…)"),
         ("bucketBy", "a", "not for files (`ftfile`): writing; use partitionBy for directories"),
+        ("recordNamespace", "com.example", "use recordName with the namespace, such as com.example.Row"),
         ("emptyValue", "", 'an empty text is "", and null is nullValue'),
         ("parquet.compression", "gzip", "there is no option 'parquet.compression': use compression"),
         (

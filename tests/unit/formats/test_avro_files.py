@@ -123,7 +123,7 @@ def test_fastavro_reads_every_shape(batch: pa.RecordBatch) -> None:
 
 def test_the_schema_is_what_spark_writes_but_for_null_first() -> None:
     kind = pa.struct([("a", pa.list_(pa.struct([("b", pa.int64())])))])
-    options = {"recordName": "Event", "recordNamespace": "com.example"}
+    options = {"recordName": "com.example.Event"}
     data = encode(format_from_options("avro", options), one_column(kind, None))
     inner = {
         "type": "record",
@@ -191,9 +191,11 @@ def test_levels_change_the_size(compression: str, level: int) -> None:
         ({"compression": "snappy", "compressionLevel": 1}, "only deflate, zstd have levels"),
         ({"compression": "deflate", "compressionLevel": 10}, "for deflate it must be 1 to 9"),
         ({"compressionLevel": 0}, "for deflate it must be 1 to 9"),
-        ({"recordName": "a.b"}, "option recordName='a.b'"),
+        ({"recordName": "a..b"}, "option recordName='a..b': names in Avro consist of letters, digits and _"),
+        ({"recordName": "a.b-c"}, "option recordName='a.b-c': names in Avro"),
+        ({"recordName": ""}, "option recordName=''"),
+        ({"recordName": "a.string"}, "option recordName='a.string' is the name of an Avro type"),
         ({"recordName": "string"}, "option recordName='string' is the name of an Avro type"),
-        ({"recordNamespace": "a..b"}, "option recordNamespace='a..b': it must be names separated by dots"),
     ],
 )
 def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:

@@ -205,7 +205,6 @@ class SinkOptions(WriterOptions, RecordOptions):
     quote_all = option(kinds.BOOLEAN, default=False, formats=("csv",))
     encoder = option(kinds.TEXT, formats=("binary",))
     record_name = option(kinds.TEXT, default="topLevelRecord", formats=("avro",))
-    record_namespace = option(kinds.TEXT, default="", formats=("avro",))
     # Guarantees.
     on_missing_part: Literal["warn", "fail"] = words("warn")
     on_format_change: Literal["fail", "accept"] = words("fail")

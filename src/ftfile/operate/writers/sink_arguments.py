@@ -58,7 +58,6 @@ class SinkArguments(TypedDict, total=False):
     quote_all: bool | str | None
     encoder: str | None
     record_name: str | None
-    record_namespace: str | None
     on_missing_part: Literal["warn", "fail"] | None
     on_format_change: Literal["fail", "accept"] | None
     publish_timeout: str | timedelta | None
