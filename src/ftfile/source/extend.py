@@ -40,6 +40,10 @@ _END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
 }
 
 
+# A known file has 65 bytes in the state of the stream, so the state has at most 65 MB, except for files of the backlog
+# and of the newest time.
+KNOWN_FILES_MAX = 1_000_000
+
 _IN_THE_CLEAR = (
     "keyProvider is set, and its name does not end in .enc: unencrypted files are not trusted. allowClearFiles=true "
     "reads them, and pathGlobFilter=*.enc skips them"
@@ -422,7 +426,7 @@ class PlanBuilder:
             newest = max(planned.modified_ms for planned in self._ranges.values())
             low = max(low, min(newest, now_ms) - int(self._settings.max_file_age * 1000))
         times_after = self.table.times_after(np.array([*self._places], np.intp))
-        over = len(times_after) - self._settings.max_tracked_files
+        over = len(times_after) - KNOWN_FILES_MAX
         if over > 0:
             last = int(np.partition(times_after, over - 1)[over - 1])
             # Files of the newest time are kept: another file with this time may still appear, and would be late.

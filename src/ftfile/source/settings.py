@@ -287,7 +287,6 @@ class SourceSettings:
     max_bytes_per_trigger: int | None = None
     scan_interval: float = 1.0  # seconds
     max_file_age: float = 7 * 86_400.0  # seconds
-    max_tracked_files: int = 1_000_000
     close_inactive: float = 300.0  # seconds
     min_file_age: float = 10.0  # seconds
     file_identity: Literal["native", "content"] = "native"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import Unavailable
+from ftfile.source import extend
 from ftfile.source.known_rows import ROW, key_of
 from tests.unit.source.tailing import Tailing
 
@@ -272,8 +273,9 @@ def test_a_time_in_the_future_does_not_make_all_else_late() -> None:
     assert tailing.text == "x\ny\n"
 
 
-def test_a_backlog_of_old_files_is_read_before_any_of_it_is_late() -> None:
-    tailing = Tailing(maxFileAge="1d", maxFilesPerTrigger="1", maxTrackedFiles="2")
+def test_a_backlog_of_old_files_is_read_before_any_of_it_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extend, "KNOWN_FILES_MAX", 2)
+    tailing = Tailing(maxFileAge="1d", maxFilesPerTrigger="1")
     for number in range(10):
         tailing.write(str(number), "x\n")
         tailing.clock.advance(DAY_S * 3)
@@ -302,9 +304,10 @@ def test_a_file_that_cannot_be_opened_at_first_is_not_late() -> None:
 
 
 @pytest.mark.parametrize("same_time", [False, True])
-def test_no_more_files_are_known_than_may_be(same_time: bool) -> None:
+def test_no_more_files_are_known_than_may_be(same_time: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file more than the limit, and many more. All files of the newest time stay known, so that none is late."""
-    tailing = Tailing(maxTrackedFiles="10", maxFilesPerTrigger="3")
+    monkeypatch.setattr(extend, "KNOWN_FILES_MAX", 10)
+    tailing = Tailing(maxFilesPerTrigger="3")
     for number in range(40):
         tailing.write(f"{number:02}", "x\n")
         tailing.clock.advance(0 if same_time else 1)
@@ -371,8 +374,9 @@ def test_what_is_remembered_of_files_that_are_gone_is_dropped() -> None:
 
 
 @pytest.mark.slow
-def test_names_of_files_that_were_cut_off_are_dropped() -> None:
-    tailing = Tailing(maxTrackedFiles="10")
+def test_names_of_files_that_were_cut_off_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extend, "KNOWN_FILES_MAX", 10)
+    tailing = Tailing()
     for number in range(200):
         tailing.write("a", f"a line {number}\nhalf" if number % 2 else "one\n")
         tailing.scan()

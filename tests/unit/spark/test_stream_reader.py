@@ -190,7 +190,6 @@ WRONG_OPTIONS = [
     ({"recursiveFileLookup": "deep"}, "recursiveFileLookup='deep' is not understood"),
     ({"scanInterval": "5"}, "scanInterval='5' is not understood: it takes a duration"),
     ({"maxFileAge": "week"}, "maxFileAge='week' is not understood"),
-    ({"maxTrackedFiles": "0"}, "maxTrackedFiles='0' is not understood"),
     ({"maxRetries": "-1"}, "maxRetries='-1' is not understood"),
     ({"closeInactive": "1"}, "closeInactive='1' is not understood"),
     ({"minFileAge": "1"}, "minFileAge='1' is not understood"),

@@ -151,7 +151,7 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("filepatternregexp", "filepatternregularexp"), "use filePattern"),
     "ignorefilepatternregularexp": "use ignoreFilePattern",
     "maxretrycount": "use maxRetries",
-    "maxcachedfiles": "use maxTrackedFiles",
+    "maxcachedfiles": "the state has at most a million files; maxFileAge forgets files sooner",
     "latestfirst": "the oldest files are always read first",
     "filenameonly": "a file is identified by its path and content: see fileIdentity",
     **dict.fromkeys(("modifiedbefore", "modifiedafter"), "use filePattern, or startingOffsets=latest"),

@@ -323,7 +323,6 @@ class FilesOptions(LimitOptions, RecordOptions):
     follow_links = option(kinds.BOOLEAN, default=False)
     scan_interval = option(kinds.DURATION, default=1.0)
     max_file_age = option(kinds.DURATION, default=7 * 86_400.0)
-    max_tracked_files = option(kinds.COUNT, default=1_000_000)
     tail = option(kinds.BOOLEAN)
     multi_line = option(kinds.BOOLEAN, default=False, formats=("json", "csv"))
     encoding = option(kinds.TEXT, default="UTF-8", formats=("json", "csv", "text"))
