@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.core.bounds import BoundsColumn
+from ftfile.rows.bounds.masks import FileBounds
+from ftfile.rows.comparisons import Columns
+from ftfile.rows.conditions import tree_of
 from ftfile.rows.statistics.collector import Collector
 from ftfile.rows.statistics.columns import key_of, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.rows.bounds.masks import Mask
+    from ftfile.rows.predicate import Tree
 
 Entry = list[Any]
 
@@ -43,3 +50,27 @@ def bounds_columns(files: Sequence[Mapping[str, Entry]]) -> dict[str, BoundsColu
         lists = zip(*(entries.get(name, [None] * 3) for entries in files), strict=True)
         columns[name] = BoundsColumn(*map(list, lists))
     return columns
+
+
+@dataclass(frozen=True)
+class BoundedFiles:
+    """The bounds of files with rows of a schema."""
+
+    schema: pa.Schema
+    bounds: Mapping[str, BoundsColumn]
+    rows: Sequence[int | None]  # of each file
+    time_zone: str
+
+    def possible(self, where: str | Mapping[str, Any]) -> Mask:
+        """Return True for each file that may contain a row that matches a condition."""
+        return FileBounds(self.bounds, self.rows).possible(self._tree(where))
+
+    def certain(self, where: str | Mapping[str, Any]) -> Mask:
+        """Return True for each file whose rows all certainly match a condition."""
+        return FileBounds(self.bounds, self.rows).certain(self._tree(where))
+
+    def _tree(self, where: str | Mapping[str, Any]) -> Tree:
+        columns = Columns(
+            schema=self.schema, time_zone=self.time_zone, called="columns", time_zones={}, argument="where"
+        )
+        return columns.bound(tree_of(where))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource as ds
@@ -27,22 +26,6 @@ _TEXTS = [ds.StringStartsWith, ds.StringEndsWith, ds.StringContains]
 _LAST = "\U0010ffff"
 
 
-@dataclass(frozen=True)
-class And(ds.Filter):
-    """The filter of Spark's JVM with this name."""
-
-    left: ds.Filter
-    right: ds.Filter
-
-
-@dataclass(frozen=True)
-class Or(ds.Filter):
-    """The filter of Spark's JVM with this name."""
-
-    left: ds.Filter
-    right: ds.Filter
-
-
 class RandomFilters:
     """Draws filters on columns and on fields of structs with these values."""
 
@@ -51,14 +34,10 @@ class RandomFilters:
         self._values = values
 
     def draw(self, depth: int) -> ds.Filter:
-        """Return a filter in which at most `depth` filters are nested."""
-        kind = self._dice.choice(["leaf", "Not", "And", "Or"])
-        if not depth or kind == "leaf":
-            return self._leaf()
-        if kind == "Not":
+        """Return a filter with at most `depth` negations."""
+        if depth and self._dice.random() < 0.5:
             return ds.Not(self.draw(depth - 1))
-        both = {"And": And, "Or": Or}[kind]
-        return both(self.draw(depth - 1), self.draw(depth - 1))
+        return self._leaf()
 
     def _leaf(self) -> ds.Filter:
         path = self._dice.choice([*self._values])
@@ -86,12 +65,6 @@ def is_met(pushed: ds.Filter, row: Mapping[str, Any]) -> bool | None:
     if isinstance(pushed, ds.Not):
         answer = is_met(pushed.child, row)
         return None if answer is None else not answer
-    if isinstance(pushed, And | Or):
-        answers = {is_met(pushed.left, row), is_met(pushed.right, row)}
-        decisive = isinstance(pushed, Or)
-        if decisive in answers:
-            return decisive
-        return None if None in answers else not decisive
     return _is_leaf_met(pushed, _value_at(row, getattr(pushed, "attribute")))  # noqa: B009 - the class has no attribute
 
 

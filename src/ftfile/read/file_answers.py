@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -14,21 +13,21 @@ from ftfile.formats.partition_paths import columns_in_path
 from ftfile.log.format import layout
 from ftfile.log.read.snapshot import live_columns, live_table
 from ftfile.rows import kernels as pc
-from ftfile.rows.bounds.certain import must
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
-from ftfile.rows.bounds.possible import FileBounds
-from ftfile.rows.conditions import bound
+from ftfile.rows.bounds.masks import FileBounds
+from ftfile.rows.comparisons import Columns
+from ftfile.rows.conditions import tree_of
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.statistics.columns import is_bounded, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.core.bounds import BoundsColumn
     from ftfile.log.format.model import Add
     from ftfile.log.read.add_table import AddTable
     from ftfile.log.read.snapshot import Snapshot
-    from ftfile.rows.bounds.possible import Mask
+    from ftfile.rows.bounds.masks import Mask
     from ftfile.rows.statistics.columns import Path
     from ftfile.storage.api import FileSystem
 
@@ -96,17 +95,12 @@ class StatisticsReader:
             return FileAnswers(possible, np.full(len(rows), fill_value=False))
         if isinstance(self._where, FileCondition):
             return FileAnswers(self._where.possible(bounds, rows), np.full(len(rows), fill_value=False))
-        columns = FileBounds(
-            schema=self._recorded,
-            time_zone=self._time_zone,
-            called="columns",
-            time_zones={},
-            argument="where",
-            bounds=bounds,
-            rows=rows,
+        columns = Columns(
+            schema=self._recorded, time_zone=self._time_zone, called="columns", time_zones={}, argument="where"
         )
-        assert isinstance(self._where, str | Mapping)
-        return FileAnswers(bound(self._where, columns), must(self._where, columns))
+        condition = columns.bound(tree_of(self._where))
+        files = FileBounds(bounds, rows)
+        return FileAnswers(files.possible(condition), files.certain(condition))
 
 
 def live_encodings(snapshot: Snapshot) -> list[Mapping[str, Any]]:

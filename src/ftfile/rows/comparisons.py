@@ -1,13 +1,8 @@
-"""Tokens of conditions, and comparisons of columns with literals.
-
-Comparisons are Arrow expressions that are false instead of null.
-"""
+"""Tokens of conditions, and literals in the types of columns."""
 
 from __future__ import annotations
 
 import datetime
-import math
-import operator
 import re
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,23 +13,16 @@ import pyarrow as pa
 from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Argument
-from ftfile.rows import kernels as pc
+from ftfile.rows.predicate import Column, bind, columns_of
 from ftfile.rows.value_text import UTC, value_of, value_type
 from ftfile.rows.zone_clocks import clocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+
+    from ftfile.rows.predicate import Tree
 
 
-_COMPARED = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-OPPOSITES = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _DIGITS_MAX = 40  # more than any integer column has
 _MIDNIGHT = " 00:00:00"
 _OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
@@ -128,11 +116,6 @@ def unquoted(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])
 
 
-def never() -> pc.Expression:
-    """Return the condition that matches no row."""
-    return pc.scalar(False)  # noqa: FBT003 - a literal of the expression
-
-
 @dataclass(frozen=True, slots=True)
 class TimeText:
     """A date or a timestamp literal."""
@@ -142,6 +125,13 @@ class TimeText:
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.text!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlagValue:
+    """The value TRUE, with which a column without a comparison is compared."""
+
+    error: ConfigError  # for columns that are not boolean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,81 +162,34 @@ class Columns:
             raise ConfigError(f"{self.argument}: {', '.join(unknown)} is not one of the {self.called}, {which}")
         return matches
 
-    def always(self, value: bool) -> pc.Expression:  # noqa: FBT001 - a literal of the condition
-        """Return the condition with this value for all rows."""
-        return pc.scalar(value)
+    def bound(self, tree: Tree) -> Tree:
+        """Return a condition on names and Python values as a condition on columns and literals of their types.
 
-    def is_null(self, field: pa.Field) -> pc.Expression:
-        """Return `field IS NULL`."""
-        return pc.field(field.name).is_null()
+        Raises:
+            ConfigError: an unknown column, or a value of another type.
+        """
+        names = columns_of(tree)
+        fields = self.fields(names)
+        columns = {name: Column((field.name,), field.type) for name, field in zip(names, fields, strict=True)}
+        return bind(tree, columns.__getitem__, self._literal)
 
-    def is_valid(self, field: pa.Field) -> pc.Expression:
-        """Return `field IS NOT NULL`."""
-        return pc.field(field.name).is_valid()
-
-    def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
-        """Return `field sign value`; false instead of null."""
-        if value is None:
-            return never()
-        literal, column = self.literal(field, value), pc.field(field.name)
-        if not pa.types.is_floating(literal.type):
-            return _compared(column, sign, literal)
-        is_nan = pc.is_nan(column)
-        if math.isnan(literal.as_py()):
-            not_nan = ~is_nan
-            answers = {"=": is_nan, ">=": is_nan, "!=": not_nan, "<": not_nan, "<=": column.is_valid(), ">": never()}
-            return answers[sign]
-        compared = _compared(column, sign, literal)
-        if sign in (">", ">="):
-            return compared | is_nan
-        return compared
-
-    def is_in(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
-        """Return the condition that a column has one of the values; None is null."""
-        present = [value for value in values if value is not None]
-        condition = self.is_one_of(field, present)
-        if len(present) < len(values):
-            return condition | self.is_null(field)
-        return condition
-
-    def is_one_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
-        """Return `field IN (values)`; false instead of null."""
-        if len(values) == 1:
-            return self.compare(field, "=", values[0])
-        literals = [self.literal(field, value) for value in values if value is not None]
-        if not literals:
-            return never()
-        column, kind = pc.field(field.name), value_type(field.type)
-        if not pa.types.is_floating(kind):
-            return column.isin(pa.array(literals, kind))
-        numbers = [literal.as_py() for literal in literals]
-        zeros = [0.0, -0.0] if 0.0 in numbers else []  # strings that are equal to Arrow, and have other bytes
-        condition = column.isin(pa.array([*numbers, *zeros], kind))
-        if any(map(math.isnan, numbers)):
-            return condition | pc.is_nan(column)
-        return condition
-
-    def is_none_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
-        """Return `field NOT IN (values)`; false instead of null."""
-        condition = self.is_one_of(field, values)
-        if any(value is None for value in values):
-            return never()
-        return ~condition & pc.field(field.name).is_valid()
-
-    def literal(self, field: pa.Field, value: object) -> pa.Scalar:
-        """Return a value converted to the type of the column."""
-        kind = value_type(field.type)
+    def _literal(self, column: Column, value: object) -> pa.Scalar:
+        name, kind = column.path[0], value_type(column.type)
+        if isinstance(value, FlagValue):
+            if not pa.types.is_boolean(column.type):
+                raise value.error
+            value = True
         if pa.types.is_nested(kind):
-            raise ConfigError(f"{self.argument}: column {field.name!r} is {kind}, which cannot be compared")
+            raise ConfigError(f"{self.argument}: column {name!r} is {kind}, which cannot be compared")
         try:
-            return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
+            return typed(value, kind, self.time_zones.get(name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             why = "it is out of range" if isinstance(error, OverflowError) else error
             if isinstance(error, TypeError) and _holds_text(kind):
                 why = f"it must be a text, such as {str(value)!r}"
             shown = value if isinstance(value, Decimal) else repr(value)
             raise ConfigError(
-                f"{self.argument}: {field.name}={shown} is not a value of the column's type {kind}: {why}"
+                f"{self.argument}: {name}={shown} is not a value of the column's type {kind}: {why}"
             ) from error
 
 
@@ -316,7 +259,3 @@ def _time_text(text: str, kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
         return text.lower()
     return text
-
-
-def _compared(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expression:
-    return _COMPARED[sign](column, pc.scalar(literal))

@@ -1,4 +1,4 @@
-"""Conditions on rows, compiled to Arrow expressions.
+"""Conditions of users on rows, as trees (`rows.predicate`) and as Arrow expressions.
 
 A condition is a mapping, an SQL-like text or an Arrow expression. The grammar of a text, which is not case-sensitive::
 
@@ -16,12 +16,10 @@ Spark: NaN equals NaN, and is greater than all other numbers.
 from __future__ import annotations
 
 import contextlib
-import operator
 import threading
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -30,11 +28,13 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Argument
 from ftfile.rows import kernels as pc
-from ftfile.rows.comparisons import OPPOSITES, Columns, Cursor, TimeText, unquoted
+from ftfile.rows.comparisons import Columns, Cursor, FlagValue, TimeText, unquoted
+from ftfile.rows.expressions import expression_of
+from ftfile.rows.predicate import OPPOSITES, Always, Compare, In, Null, all_of, any_of, of_mapping
 from ftfile.rows.value_text import UTC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from ftfile.rows.predicate import Tree
 
 
 _DEPTH_MAX = 100  # nested parentheses
@@ -49,6 +49,7 @@ _SIGNS = {sign: sign for sign in OPPOSITES} | {"==": "=", "<>": "!="}
 _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
 _COMPARISON = "a comparison by a sign, IN, BETWEEN or IS NULL"
+_FOLLOWING = ("AND", "OR", ")")  # the tokens after a column without a comparison
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
 _POSITION = "FieldPath("  # how the text of an expression shows a column that it names by number
 _UNPRINTABLE = "an expression with long texts"
@@ -87,34 +88,23 @@ def predicate(
         return _checked(where, schema, columns)
     if isinstance(where, Mapping) and not where:
         return None
-    return bound(
-        where,
-        Columns(schema=schema, time_zone=time_zone, called=columns, time_zones=time_zones or {}, argument=argument),
+    columns_of_rows = Columns(
+        schema=schema, time_zone=time_zone, called=columns, time_zones=time_zones or {}, argument=argument
     )
+    return expression_of(columns_of_rows.bound(tree_of(where, argument)))
 
 
-def bound(where: object, columns: Columns) -> Any:  # noqa: ANN401 - the type depends on the columns
-    """Return a text or a mapping as a condition on these columns, joined from the answers of their methods.
+def tree_of(where: object, argument: str = "where") -> Tree:
+    """Return a text or a mapping as a condition on names of columns.
 
     Raises:
-        ConfigError: like `predicate`.
+        ConfigError: another type, or a text that does not follow the grammar of this module.
     """
     if isinstance(where, str):
-        return _Parser(where, columns).parsed()
+        return _Parser(where, argument).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(
-            Advice(Argument(columns.argument, where), " is not a condition: ", CONDITION_TAKEN[columns.argument])
-        )
-    if not where:
-        return columns.always(True)  # noqa: FBT003 - a literal of the condition
-    value_lists = [_as_list(values) for values in where.values()]
-    return _all(list(map(columns.is_in, columns.fields(where), value_lists)))
-
-
-def _as_list(values: object) -> list[Any]:
-    if isinstance(values, list | tuple | set | frozenset | range):
-        return list(values)
-    return [values]
+        raise ConfigError(Advice(Argument(argument, where), " is not a condition: ", CONDITION_TAKEN[argument]))
+    return of_mapping(where)
 
 
 def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
@@ -204,26 +194,14 @@ def _in_fork(parent: _StackSize) -> _StackSize:
 _stack = PerProcess(_StackSize, _in_fork)
 
 
-def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:
-    """Return all conditions joined to a tree of minimal depth."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return join(_joined(join, conditions[:middle]), _joined(join, conditions[middle:]))
-
-
-_all, _any = partial(_joined, operator.and_), partial(_joined, operator.or_)
-
-
 class _Parser(Cursor):
-    """Parses a text, and builds the condition or, with `negated`, its opposite; both match only true rows."""
+    """Parses a text to a condition or, with `negated`, to its opposite; both match only true rows."""
 
-    def __init__(self, where: str, columns: Columns) -> None:
-        super().__init__(where, columns.argument)
-        self._columns = columns
+    def __init__(self, where: str, argument: str) -> None:
+        super().__init__(where, argument)
         self._depth = self._comparisons = 0
 
-    def parsed(self) -> pc.Expression:
+    def parsed(self) -> Tree:
         if len(self._tokens) == 1:
             raise ConfigError(
                 Advice(Argument(self._argument, self._where), " is empty: ", CONDITION_TAKEN[self._argument])
@@ -233,23 +211,23 @@ class _Parser(Cursor):
             raise self._error("AND, OR or the end")
         return condition
 
-    def _either(self, *, negated: bool) -> pc.Expression:
+    def _either(self, *, negated: bool) -> Tree:
         conditions = [self._both(negated=negated)]
         while self._take("OR"):
             conditions.append(self._both(negated=negated))
         if negated:
-            return _all(conditions)
-        return _any(conditions)
+            return all_of(conditions)
+        return any_of(conditions)
 
-    def _both(self, *, negated: bool) -> pc.Expression:
+    def _both(self, *, negated: bool) -> Tree:
         conditions = [self._negated(negated=negated)]
         while self._take("AND"):
             conditions.append(self._negated(negated=negated))
         if negated:
-            return _any(conditions)
-        return _all(conditions)
+            return any_of(conditions)
+        return all_of(conditions)
 
-    def _negated(self, *, negated: bool) -> pc.Expression:
+    def _negated(self, *, negated: bool) -> Tree:
         while self._take("NOT"):
             negated = not negated
         if not self._take("("):
@@ -262,7 +240,7 @@ class _Parser(Cursor):
         self._depth -= 1
         return condition
 
-    def _comparison(self, *, negated: bool) -> pc.Expression:
+    def _comparison(self, *, negated: bool) -> Tree:
         self._comparisons += 1
         if self._comparisons > _COMPARISONS_MAX:
             raise ConfigError(
@@ -271,39 +249,39 @@ class _Parser(Cursor):
             )
         if not self._is_column():
             return self._of_literal(self._literal(), negated=negated)
-        field = self._column()
+        name = self._column()
         if self._is_sign():
-            return self._compare(field, self._sign(), self._literal(), negated=negated)
+            return self._compare(name, self._sign(), self._literal(), negated=negated)
         if self._take("IS"):
             is_null = self._take("NOT") == negated
             self._expect("NULL")
-            return self._columns.is_null(field) if is_null else self._columns.is_valid(field)
+            return Null(name, is_null)
         if self._take("NOT"):
             negated = not negated
             if self._peek().word not in ("IN", "BETWEEN"):
                 raise self._error("IN or BETWEEN")
         if self._take("BETWEEN"):
-            low = self._compare(field, ">=", self._literal(), negated=negated)
+            low = self._compare(name, ">=", self._literal(), negated=negated)
             self._expect("AND")
-            high = self._compare(field, "<=", self._literal(), negated=negated)
-            return low | high if negated else low & high
+            high = self._compare(name, "<=", self._literal(), negated=negated)
+            return any_of([low, high]) if negated else all_of([low, high])
         if self._take("IN"):
-            values = self._list()
-            return self._columns.is_none_of(field, values) if negated else self._columns.is_one_of(field, values)
-        if pa.types.is_boolean(field.type):
-            return self._compare(field, "=", True, negated=negated)  # noqa: FBT003 - a value
-        raise self._error(_COMPARISON)
+            return In(name, tuple(self._list()), not negated)
+        no_comparison = self._error(_COMPARISON)
+        if self._peek().kind != "end" and self._peek().word not in _FOLLOWING:
+            raise no_comparison
+        return self._compare(name, "=", FlagValue(no_comparison), negated=negated)
 
-    def _of_literal(self, value: object, *, negated: bool) -> pc.Expression:
+    def _of_literal(self, value: object, *, negated: bool) -> Tree:
         if self._is_sign():
             sign = _FLIPPED[self._sign()]
             return self._compare(self._column(), sign, value, negated=negated)
         if value is None or isinstance(value, bool):
-            return self._columns.always(value is (not negated))
+            return Always(value is (not negated))
         raise self._error("a comparison")
 
-    def _compare(self, field: pa.Field, sign: str, value: object, *, negated: bool) -> pc.Expression:
-        return self._columns.compare(field, OPPOSITES[sign] if negated else sign, value)
+    def _compare(self, name: str, sign: str, value: object, *, negated: bool) -> Tree:
+        return Compare(name, OPPOSITES[sign] if negated else sign, value)
 
     def _list(self) -> list[object]:
         self._expect("(")
@@ -319,13 +297,13 @@ class _Parser(Cursor):
             return True
         return token.kind == "word" and not self._is_time() and token.word not in _WORDS
 
-    def _column(self) -> pa.Field:
+    def _column(self) -> str:
         if not self._is_column():
             raise self._error("a column")
         token = self._advance()
         if self._peek().word == "(":
             raise self._error(_COMPARISON)
-        return self._columns.fields([unquoted(token.text) if token.kind == "column" else token.text])[0]
+        return unquoted(token.text) if token.kind == "column" else token.text
 
     def _is_sign(self) -> bool:
         return self._peek().word in _SIGNS

@@ -20,10 +20,9 @@ from ftfile.rows.value_text import UTC
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pyspark.sql import datasource
-
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.read.selection import FilePlace
+    from ftfile.rows.predicate import Tree
     from ftfile.storage.api import FileSystem
 
 
@@ -35,14 +34,12 @@ class Chosen(NamedTuple):
     row_filter: RowFilter | None = None  # None for all rows
 
 
-def choose(
-    snapshot: Snapshot, filters: Sequence[datasource.Filter], requested_json: str, fs: FileSystem | None
-) -> Chosen:
+def choose(snapshot: Snapshot, filters: Sequence[Tree], requested_json: str, fs: FileSystem | None) -> Chosen:
     """Return what may contain a row of a snapshot that meets all filters. No file is opened.
 
     Args:
         snapshot: the adds to choose from.
-        filters: on the rows.
+        filters: on the rows, with paths of names in lower case.
         requested_json: the columns that Spark reads, as the JSON of their schema.
         fs: the directory of the log, from which statistics are read; without it, only partitions exclude files.
     """

@@ -19,6 +19,7 @@ from ftfile.read.shared_columns import columns_of_snapshot
 from ftfile.read.shares import Share, pack_columns, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.spark.chosen_files import Chosen, choose
+from ftfile.spark.filters import tree_of
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.core.options.typed import Use
     from ftfile.formats.api import RowFilter
     from ftfile.log.read.snapshot import Snapshot
+    from ftfile.rows.predicate import Tree
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -122,11 +124,11 @@ class _PushingReader(FtFileReader):
     For a reader with this method, Spark requires `spark.sql.python.filterPushdown.enabled=true`.
     """
 
-    _filters: tuple[datasource.Filter, ...] = ()
+    _filters: tuple[Tree, ...] = ()
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
         """Return the filters that Spark must apply: all of them."""
-        self._filters = tuple(filters)
+        self._filters = tuple(map(tree_of, filters))
         return filters
 
     def _chosen(self, directory: Directory, snapshot: Snapshot) -> Chosen:

@@ -23,6 +23,7 @@ if not hasattr(ds, "Not"):
     pytest.skip("Spark 4.0 has no filters in Python", allow_module_level=True)
 
 from ftfile.spark.chosen_files import choose
+from ftfile.spark.filters import tree_of
 
 COLUMNS = {"id": "long", "name": "string", "n": "integer", "day": "date", "city": "string", "at": "timestamp"}
 NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
@@ -46,7 +47,7 @@ def chosen(snapshot: Snapshot, *filters: ds.Filter, out: str | None = None) -> i
     """Return the number of adds that remain: by their partitions or, with `out`, also by their statistics."""
     assert snapshot.schema is not None
     fs = None if out is None else ftfile.open(out).file_system
-    remaining, places, _ = choose(snapshot, filters, snapshot.definitions[snapshot.schema], fs)
+    remaining, places, _ = choose(snapshot, [*map(tree_of, filters)], snapshot.definitions[snapshot.schema], fs)
     if places is None:
         return len(remaining.adds)
     return sum((add.directory_key, add.encoding) in places for add in remaining.adds.values())

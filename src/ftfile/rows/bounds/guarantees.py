@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.core.bounds import BoundsColumn
-    from ftfile.rows.bounds.possible import Mask
+    from ftfile.rows.bounds.masks import Mask
 
 # A file takes 45 µs. No file is excluded from more files.
 FILES_MAX = 20_000

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import datetime
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
-from dataclasses import make_dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.core.logs import get_logger
+from ftfile.rows.predicate import all_of, any_of
+from ftfile.spark.filters import comparison
 from ftfile.spark.native.conditions import filtered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession, datasource
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from ftfile.rows.predicate import Tree
 
 
 _log = get_logger(__name__)
@@ -44,21 +47,7 @@ _TIME_0 = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - of a type without time
 _INSTANT_0 = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-def _filter_classes() -> dict[str, Callable[..., datasource.Filter]]:
-    """Return the classes of filters that Spark passes to a reader, by name. Spark 4.0 does not have them in Python."""
-    fields: dict[str, tuple[str, ...]] = {"Not": ("child",)}
-    fields |= dict.fromkeys(_JOINS, ("left", "right"))
-    fields |= dict.fromkeys(_NULL_TESTS, ("attribute",))
-    fields |= dict.fromkeys((*_SIGNS, *_TEXTS.values(), "In"), ("attribute", "value"))
-    return {name: make_dataclass(name, names, frozen=True) for name, names in fields.items()}
-
-
-_FILTERS = _filter_classes()
-
-
-def filters_of(
-    spark: SparkSession, schema: StructType, where: str | Mapping[str, object] | None
-) -> list[datasource.Filter]:
+def filters_of(spark: SparkSession, schema: StructType, where: str | Mapping[str, object] | None) -> list[Tree]:
     """Return filters that all rows meet for which a condition is true; no filters if ftfile cannot evaluate all of it.
 
     Spark's optimizer resolves the condition with the settings of the session: it decides which operand of a comparison
@@ -93,13 +82,13 @@ class _Unknown(Exception):
 
 
 class _Translation:
-    """The conversion of one condition of Spark's optimizer into filters."""
+    """The conversion of one condition of Spark's optimizer."""
 
     def __init__(self) -> None:
         self._count = 0
 
-    def filter_of(self, expression: Any, depth: int = 0) -> datasource.Filter:  # noqa: ANN401 - of the JVM
-        """Return the filter that is true, false or null for the same rows.
+    def filter_of(self, expression: Any, depth: int = 0, *, negated: bool = False) -> Tree:  # noqa: ANN401 - of the JVM
+        """Return the filter that is true for the rows for which an expression is true or, if negated, false.
 
         Raises:
             _Unknown: there is none.
@@ -109,28 +98,28 @@ class _Translation:
             raise _Unknown("it has too many parts")
         kind = _name(expression)
         if kind in _JOINS:
-            return _FILTERS[kind](
-                self.filter_of(expression.left(), depth + 1), self.filter_of(expression.right(), depth + 1)
-            )
+            sides = (expression.left(), expression.right())
+            parts = [self.filter_of(side, depth + 1, negated=negated) for side in sides]
+            return all_of(parts) if (kind == "And") != negated else any_of(parts)
         if kind == "Not":
-            return _FILTERS[kind](self.filter_of(expression.child(), depth + 1))
-        return _comparison(kind, expression)
+            return self.filter_of(expression.child(), depth + 1, negated=not negated)
+        return comparison(*_compared(kind, expression), negated=negated)
 
 
-def _comparison(kind: str, expression: Any) -> datasource.Filter:  # noqa: ANN401 - of the JVM
-    """Return the filter of an expression that joins no others."""
+def _compared(kind: str, expression: Any) -> tuple[str, tuple[str, ...], object]:  # noqa: ANN401 - of the JVM
+    """Return the class of the filter of an expression that joins no others, and its column and value."""
     if kind in _NULL_TESTS:
-        return _FILTERS[kind](_path(expression.child()))
+        return kind, _path(expression.child()), None
     if kind in _SIGNS and _name(expression.left()) == "Literal":
-        return _FILTERS[_SIGNS[kind]](_path(expression.right()), _literal(expression.left()))
+        return _SIGNS[kind], _path(expression.right()), _literal(expression.left())
     if kind in _SIGNS:
-        return _FILTERS[kind](_path(expression.left()), _literal(expression.right()))
+        return kind, _path(expression.left()), _literal(expression.right())
     if kind in _TEXTS:
-        return _FILTERS[_TEXTS[kind]](_path(expression.left()), _literal(expression.right()))
+        return _TEXTS[kind], _path(expression.left()), _literal(expression.right())
     if kind in ("In", "InSet"):
         column, values = _list(kind, expression)
-        return _FILTERS["In"](_path(column), values)
-    return _FILTERS["EqualTo"](_path(expression), True)  # noqa: FBT003 - a value
+        return "In", _path(column), values
+    return "EqualTo", _path(expression), True
 
 
 def _list(kind: str, expression: Any) -> tuple[Any, tuple[object, ...]]:  # noqa: ANN401 - of the JVM

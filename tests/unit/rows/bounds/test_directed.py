@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 import pytest
 
 from ftfile.core.bounds import BoundsColumn
-from ftfile.core.errors import ConfigError
-from ftfile.rows.bounds.certain import must
 from ftfile.rows.bounds.guarantees import FILES_MAX, possible_by_expression
-from ftfile.rows.bounds.possible import VALUES_MAX, FileBounds
-from ftfile.rows.conditions import bound, predicate, text_of
+from ftfile.rows.bounds.masks import VALUES_MAX, FileBounds
+from ftfile.rows.conditions import text_of
 from ftfile.rows.statistics.columns import key_of
-from tests.kit.file_statistics import entry_of
+from tests.kit.file_statistics import BoundedFiles, entry_of
 
 NAN, INFINITY = float("nan"), float("inf")
 LONG, DOUBLE, TEXT, BINARY = pa.int64(), pa.float64(), pa.string(), pa.binary()
@@ -30,27 +28,20 @@ LAST_MILLISECOND = NOON.replace(hour=23, minute=59, second=59, microsecond=999_9
 
 def file_bounds(
     kind: pa.DataType, *entries: list[Any], rows: int | None = 3, time_zone: str = "UTC", name: str = "x"
-) -> FileBounds:
+) -> BoundedFiles:
     """Return the bounds of the column `x` in some files, and of the column `other` that is unknown in all files."""
     lists = [[entry[place] for entry in entries] for place in range(3)]
-    return FileBounds(
-        schema=pa.schema({name: kind, "other": LONG, "items": pa.list_(LONG)}),
-        time_zone=time_zone,
-        called="columns",
-        time_zones={},
-        argument="where",
-        bounds={key_of((name,)): BoundsColumn(*lists)},
-        rows=[rows] * len(entries),
-    )
+    schema = pa.schema({name: kind, "other": LONG, "items": pa.list_(LONG)})
+    return BoundedFiles(schema, {key_of((name,)): BoundsColumn(*lists)}, [rows] * len(entries), time_zone)
 
 
 def may(where: Any, kind: pa.DataType, entry: list[Any], rows: int | None = 3) -> bool:
     """Return True if a file with this entry of the column `x` may contain a matching row."""
-    return bool(bound(where, file_bounds(kind, entry, rows=rows))[0])
+    return bool(file_bounds(kind, entry, rows=rows).possible(where)[0])
 
 
 def all_match(where: Any, kind: pa.DataType, entry: list[Any], rows: int | None = 3) -> bool:
-    return bool(must(where, file_bounds(kind, entry, rows=rows))[0])
+    return bool(file_bounds(kind, entry, rows=rows).certain(where)[0])
 
 
 def may_contain(where: Any, kind: pa.DataType, values: list[Any]) -> bool:
@@ -113,8 +104,8 @@ def test_nothing_is_concluded_from_unknown_statistics(where: str) -> None:
     assert may(where, LONG, entry)
     assert not all_match(where, LONG, entry)
     missing = file_bounds(LONG, [1, 1, 0], name="y")
-    for answers, expected in ((bound, True), (must, False)):
-        assert answers(where.replace("x", "other"), missing).tolist() == [expected]
+    assert missing.possible(where.replace("x", "other")).tolist() == [True]
+    assert missing.certain(where.replace("x", "other")).tolist() == [False]
 
 
 @pytest.mark.parametrize("where", [where for where in CONDITIONS if "!=" not in where and "NOT" not in where])
@@ -281,9 +272,9 @@ def test_times_without_an_offset_are_in_the_time_zone_of_the_directory() -> None
     for time_zone, hour in (("UTC", 12), ("Europe/Berlin", 14), ("+05:30", 17)):
         columns = file_bounds(INSTANT, entry, time_zone=time_zone)
         text = f"TIMESTAMP '2024-07-01 {hour}:{'30' if time_zone == '+05:30' else '00'}:00'"
-        assert bound(f"x = {text}", columns).all()
-        assert must(f"x = {text}", columns).all()
-        assert not bound(f"x != {text}", columns).any()
+        assert columns.possible(f"x = {text}").all()
+        assert columns.certain(f"x = {text}").all()
+        assert not columns.possible(f"x != {text}").any()
 
 
 def test_decimals_are_exact() -> None:
@@ -321,15 +312,15 @@ def test_whole_numbers_keep_their_bounds_when_their_type_is_widened() -> None:
 def test_a_bound_that_is_not_a_value_of_the_type_is_unknown(kind: pa.DataType, bounds: Any) -> None:
     where = {"x": {pa.bool_(): False, INSTANT: NOON, TEXT: "q", BINARY: b"q"}.get(kind, 5)}
     columns = file_bounds(kind, [bounds, bounds, 0])
-    assert bound(where, columns).all()
-    assert not must(where, columns).any()
+    assert columns.possible(where).all()
+    assert not columns.certain(where).any()
 
 
 def test_an_unknown_bound_of_a_file_does_not_change_other_files() -> None:
     columns = file_bounds(LONG, [1, 3, 0], ["1", "3", 0], [None, None, 0], [4, 9, 0])
-    assert bound("x = 5", columns).tolist() == [False, True, True, True]
+    assert columns.possible("x = 5").tolist() == [False, True, True, True]
     decimals = file_bounds(pa.decimal128(5, 2), ["1.00", "3.00", 0], ["1.005", "x", 0], ["4.00", "9.00", 0])
-    assert bound("x = 5", decimals).tolist() == [False, True, True]
+    assert decimals.possible("x = 5").tolist() == [False, True, True]
 
 
 def test_columns_without_an_order_are_unknown() -> None:
@@ -340,7 +331,7 @@ def test_columns_without_an_order_are_unknown() -> None:
 
 def test_names_with_dots_are_not_fields_of_structs() -> None:
     columns = file_bounds(LONG, [1, 9, 0], name="a.b")
-    assert not bound("`A.B` = 10", columns).any()
+    assert not columns.possible("`A.B` = 10").any()
 
 
 def test_many_values_are_compared_by_the_least_and_the_greatest() -> None:
@@ -413,45 +404,9 @@ def test_no_row_matches_by_a_comparison_with_null(where: str) -> None:
     assert not all_match(where, LONG, [1, 9, 0])
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "x = 'a'",
-        "x = 7.5",
-        "x IN (1, 'a')",
-        "x NOT IN (NULL, 'a')",
-        "x < 99999999999",
-        "items = 7",
-        "nosuch = 7",
-        "x LIKE 7",
-        {"x": "a"},
-        {"x": [1, None, "a"]},
-        {"nosuch": 7},
-        7,
-        "",
-    ],
-)
-def test_what_is_no_condition_on_rows_is_the_same_error(where: Any) -> None:
-    columns = file_bounds(pa.int32(), [1, 9, 0])
-    with pytest.raises(ConfigError) as of_rows:
-        predicate(where, columns.schema)
-    for answers in (bound, must):
-        with pytest.raises(ConfigError) as of_files:
-            answers(where, columns)
-        assert str(of_files.value) == str(of_rows.value)
-
-
 def test_a_column_has_one_entry_for_each_file() -> None:
     with pytest.raises(ValueError, match="column 'x' does not have 2 entries"):
-        FileBounds(
-            schema=pa.schema({"x": LONG}),
-            time_zone="UTC",
-            called="columns",
-            time_zones={},
-            argument="where",
-            bounds={"x": BoundsColumn([1], [9], [0])},
-            rows=[3, 3],
-        )
+        FileBounds({"x": BoundsColumn([1], [9], [0])}, rows=[3, 3])
 
 
 def by_expression(where: pc.Expression, kind: pa.DataType, *entries: list[Any], rows: int | None = 3) -> list[bool]:

@@ -16,14 +16,12 @@ import pyarrow.compute as pc
 import pytest
 
 from ftfile.read.selection import matching_rows
-from ftfile.rows.bounds.certain import must
 from ftfile.rows.bounds.guarantees import possible_by_expression
-from ftfile.rows.bounds.possible import FileBounds
-from ftfile.rows.conditions import bound, predicate
+from ftfile.rows.conditions import predicate
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.micro_batch import spark_schema
-from tests.kit.file_statistics import bounds_columns, entries_of
+from tests.kit.file_statistics import BoundedFiles, bounds_columns, entries_of
 from tests.kit.random_conditions import COLUMNS, Condition, RandomConditions
 
 if TYPE_CHECKING:
@@ -64,15 +62,7 @@ class Files:
             files.append(self._with_unknowns(entries_of(pa.Table.from_pylist(file_rows, schema))))
         self.rows = pa.Table.from_pylist(rows, schema)
         self.counts = [self.file_of.count(number) for number in range(FILES)]
-        self.columns = FileBounds(
-            schema=schema,
-            time_zone=self.zone,
-            called="columns",
-            time_zones={},
-            argument="where",
-            bounds=bounds_columns(files),
-            rows=self.counts,
-        )
+        self.bounded = BoundedFiles(schema, bounds_columns(files), self.counts, self.zone)
 
     def condition(self) -> Condition:
         """Return a random condition with literals as times, as for `+ INTERVAL 1 DAY`."""
@@ -113,12 +103,12 @@ def check(files: Files, condition: Condition, ids: Sequence[int]) -> Counter[str
     assert sorted(matching_rows(files.rows, expression)["id"].to_pylist()) == ids, condition
     matches = Counter(files.file_of[row_id] for row_id in ids)
     named = named_columns(expression, files.rows.schema)
-    by_guarantee = possible_by_expression(expression, named, files.columns.bounds, files.counts)
+    by_guarantee = possible_by_expression(expression, named, files.bounded.bounds, files.counts)
     masks = [by_guarantee]
     certain = [False] * FILES
     if not isinstance(condition.where, pc.Expression):
-        masks.append(bound(condition.where, files.columns))
-        certain = [*must(condition.where, files.columns)]
+        masks.append(files.bounded.possible(condition.where))
+        certain = [*files.bounded.certain(condition.where)]
     for number, count in enumerate(files.counts):
         message = f"{condition} on file {number}: {files.rows.take([files.file_of.index(number)]).to_pylist()[:1]}"
         for mask in masks:
