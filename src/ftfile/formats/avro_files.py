@@ -84,7 +84,7 @@ def _is_name(text: str) -> bool:
 
 
 def check_record_name(full_name: str) -> None:
-    """Raise `ConfigError` for an invalid name of a record, such as `Row` or, with a namespace, `com.example.Row`."""
+    """Raise `ConfigError` for an invalid name of a record, such as Row, which a namespace with dots can precede."""
     if not all(map(_is_name, full_name.split("."))):
         raise ConfigError(
             f"option recordName={full_name!r}: names in Avro consist of letters, digits and _; "

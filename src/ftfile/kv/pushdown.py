@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from ftfile.kv.key_columns import arrays_of, behind, clip, overlap
 from ftfile.kv.planning.picker import size_of
 from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
+from ftfile.rows.predicate import Always, Compare, In, Null
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.runs import Run
+    from ftfile.rows.predicate import Leaf
 
-
-Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]
 
 # Maximum number of keys that one task looks up, and of ranges that it scans.
 KEYS_MAX, RANGES_MAX = 10_000, 1_000
@@ -41,32 +41,60 @@ class Condition(NamedTuple):
     bounds: KeyRange = ((), None)  # least value, and exclusive end
 
 
-def condition_of(
-    definition: StoreDefinition, column: str, comparison: Comparison, values: Sequence[Any]
-) -> Condition | None:
-    """Return the condition that a key column is one of the user's values, or compares with a single value.
+def condition_of(definition: StoreDefinition, leaf: Leaf) -> Condition | None:
+    """Return the condition on keys of a comparison with a key column; None for a comparison that chooses no keys.
 
-    A null does not match any key. Returns None if the values are not of the column's type.
+    No key has a null. Comparisons with values of other types than the column's choose no keys.
+
+    Args:
+        definition: of the store.
+        leaf: its column is the name of a key column.
     """
-    to_stored = UserKeys(replace(definition, keys=(column,))).to_stored
-    stored = []
-    try:
-        for value in values:
-            if value is not None:
-                (stored_value,) = to_stored(value)
-                stored.append(stored_value)
-    except (ConfigError, TypeError):
+    if isinstance(leaf, Null):
+        return None if leaf.is_null else Condition(leaf.column)
+    if isinstance(leaf, Compare) and leaf.sign not in ("=", "!="):
+        return _bounded(definition, leaf)
+    values = _listed(leaf)
+    if isinstance(leaf, Always) or values is None:
         return None
-    if comparison == "in":
-        return Condition(column, frozenset(stored))
-    if len(stored) != 1:
+    stored = _stored(definition, leaf.column, values)
+    return None if stored is None else Condition(leaf.column, frozenset(stored))
+
+
+def _listed(leaf: Leaf) -> Sequence[Any] | None:
+    """Return the values for which a leaf is true; None if it is true for too many."""
+    if isinstance(leaf, In) and leaf.is_in:
+        return leaf.values
+    if isinstance(leaf, Compare) and leaf.sign == "=":
+        return (leaf.value,)
+    if isinstance(leaf, Compare) and isinstance(leaf.value, bool):
+        return (not leaf.value,)  # Spark pushes `column = false` as `not (column = true)`
+    return None
+
+
+def _bounded(definition: StoreDefinition, leaf: Compare) -> Condition | None:
+    """Return the condition of a comparison by order; None if its value is not of the column's type."""
+    stored = _stored(definition, leaf.column, (leaf.value,))
+    if stored is None:
         return None
     (value,) = stored
-    following = behind((value,), [definition.schema.field(column).type])
-    if comparison == ">" and following is None:
-        return Condition(column, frozenset())
+    following = behind((value,), [definition.schema.field(leaf.column).type])
+    if leaf.sign == ">" and following is None:
+        return Condition(leaf.column, frozenset())
     bounds = {">=": ((value,), None), "<": ((), (value,)), ">": (following or (), None), "<=": ((), following)}
-    return Condition(column, bounds=bounds[comparison])
+    return Condition(leaf.column, bounds=bounds[leaf.sign])
+
+
+def _stored(definition: StoreDefinition, column: str, values: Iterable[Any]) -> list[int | bytes] | None:
+    """Return values of a key column as they are stored; None if a value is not of the column's type."""
+    to_stored = UserKeys(replace(definition, keys=(column,))).to_stored
+    stored: list[int | bytes] = []
+    try:
+        for value in values:
+            stored += to_stored(value)
+    except (ConfigError, TypeError):
+        return None
+    return stored
 
 
 class StoreSelection(NamedTuple):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ftfile.core.arguments import Access
@@ -18,14 +17,16 @@ from ftfile.formats.parts import recorded_names
 from ftfile.kv.definition import FOUND
 from ftfile.kv.feed import FeedStream
 from ftfile.kv.feed_rows import FeedShare, as_requested, changed_rows, feed_schema
-from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
+from ftfile.kv.pushdown import EVERYTHING, BucketShare, Condition, condition_of, select, shares_of
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import check_marker
 from ftfile.log.sealed import open_with_keys
 from ftfile.read.log_planner import FollowConfig
 from ftfile.read.shares import small_batches
+from ftfile.rows.predicate import Always, Joined
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.spark.filters import tree_of
 from ftfile.spark.pushdown import check_pushdown_enabled
 from ftfile.spark.settings import absolute_options, check_shared, struct_type
 from ftfile.spark.shipping import Shipped
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from pyspark.sql import datasource
     from pyspark.sql.types import StructType
 
     from ftfile.kv.definition import StoreDefinition
@@ -47,16 +49,6 @@ if TYPE_CHECKING:
 # The ranges of a share that has all keys of its bucket: one range without a start and an end.
 _WHOLE_BUCKET = (((), None),)
 
-# Comparisons by the name of Spark's filter class. Spark's other comparisons apply to parts of values.
-_COMPARISONS: dict[str, Comparison] = {
-    "EqualTo": "in",
-    "EqualNullSafe": "in",
-    "In": "in",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-}
 _NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"
 _CHANGES_OPTION = "readChangeFeed"
 
@@ -165,7 +157,7 @@ class _PushingStoreReader(FtKvReader):
                 keys[name.lower()] = name
         conditions, places = [], []
         for place, pushed in enumerate(filters):
-            condition = self._condition(pushed, keys, definition)
+            condition = _condition_of(pushed, keys, definition)
             if condition is not None:
                 conditions.append(condition)
                 places.append(place)
@@ -173,32 +165,14 @@ class _PushingStoreReader(FtKvReader):
         met = {places[number] for number in select(self._conditions, definition).met}
         return [pushed for place, pushed in enumerate(filters) if place not in met]
 
-    def _condition(
-        self, pushed: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition
-    ) -> Condition | None:
-        """Return the condition of a filter on a key column; None for other filters."""
-        is_negated = isinstance(pushed, datasource.Not)
-        if is_negated:
-            pushed = getattr(pushed, "child", pushed)
-        name = keys.get(".".join(getattr(pushed, "attribute", ())).lower())
-        if name is None:
-            return None
-        if is_negated:
-            # Spark pushes `column = false` as `not (column = true)`.
-            is_true = isinstance(pushed, datasource.EqualTo) and pushed.value is True
-            if is_true:
-                return condition_of(definition, name, "in", [False])
-            return None
-        if isinstance(pushed, datasource.IsNotNull):
-            return Condition(name)
-        comparison = _COMPARISONS.get(type(pushed).__name__)
-        if comparison is None:
-            return None
-        if isinstance(pushed, datasource.In):
-            values = pushed.value
-        else:
-            values = (getattr(pushed, "value", None),)
-        return condition_of(definition, name, comparison, values)
+
+def _condition_of(pushed: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition) -> Condition | None:
+    """Return the condition of a filter on a key column; None for other filters."""
+    leaf = tree_of(pushed)
+    if isinstance(leaf, Joined | Always):
+        return None
+    name = keys.get(".".join(leaf.column))
+    return None if name is None else condition_of(definition, replace(leaf, column=name))
 
 
 def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:

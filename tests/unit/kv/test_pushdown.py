@@ -17,7 +17,6 @@ from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.pushdown import (
     EVERYTHING,
     BucketShare,
-    Comparison,
     Condition,
     StoreSelection,
     condition_of,
@@ -25,18 +24,23 @@ from ftfile.kv.pushdown import (
     shares_of,
 )
 from ftfile.log.format.model import Add, Origin
+from ftfile.rows.predicate import Compare, In, Leaf, Null
 from tests.kit.parameters import parametrize
 from tests.kit.store_check import key_at
 
 SCHEMA = pa.schema([("a", pa.int8()), ("b", pa.string()), ("c", pa.bool_()), ("n", pa.int64())])
-ALL: dict[Comparison, Any] = {
-    "in": lambda value, others: value in others, ">": operator.gt, ">=": operator.ge, "<": operator.lt,
-    "<=": operator.le,
-}  # fmt: skip
+SIGNS = {"=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
-def is_met(row: dict[str, Any], column: str, comparison: Comparison, values: list[Any]) -> bool:
-    return bool(ALL[comparison](row[column], values if comparison == "in" else values[0]))
+def is_met(row: dict[str, Any], leaf: Leaf) -> bool:
+    if isinstance(leaf, In):
+        return (row[leaf.column] in leaf.values) == leaf.is_in
+    assert isinstance(leaf, Compare)
+    return bool(SIGNS[leaf.sign](row[leaf.column], leaf.value))
+
+
+def one_of(column: str, *values: Any) -> In:
+    return In(column, values, is_in=True)
 
 
 def is_selected(selection: StoreSelection, row: dict[str, Any], definition: StoreDefinition, bucket: int) -> bool:
@@ -53,14 +57,18 @@ def test_what_is_selected_has_all_rows_that_meet_the_conditions(seed: int) -> No
     chance = random.Random(seed)
     definition = define(SCHEMA, ["a", "b", "c"], bucket_by=chance.choice([["a"], ["b", "a"], []]), buckets=4)
     values: dict[str, list[Any]] = {"a": [-128, -1, 0, 5, 127], "b": ["", "x", "x\0", "xy", "é"], "c": [False, True]}
-    given: list[tuple[str, Comparison, list[Any]]] = []
-    compared: list[Comparison] = [*ALL, "in", "in"]
+    given: list[Leaf] = []  # that choose keys
+    conditions = []
     for _ in range(chance.randrange(5)):
-        column, comparison = chance.choice("abc"), chance.choice(compared)
-        count = chance.randrange(4) if comparison == "in" else 1
-        given.append((column, comparison, chance.choices(values[column], k=count)))
-    conditions = [condition_of(definition, *each) for each in given]
-    selection = select([each for each in conditions if each is not None], definition)
+        column = chance.choice("abc")
+        leaf: Leaf = Compare(column, chance.choice([*SIGNS]), chance.choice(values[column]))
+        if chance.random() < 0.3:
+            leaf = In(column, tuple(chance.choices(values[column], k=chance.randrange(4))), chance.random() < 0.8)
+        condition = condition_of(definition, leaf)
+        if condition is not None:
+            given.append(leaf)
+            conditions.append(condition)
+    selection = select(conditions, definition)
     rows = [{"a": a, "b": b, "c": c, "n": 0} for a in values["a"] for b in values["b"] for c in values["c"]]
     table = pa.Table.from_pylist(rows, definition.schema)
     each_key = [key_at(table, number, "abc") for number in range(len(rows))]
@@ -75,7 +83,7 @@ def test_what_is_selected_has_all_rows_that_meet_the_conditions(seed: int) -> No
     }
     assert len({*bucket_of.values()}) > 1
     for row in rows:
-        meets = [is_met(row, *each) for each in given]
+        meets = [is_met(row, each) for each in given]
         found = is_selected(selection, row, definition, bucket_of[row["a"], row["b"], row["c"]])
         assert found or not all(meets)
         assert not found or all(meets[number] for number in selection.met)
@@ -83,8 +91,8 @@ def test_what_is_selected_has_all_rows_that_meet_the_conditions(seed: int) -> No
 
 def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
     definition = define(SCHEMA, ["a", "b", "c"], bucket_by=["a"], buckets=4)
-    one, two = (condition_of(definition, "a", "in", [n]) for n in (1, 2))
-    strings, flags = condition_of(definition, "b", "in", ["x", "y"]), condition_of(definition, "c", "in", [True])
+    one, two = (condition_of(definition, one_of("a", n)) for n in (1, 2))
+    strings, flags = condition_of(definition, one_of("b", "x", "y")), condition_of(definition, one_of("c", True))
     assert one is not None
     assert two is not None
     assert strings is not None
@@ -98,7 +106,7 @@ def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
     assert found.ranges == (((1,), (2,)),)
     assert found.met == {0}
     assert len(found.buckets or ()) == 1
-    from_x = condition_of(definition, "b", ">", ["x"])
+    from_x = condition_of(definition, Compare("b", ">", "x"))
     assert from_x
     assert select([from_x, one], definition).ranges == (((1, b"x\0"), (2,)),)
     assert select([from_x, flags], definition) == EVERYTHING
@@ -120,19 +128,28 @@ def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
 )
 def test_nothing_lies_between_a_value_and_the_next(kind: pa.DataType, value: Any, stored: Any) -> None:
     definition = define(pa.schema([("k", kind)]), ["k"])
-    assert condition_of(definition, "k", "<=", [value]) == Condition(
+    assert condition_of(definition, Compare("k", "<=", value)) == Condition(
         "k", bounds=((), None if stored is None else (stored,))
     )
     greater = Condition("k", bounds=((stored,), None)) if stored is not None else Condition("k", frozenset())
-    assert condition_of(definition, "k", ">", [value]) == greater
+    assert condition_of(definition, Compare("k", ">", value)) == greater
 
 
 def test_values_of_other_types_are_left_to_spark() -> None:
     definition = define(SCHEMA, ["a"])
     for value in ("1", 1.5, 128, True):
-        assert condition_of(definition, "a", "in", [value]) is None
-    assert condition_of(definition, "a", ">", [None]) is None
-    assert condition_of(definition, "a", "in", [None]) == Condition("a", frozenset())
+        assert condition_of(definition, one_of("a", value)) is None
+        assert condition_of(definition, Compare("a", ">", value)) is None
+    assert condition_of(definition, one_of("a")) == Condition("a", frozenset())
+
+
+def test_comparisons_that_choose_no_keys_are_left_to_spark() -> None:
+    definition = define(SCHEMA, ["a", "c"])
+    assert condition_of(definition, Compare("a", "!=", 1)) is None
+    assert condition_of(definition, In("a", (1,), is_in=False)) is None
+    assert condition_of(definition, Null("a", is_null=True)) is None
+    assert condition_of(definition, Null("a", is_null=False)) == Condition("a")
+    assert condition_of(definition, Compare("c", "!=", True)) == Condition("c", frozenset([0]))
 
 
 def run(bucket: int, first: int, last: int, size: int) -> Run:
