@@ -6,6 +6,7 @@ import linecache
 import logging
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ MODELS = str(Path(ftfile.__file__).parent / "testing")
 LIBRARY = str(Path(threading.__file__).parent)
 # Before Python 3.13, these functions return with a lock that a signal handler can leave locked.
 LOGGING_LOCKS = {"acquire", "_acquireLock"}
+_FINALIZE = weakref.finalize.__call__.__code__
 
 
 class LibraryInterrupt:
@@ -62,13 +64,25 @@ def _is_of_other_handler(frame: FrameType) -> bool:
     return not type(frame.f_locals.get("self")).__module__.startswith("ftfile")
 
 
+def _is_called_by_collection(frame: FrameType) -> bool:
+    """Return True for a call within a finalizer of an object that was collected."""
+    caller = frame.f_back
+    while caller is not None:
+        # Python gives the dead reference to the finalizer. Other callers give nothing.
+        if caller.f_code is _FINALIZE and caller.f_locals["_"] is not None:
+            return True
+        caller = caller.f_back
+    return False
+
+
 class Interrupt:
     """Raises an exception before a line that this thread runs within the block, counted from 1.
 
     Only lines of the files `below` these paths, and of functions with this name, are counted.
 
     Two kinds of lines are not counted, because Python checks for no signal there: the end of a `with` statement, before
-    the call of `__exit__`, and the line `try:`, which has no instruction that can raise.
+    the call of `__exit__`, and the line `try:`, which has no instruction that can raise. Neither are lines of a
+    finalizer that the collection of an object calls, perhaps of another test: Python discards exceptions there.
 
     Attributes:
         is_raised: the exception was raised; otherwise the block had fewer lines.
@@ -102,7 +116,7 @@ class Interrupt:
         file = frame.f_code.co_filename
         if self.is_raised or not file.startswith(self._below) or file.startswith(MODELS):
             return None
-        if self._function not in {None, frame.f_code.co_name}:
+        if self._function not in {None, frame.f_code.co_name} or _is_called_by_collection(frame):
             return None
         return self._trace_line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import random
 import subprocess
@@ -359,6 +360,15 @@ def test_an_interrupt_at_any_line_of_the_product_loses_and_doubles_nothing(react
 
 
 @pytest.mark.usefixtures("_two_threads")
+def test_no_interrupt_is_raised_where_python_would_discard_it(out: str) -> None:
+    """A former test's writer can be collected at any line, and Python discards exceptions of its finalizer."""
+    writer = ftfile.writer(out, "orders")
+    with Interrupt(1, function="_stop") as interrupt:
+        del writer
+        gc.collect()
+    assert not interrupt.is_raised
+
+
 def test_an_interrupted_write_has_failed() -> None:
     """A program that ignores Ctrl-C, and commits, would record a position whose rows are missing."""
     for line in range(1, 1000):
