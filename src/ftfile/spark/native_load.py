@@ -95,18 +95,9 @@ def load(  # noqa: PLR0913 - the last by name
         AnalysisException: `where` names a column that does not exist.
     """
     where = at_once(spark, where)
-    directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
-    loading = _Loading(
-        spark=spark,
-        directory=directory,
-        snapshot=snapshot,
-        access=place,
-        where=where,
-        check_files=check_files,
-        statistics=statistics,
-    )
-    plan = _plan(loading)
-    return filtered(plan.rows, where)
+    loading = _loading(spark, path, version, timestamp, Access.of(access))
+    loading = replace(loading, where=where, check_files=check_files, statistics=statistics)
+    return filtered(loading.plan().rows, where)
 
 
 def load_plan(
@@ -121,14 +112,17 @@ def load_plan(
 
     For the arguments and errors see `load`.
     """
-    directory, snapshot = _snapshot(path, version, timestamp, place := Access.of(access))
-    return _plan(_Loading(spark=spark, directory=directory, snapshot=snapshot, access=place))
+    return _loading(spark, path, version, timestamp, Access.of(access)).plan()
 
 
-def _snapshot(
-    path: str | os.PathLike[str], version: int | None, timestamp: str | datetime | None, access: Access
-) -> tuple[Directory, Snapshot]:
-    """Return the directory, checked to be visible to executors, and the snapshot to read."""
+def _loading(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    version: int | None,
+    timestamp: str | datetime | None,
+    access: Access,
+) -> _Loading:
+    """Return the load of a directory, which is checked to be visible to executors."""
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both select the version to read: give only one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
@@ -140,13 +134,7 @@ def _snapshot(
     snapshot = directory.snapshot(version)
     if snapshot.schema is None:
         raise ConfigError(f"nothing has been committed to {directory.path!r} yet, so its columns are not known")
-    return directory, snapshot
-
-
-def _plan(loading: _Loading) -> LoadPlan:
-    plan = loading.plan()
-    _log.info("%s", plan)
-    return plan
+    return _Loading(spark=spark, directory=directory, snapshot=snapshot, access=access)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,12 +190,12 @@ class _Loading:
         ways = self._ways()
         frames, spark_files = [], Counter[str]()
         for group in ways.groups:
-            read = self._natively(group)
-            if isinstance(read, str):
-                ways.leave(group.files.ids, read)
-                continue
-            frames.append(read)
-            spark_files[group.format] += len(group.files)
+            try:
+                frames.append(self._natively(group))
+            except _NotNative as error:
+                ways.leave(group.files.ids, str(error))
+            else:
+                spark_files[group.format] += len(group.files)
         if ways.rest:
             some = len(ways.rest) < len(self.snapshot.adds)
             is_sealed = keys_of(self.directory.file_system) is not None
@@ -216,13 +204,15 @@ class _Loading:
             rows = functools.reduce(lambda one, other: one.union(other), frames)
         else:
             rows = self._no_rows()
-        return LoadPlan(
+        plan = LoadPlan(
             path=self.directory.path,
             version=self.snapshot.version,
             rows=rows,
             spark_files=spark_files,
             ftfile_files=ways.reasons,
         )
+        _log.info("%s", plan)
+        return plan
 
     def _ways(self) -> Ways:
         if not hasattr(self.spark, "_jsparkSession"):
@@ -255,11 +245,9 @@ class _Loading:
         with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
             return self.spark.read.schema(self.schema).parquet(f"file://{folder}")
 
-    def _natively(self, group: NativeGroup) -> DataFrame | str:
-        """Return the rows of parts, or the reason why Spark cannot read them."""
-        fault = self._store_fault(group)
-        if fault is not None:
-            return fault
+    def _natively(self, group: NativeGroup) -> DataFrame:
+        """Return the rows of parts, read by Spark; `_NotNative` if Spark cannot read them."""
+        self._require_found(group)
         files, url = group.files, self.directory.path
         with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
             try:
@@ -267,23 +255,23 @@ class _Loading:
                 reader = self.spark.read.format(group.format).schema(struct_type(group.schema_json))
                 frame = reader.options(**group.options).load(f"file://{folder}")
             except PySparkException as error:
-                return f"Spark refuses them: {str(error).splitlines()[0]}"
+                raise _NotNative(f"Spark refuses them: {str(error).splitlines()[0]}") from error
             if not reads_exactly(frame, len(files.texts), group.partition_by):
-                return "the session has its own reader of sink logs or formats"
+                raise _NotNative("the session has its own reader of sink logs or formats")
             content = Path(folder, "files")
             with content.open("wb") as out:
                 out.writelines(files.encode(url))
             try:
                 frame = with_all_files(frame, content, files.size_bytes, compare=self.check_files)
             except Exception as error:
-                return f"Spark cannot list them: {_first_line(error)}"
+                raise _NotNative(f"Spark cannot list them: {_first_line(error)}") from error
         columns = self._columns(group)
         if columns is None:
             return frame
         return frame.select(*columns)
 
-    def _store_fault(self, group: NativeGroup) -> str | None:
-        """Return why Spark's file systems do not find the parts of a group; None if they find one of them.
+    def _require_found(self, group: NativeGroup) -> None:
+        """Raise `_NotNative` if Spark's file systems do not find one of the parts of a group.
 
         Preferably, a non-ASCII path is requested, which a JVM with another character set does not find.
         """
@@ -294,8 +282,9 @@ class _Loading:
             path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self.directory.path, sample.path)))
             size_bytes = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path).getLen()
         except Exception as error:
-            return f"Spark's file systems do not find them: {_first_line(error)}"
-        return None if size_bytes == sample.size_bytes else "Spark's file systems have other files"
+            raise _NotNative(f"Spark's file systems do not find them: {_first_line(error)}") from error
+        if size_bytes != sample.size_bytes:
+            raise _NotNative("Spark's file systems have other files")
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns, computed from the columns of a group; None if they are the same."""
@@ -340,6 +329,10 @@ class _Loading:
         # One partition for each share. The data in common is sent to all tasks, and a share only to its task.
         own_shares = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
         return self.spark.createDataFrame(own_shares, "share binary").mapInArrow(rows, self.schema)
+
+
+class _NotNative(Exception):
+    """Spark cannot read some parts: the reason, as a log line shows it."""
 
 
 class _Task(Shipped):
