@@ -12,7 +12,7 @@ from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from types import EllipsisType
 
     from ftfile.log.format.model import Add, Remove
@@ -147,149 +147,292 @@ def _give_up_advice(path: str | EllipsisType, rows: str, consequence: str = "", 
     return advice
 
 
-class _FindingKind(NamedTuple):
-    """A row of the table of findings."""
+class FindingKind(NamedTuple):
+    """A row of the table of findings.
 
+    Attributes:
+        name: `Finding.code`.
+        severity: of its findings, unless they have their own.
+        repair: see `Finding`.
+        title: the meaning, for a reader who does not know the log.
+        remedy: of its findings, unless they have their own.
+    """
+
+    name: str
     severity: Severity
     repair: _Repair
+    title: str
     remedy: str
-    title: str  # the meaning, for a reader who does not know the log
 
 
-def _kinds_by_code(table: Mapping[tuple[Severity, _Repair, str], Mapping[str, str]]) -> dict[str, _FindingKind]:
-    kinds: dict[str, _FindingKind] = {}
-    for (severity, repair, remedy), titles in table.items():
-        for code, title in titles.items():
-            kinds[code] = _FindingKind(severity, repair, remedy, title)
-    return kinds
-
-
-_TABLE: dict[tuple[Severity, _Repair, str], dict[str, str]] = {
-    ("error", "yes", _NEXT): {"missing-format": "The file with the format of the log is missing"},
-    ("warning", "yes", _NEXT): {
-        "not-published": "Committed files are not at their final names yet: plain readers miss their rows",
-        "not-hidden": "Removed files are still at their final names: plain readers see removed rows",
-    },
-    ("error", "yes", _REPAIR): {
-        "bad-format": "The file with the format of the log is damaged",
-        "horizon-ahead": "A vacuum recorded a horizon in the future",
-        "impossible-name": "A committed file has a name that this store does not accept",
-        "repeated-name": "Two committed files have the same name",
-        "hidden-part": "A committed file was hidden: plain readers miss its rows",
-        "returned-part": "A removed file is at its final name again: plain readers see removed rows",
-    },
-    ("warning", "yes", _REPAIR): {
-        "missing-directory": "A directory that ftfile needs is missing",
-        "bad-marker": "The file by which hosts recognise the directory is damaged",
-        "bad-checkpoint": "A log checkpoint is wrong",
-        "bad-range": "A compacted log, which lists files for readers, is wrong",
-        "bad-hint": "The hint of how far files are published is wrong",
-        "removed-part-staged": "A removed file would be published again",
-    },
-    ("error", "yes", Advice("Move the foreign file away, or: ", _REPAIR, " and quarantines the foreign file")): {
-        "taken-name": "A foreign file is at the final name of a committed file, which cannot be published"
-    },
-    ("error", "on request", _CUT): {
-        "missing-record": "Records of commits are missing",
-        "damaged-record": "The record of a commit is damaged",
-    },
-    ("error", "on request", _FOREIGN): {"foreign-record": "The record of a commit was replaced by another record"},
-    ("error", "on request", _LOST): {"lost-records": "The newest records of commits are lost"},
-    ("error", "on request", _give_up_advice(..., "rows")): {
-        "missing-part": "A committed file is missing",
-        "missing-segment": "Committed rows of an open file are missing",
-        "damaged-part": "A committed file does not have its written content",
-        "damaged-segment": "Committed rows of an open file do not have their written content",
-    },
-    ("error", "no", _REREAD): {
-        "wrong-statistics": "Statistics in the log do not fit the rows of a file: reads with a condition can miss rows"
-    },
-    ("error", "no", f"{_RESTORE}, or delete it"): {"damaged-letters": "Dead letters do not have their written content"},
-    ("error", "no", "Remove it. ftfile never follows it, reads it or writes to it"): {
-        "link": "A link, a pipe, a socket or a device is in place of one of ftfile's files"
-    },
-    ("error", "no", _WINDOWS): {"damaged-windows": "Windows of a store that are not committed yet are damaged"},
-    ("error", "no", _MOVE_OUT): {
-        "nested-directory": "Another directory of ftfile lies in this directory: plain readers read the rows of both"
-    },
-    ("error", "no", _RESTORE): {"missing-checkpoint": "The log checkpoint with which all readers start is missing"},
-    ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
-        "bad-record": "The record of a commit was changed by hand",
-        "overlapping-segments": "Two segments of open files claim the same bytes",
-    },
-    ("info", "no", _OLD): {"damaged-old-file": "Removed rows cannot be read in older versions"},
-    ("info", "no", _NAMED): {"code-not-asked": "The log names code of users, which is not imported for this reason"},
-    ("info", "on request", foreign_files_advice(...)): {
-        "foreign-files": "There are files of other programs: plain readers read them as data",
-        "unknown-files": "There are files that no record names: plain readers read them as data",
-    },
+_KINDS = (
+    FindingKind("missing-format", "error", "yes", "The file with the format of the log is missing", _NEXT),
+    FindingKind(
+        "not-published",
+        "warning",
+        "yes",
+        "Committed files are not at their final names yet: plain readers miss their rows",
+        _NEXT,
+    ),
+    FindingKind(
+        "not-hidden",
+        "warning",
+        "yes",
+        "Removed files are still at their final names: plain readers see removed rows",
+        _NEXT,
+    ),
+    FindingKind("bad-format", "error", "yes", "The file with the format of the log is damaged", _REPAIR),
+    FindingKind("horizon-ahead", "error", "yes", "A vacuum recorded a horizon in the future", _REPAIR),
+    FindingKind(
+        "impossible-name", "error", "yes", "A committed file has a name that this store does not accept", _REPAIR
+    ),
+    FindingKind("repeated-name", "error", "yes", "Two committed files have the same name", _REPAIR),
+    FindingKind("hidden-part", "error", "yes", "A committed file was hidden: plain readers miss its rows", _REPAIR),
+    FindingKind(
+        "returned-part",
+        "error",
+        "yes",
+        "A removed file is at its final name again: plain readers see removed rows",
+        _REPAIR,
+    ),
+    FindingKind("missing-directory", "warning", "yes", "A directory that ftfile needs is missing", _REPAIR),
+    FindingKind("bad-marker", "warning", "yes", "The file by which hosts recognise the directory is damaged", _REPAIR),
+    FindingKind("bad-checkpoint", "warning", "yes", "A log checkpoint is wrong", _REPAIR),
+    FindingKind("bad-range", "warning", "yes", "A compacted log, which lists files for readers, is wrong", _REPAIR),
+    FindingKind("bad-hint", "warning", "yes", "The hint of how far files are published is wrong", _REPAIR),
+    FindingKind("removed-part-staged", "warning", "yes", "A removed file would be published again", _REPAIR),
+    FindingKind(
+        "taken-name",
+        "error",
+        "yes",
+        "A foreign file is at the final name of a committed file, which cannot be published",
+        Advice("Move the foreign file away, or: ", _REPAIR, " and quarantines the foreign file"),
+    ),
+    FindingKind("missing-record", "error", "on request", "Records of commits are missing", _CUT),
+    FindingKind("damaged-record", "error", "on request", "The record of a commit is damaged", _CUT),
+    FindingKind(
+        "foreign-record", "error", "on request", "The record of a commit was replaced by another record", _FOREIGN
+    ),
+    FindingKind("lost-records", "error", "on request", "The newest records of commits are lost", _LOST),
+    FindingKind("missing-part", "error", "on request", "A committed file is missing", _give_up_advice(..., "rows")),
+    FindingKind(
+        "missing-segment",
+        "error",
+        "on request",
+        "Committed rows of an open file are missing",
+        _give_up_advice(..., "rows"),
+    ),
+    FindingKind(
+        "damaged-part",
+        "error",
+        "on request",
+        "A committed file does not have its written content",
+        _give_up_advice(..., "rows"),
+    ),
+    FindingKind(
+        "damaged-segment",
+        "error",
+        "on request",
+        "Committed rows of an open file do not have their written content",
+        _give_up_advice(..., "rows"),
+    ),
+    FindingKind(
+        "wrong-statistics",
+        "error",
+        "no",
+        "Statistics in the log do not fit the rows of a file: reads with a condition can miss rows",
+        _REREAD,
+    ),
+    FindingKind(
+        "damaged-letters", "error", "no", "Dead letters do not have their written content", f"{_RESTORE}, or delete it"
+    ),
+    FindingKind(
+        "link",
+        "error",
+        "no",
+        "A link, a pipe, a socket or a device is in place of one of ftfile's files",
+        "Remove it. ftfile never follows it, reads it or writes to it",
+    ),
+    FindingKind(
+        "damaged-windows", "error", "no", "Windows of a store that are not committed yet are damaged", _WINDOWS
+    ),
+    FindingKind(
+        "nested-directory",
+        "error",
+        "no",
+        "Another directory of ftfile lies in this directory: plain readers read the rows of both",
+        _MOVE_OUT,
+    ),
+    FindingKind(
+        "missing-checkpoint", "error", "no", "The log checkpoint with which all readers start is missing", _RESTORE
+    ),
+    FindingKind(
+        "bad-record",
+        "error",
+        "no",
+        "The record of a commit was changed by hand",
+        f"The log was changed by hand. {_RESTORE}",
+    ),
+    FindingKind(
+        "overlapping-segments",
+        "error",
+        "no",
+        "Two segments of open files claim the same bytes",
+        f"The log was changed by hand. {_RESTORE}",
+    ),
+    FindingKind("damaged-old-file", "info", "no", "Removed rows cannot be read in older versions", _OLD),
+    FindingKind(
+        "code-not-asked", "info", "no", "The log names code of users, which is not imported for this reason", _NAMED
+    ),
+    FindingKind(
+        "foreign-files",
+        "info",
+        "on request",
+        "There are files of other programs: plain readers read them as data",
+        foreign_files_advice(...),
+    ),
+    FindingKind(
+        "unknown-files",
+        "info",
+        "on request",
+        "There are files that no record names: plain readers read them as data",
+        foreign_files_advice(...),
+    ),
     # Findings of `status`, from the head of the log and from checkpoints.
-    ("error", "no", _FLUSH): {"open-file-fails": "Open files could not be finished"},
-    ("warning", "no", _NOT_DUE): {"open-file-due": "Open files are due: plain readers miss their rows"},
-    ("error", "no", _STUCK): {
-        "not-publishable": "Committed files cannot be published, or removed files cannot be hidden"
-    },
-    ("warning", "no", Advice(Remedy("kv.verify"), " finds damaged runs")): {
-        "compaction-fails": "Compactions of a store failed too often, and are skipped for a while"
-    },
-    ("error", "no", "See docs/disaster-recovery.md"): {
-        "checkpoint-contradicts": "A query's checkpoint and the directory are from different times"
-    },
-    ("info", "no", "Give the paths of checkpoints as this host sees them"): {
-        "checkpoint-unread": "The progress of a query is unknown: its checkpoint was not read"
-    },
+    FindingKind("open-file-fails", "error", "no", "Open files could not be finished", _FLUSH),
+    FindingKind("open-file-due", "warning", "no", "Open files are due: plain readers miss their rows", _NOT_DUE),
+    FindingKind(
+        "not-publishable",
+        "error",
+        "no",
+        "Committed files cannot be published, or removed files cannot be hidden",
+        _STUCK,
+    ),
+    FindingKind(
+        "compaction-fails",
+        "warning",
+        "no",
+        "Compactions of a store failed too often, and are skipped for a while",
+        Advice(Remedy("kv.verify"), " finds damaged runs"),
+    ),
+    FindingKind(
+        "checkpoint-contradicts",
+        "error",
+        "no",
+        "A query's checkpoint and the directory are from different times",
+        "See docs/disaster-recovery.md",
+    ),
+    FindingKind(
+        "checkpoint-unread",
+        "info",
+        "no",
+        "The progress of a query is unknown: its checkpoint was not read",
+        "Give the paths of checkpoints as this host sees them",
+    ),
     # Findings of `doctor`, about this machine and its access to the directory.
-    ("error", "no", "Install Python 3.10 or later, and install ftfile with that Python"): {
-        "python": "Python is too old for ftfile"
-    },
-    ("error", "no", "Install the packages that ftfile needs: pip install --upgrade ftfile"): {
-        "packages": "Packages that ftfile needs are missing"
-    },
-    ("error", "no", "Install pyspark 4.0 or later: pip install 'pyspark>=4.0'"): {
-        "spark": "Spark is missing here, or too old"
-    },
-    ("error", "no", "Install a JDK 17 or later, and set JAVA_HOME to its directory: Spark needs it on this machine"): {
-        "java": "Java is missing here, or too old"
-    },
-    ("error", "no", "Install the package for this kind of store: pip install 'ftfile[s3]' or 'ftfile[hdfs]'"): {
-        "driver": "The package for this kind of store is missing"
-    },
-    ("info", "no", "Install the package"): {"extra": "An optional package is missing"},
-    ("info", "no", "Set PYSPARK_PYTHON=ftfile-python"): {"worker-start": "Python processes of Spark start slowly"},
-    ("warning", "no", "Install the versions of this machine"): {
-        "workers": "Spark's workers would run another version of Python or ftfile"
-    },
-    ("error", "no", "Check the path, the keys, the network and the credentials"): {
-        "directory": "The directory cannot be opened from here"
-    },
-    ("error", "no", "Set the clocks of this machine and of the store, with NTP"): {
-        "clock": "The clocks of this machine and of the store differ"
-    },
-    ("warning", "no", "Allow this user to write there, with chmod or chown"): {
-        "permissions": "This user may not write to the directory"
-    },
-    ("warning", "no", "Free space: on a full disk batches fail and are retried"): {"space": "The disk is nearly full"},
+    FindingKind(
+        "python",
+        "error",
+        "no",
+        "Python is too old for ftfile",
+        "Install Python 3.10 or later, and install ftfile with that Python",
+    ),
+    FindingKind(
+        "packages",
+        "error",
+        "no",
+        "Packages that ftfile needs are missing",
+        "Install the packages that ftfile needs: pip install --upgrade ftfile",
+    ),
+    FindingKind(
+        "spark",
+        "error",
+        "no",
+        "Spark is missing here, or too old",
+        "Install pyspark 4.0 or later: pip install 'pyspark>=4.0'",
+    ),
+    FindingKind(
+        "java",
+        "error",
+        "no",
+        "Java is missing here, or too old",
+        "Install a JDK 17 or later, and set JAVA_HOME to its directory: Spark needs it on this machine",
+    ),
+    FindingKind(
+        "driver",
+        "error",
+        "no",
+        "The package for this kind of store is missing",
+        "Install the package for this kind of store: pip install 'ftfile[s3]' or 'ftfile[hdfs]'",
+    ),
+    FindingKind("extra", "info", "no", "An optional package is missing", "Install the package"),
+    FindingKind(
+        "worker-start", "info", "no", "Python processes of Spark start slowly", "Set PYSPARK_PYTHON=ftfile-python"
+    ),
+    FindingKind(
+        "workers",
+        "warning",
+        "no",
+        "Spark's workers would run another version of Python or ftfile",
+        "Install the versions of this machine",
+    ),
+    FindingKind(
+        "directory",
+        "error",
+        "no",
+        "The directory cannot be opened from here",
+        "Check the path, the keys, the network and the credentials",
+    ),
+    FindingKind(
+        "clock",
+        "error",
+        "no",
+        "The clocks of this machine and of the store differ",
+        "Set the clocks of this machine and of the store, with NTP",
+    ),
+    FindingKind(
+        "permissions",
+        "warning",
+        "no",
+        "This user may not write to the directory",
+        "Allow this user to write there, with chmod or chown",
+    ),
+    FindingKind(
+        "space", "warning", "no", "The disk is nearly full", "Free space: on a full disk batches fail and are retried"
+    ),
     # Findings of `report`, from the history and the live files.
-    ("error", "no", Advice(Remedy("verify"), " reports the versions and the remedies")): {
-        "unreadable-versions": "Versions cannot be read, and are not in the plots"
-    },
-    ("warning", "no", Advice(Remedy("dead_letters"), " returns them, with the reason of each")): {
-        "bad-records": "Records could not be written, and are kept as dead letters"
-    },
-    ("info", "no", _HARMLESS): {
-        "replays": "Batches were repeated after restarts, and were recognised",
-        "recoveries": "Versions were published by a later process",
-        "task-retries": "Tasks failed and were tried again",
-    },
-    ("warning", "no", "See below which stage takes longer, and docs/tuning.md"): {
-        "slower-commits": "Commits take longer than before"
-    },
-    ("info", "no", _SILENCE): {"silence": "Nothing was committed for a long time"},
-    ("warning", "no", _COMPACT): {"small-files": "Most files are small: reads take longer"},
-    ("info", "no", _VACUUM): {"removed-files": "Removed files still take space"},
-    ("info", "no", _STAGE): {"unneeded-files": "Staged files of running tasks or of lost attempts are not needed"},
-}
-KINDS = _kinds_by_code(_TABLE)
+    FindingKind(
+        "unreadable-versions",
+        "error",
+        "no",
+        "Versions cannot be read, and are not in the plots",
+        Advice(Remedy("verify"), " reports the versions and the remedies"),
+    ),
+    FindingKind(
+        "bad-records",
+        "warning",
+        "no",
+        "Records could not be written, and are kept as dead letters",
+        Advice(Remedy("dead_letters"), " returns them, with the reason of each"),
+    ),
+    FindingKind("replays", "info", "no", "Batches were repeated after restarts, and were recognised", _HARMLESS),
+    FindingKind("recoveries", "info", "no", "Versions were published by a later process", _HARMLESS),
+    FindingKind("task-retries", "info", "no", "Tasks failed and were tried again", _HARMLESS),
+    FindingKind(
+        "slower-commits",
+        "warning",
+        "no",
+        "Commits take longer than before",
+        "See below which stage takes longer, and docs/tuning.md",
+    ),
+    FindingKind("silence", "info", "no", "Nothing was committed for a long time", _SILENCE),
+    FindingKind("small-files", "warning", "no", "Most files are small: reads take longer", _COMPACT),
+    FindingKind("removed-files", "info", "no", "Removed files still take space", _VACUUM),
+    FindingKind(
+        "unneeded-files", "info", "no", "Staged files of running tasks or of lost attempts are not needed", _STAGE
+    ),
+)
+KINDS = {kind.name: kind for kind in _KINDS}
 
 
 @dataclass(frozen=True, slots=True)
