@@ -61,7 +61,7 @@ ACTIONS = {
     "retire": "hide {path!r} again",
     "start-log": "record that the log starts with version {version}",
     "rebuild-checkpoint": "rebuild the log checkpoint from the records",
-    "rebuild-ranges": "rebuild the compacted logs from the records",
+    "rebuild-compacted-logs": "rebuild the compacted logs from the records",
     "rebuild-hint": "rebuild the hint",
 }
 
@@ -198,7 +198,9 @@ _KINDS = (
     FindingKind("missing-directory", "warning", "yes", "A directory that ftfile needs is missing", _REPAIR),
     FindingKind("bad-marker", "warning", "yes", "The file by which hosts recognise the directory is damaged", _REPAIR),
     FindingKind("bad-checkpoint", "warning", "yes", "A log checkpoint is wrong", _REPAIR),
-    FindingKind("bad-range", "warning", "yes", "A compacted log, which lists files for readers, is wrong", _REPAIR),
+    FindingKind(
+        "bad-compacted-log", "warning", "yes", "A compacted log, which lists files for readers, is wrong", _REPAIR
+    ),
     FindingKind("bad-hint", "warning", "yes", "The hint of how far files are published is wrong", _REPAIR),
     FindingKind("removed-part-staged", "warning", "yes", "A removed file would be published again", _REPAIR),
     FindingKind(

@@ -418,6 +418,6 @@ REPAIRS: dict[str, Repair] = {
     "retire": _retire,
     "start-log": _start_log,
     "rebuild-checkpoint": _rebuild_checkpoint,
-    "rebuild-ranges": _rebuild_compacted,
+    "rebuild-compacted-logs": _rebuild_compacted,
     "rebuild-hint": _rebuild_hint,
 }

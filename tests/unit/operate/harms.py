@@ -27,7 +27,7 @@ MATRIX = {
     "newest record": ("error lost-records request", *[_DAMAGED_RECORD] * 2, "error foreign-record request"),
     "companion of a record": (_MISSING_RECORD,) * 4,
     "log checkpoint": ("", *["warning bad-checkpoint mended"] * 3),
-    "compacted log": ("", *["warning bad-range mended"] * 3),
+    "compacted log": ("", *["warning bad-compacted-log mended"] * 3),
     "`hints/_published`": ("", *["warning bad-hint mended"] * 3),
     "`hints/_clock`": _NOTHING,
     "published part": _PART,

@@ -470,7 +470,7 @@ class TestDerived:
         columns.fields["rows"][0] += 1
         other = structs.replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
         world.write(layout.compacted_path(name), encode_compacted(other))
-        assert world.the("bad-range").actual == "other adds than in its records"
+        assert world.the("bad-compacted-log").actual == "other adds than in its records"
 
     def test_damaged_statistics(self, world: World) -> None:
         add = structs.replace(world.driver.stage(9), statistics={"id": (1, 2, 0)})
@@ -479,7 +479,7 @@ class TestDerived:
         path = layout.compacted_path(name)
         world.write(path, world.fs.read(path)[:-1] + b"?")
         assert add.id in ftfile.open(world.url).snapshot().adds
-        assert "bytes of statistics" in world.the("bad-range").actual
+        assert "bytes of statistics" in world.the("bad-compacted-log").actual
 
     @pytest.mark.parametrize("what", ["kept", "removes", "ended"])
     def test_a_range_without_some_of_it(self, world: World, what: str) -> None:
@@ -496,7 +496,7 @@ class TestDerived:
                 changed = True
                 break
         if changed:
-            assert "bad-range" in world.codes()
+            assert "bad-compacted-log" in world.codes()
         else:
             assert what == "ended"
 
@@ -520,7 +520,7 @@ class TestDerived:
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=15)
         for version in range(15):
             world.fs.delete(layout.record_path(version))
-        finding = world.the("bad-range")
+        finding = world.the("bad-compacted-log")
         assert (finding.repair, finding.severity) == ("no", "error")
         assert first.id in finding.actual
 
@@ -529,14 +529,14 @@ class TestDerived:
         content = world.fs.read(layout.compacted_path(name))
         path = layout.compacted_path(name._replace(first=1, last=6))
         world.write(path, content)
-        finding = world.the("bad-range")
+        finding = world.the("bad-compacted-log")
         assert (finding.path, finding.severity, finding.repair) == (path, "warning", "yes")
 
     def test_a_damaged_range(self, world: World) -> None:
         path = layout.compacted_path(max(list_compacted(world.fs)))
         world.write(path, world.fs.read(path)[:-3])
         assert [(found.code, found.path, found.severity) for found in world.verify().findings] == [
-            ("bad-range", path, "warning")
+            ("bad-compacted-log", path, "warning")
         ]
 
     def test_a_range_beyond_the_head(self, world: World) -> None:
@@ -552,7 +552,7 @@ class TestDerived:
         name = max(list_compacted(world.fs))
         content = read_compacted(world.fs, name, ended=True)
         world.write(layout.compacted_path(name), encode_compacted(structs.replace(content, nonce="other")))
-        assert "another history" in world.the("bad-range").actual
+        assert "another history" in world.the("bad-compacted-log").actual
 
     def test_a_checkpoint_of_another_story(self, world: World) -> None:
         name = max(list_checkpoints(world.fs))

@@ -187,7 +187,11 @@ class History:
             if info.path.endswith(".compacted") and layout.parse_compacted_name(info.path) is None:
                 expected = "a name with versions that one compacted log may contain"
                 finding = find(
-                    "bad-range", info.path, expected, "other versions", actions=[Action("move-aside", info.path)]
+                    "bad-compacted-log",
+                    info.path,
+                    expected,
+                    "other versions",
+                    actions=[Action("move-aside", info.path)],
                 )
                 self.findings.append(finding)
 
@@ -305,7 +309,11 @@ class History:
         self._scan.misleading.add(path)
         expected = f"the content of the records {name.first} to {name.last}"
         finding = find(
-            "bad-range", path, expected, actual, actions=[Action("move-aside", path), Action("rebuild-ranges")]
+            "bad-compacted-log",
+            path,
+            expected,
+            actual,
+            actions=[Action("move-aside", path), Action("rebuild-compacted-logs")],
         )
         if name.first < self._start and not self._is_covered(name):
             finding = finding.without_repair("The records no longer exist: restore it from a copy of the directory")

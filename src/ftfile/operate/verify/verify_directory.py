@@ -241,7 +241,7 @@ def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
 
 def _wrong_compacted(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
     """Return the finding of compacted logs that make the newest version unreadable or wrong."""
-    finding = find("bad-range", path, expected, actual, actions=[Action("rebuild-ranges")])
+    finding = find("bad-compacted-log", path, expected, actual, actions=[Action("rebuild-compacted-logs")])
     if scan.state.log_start == 0:
         return replace(finding, severity="error")
     return finding.without_repair(
