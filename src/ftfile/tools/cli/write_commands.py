@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.tools.load.write_files import WriteReport
 
 
-InputFormat: TypeAlias = Literal["parquet", "csv", "json", "arrow"]
+InputFormat: TypeAlias = Literal["parquet", "orc", "avro", "arrow", "csv", "json"]
 Mode: TypeAlias = Literal["append", "overwrite", "dynamic"]
 Files = Annotated[
     list[str],

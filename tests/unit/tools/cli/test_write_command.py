@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import fastavro
 import pyarrow as pa
@@ -26,7 +26,9 @@ from ftfile.log.format import layout
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
+from ftfile.tools.cli.write_commands import InputFormat
 from ftfile.tools.load import csv_files, file_rows, json_files, write_files
+from ftfile.tools.load.input_files import FORMATS
 from tests.unit.tools.cli.running import COMMAND, ENVIRONMENT, documents, run
 
 if TYPE_CHECKING:
@@ -139,6 +141,9 @@ class TestKinds:
         )
         assert written.stdout == b"Wrote 3 rows in 1 file, as version 0\n"
         assert rows_of(out) == ROWS
+
+    def test_from_names_each_format(self) -> None:
+        assert get_args(InputFormat) == FORMATS
 
     def test_text_from_stdin(self, out: str) -> None:
         run("write", out, "-", "--from", "csv", *NAMES, answer=CSV)
