@@ -127,15 +127,20 @@ def test_a_quota_that_is_used_up_fails_the_batch_and_nothing_else(cluster: MiniC
 
 
 def test_options_of_hdfs_act_and_are_checked(cluster: MiniCluster, url: str) -> None:
-    options = {"replication": "2", "blockSize": "64KiB", "filePermission": "640", "directoryPermission": "750"}
+    options = {
+        "storage.replication": "2",
+        "storage.blockSize": "64KiB",
+        "filePermission": "640",
+        "directoryPermission": "750",
+    }
     MicroBatch(url, COLUMNS, TEXT | options).run(0, [rows("a")])
     [file] = ftfile.open(url).files()
     status = status_of(cluster, f"{url[url.index('/', 12) :]}/{file.path}")
     assert (status["replication"], status["blockSize"], status["permission"]) == (2, 65536, "640")
-    with pytest.raises(ConfigError, match="HDFS needs a multiple of 512 bytes"):
-        MicroBatch(url, COLUMNS, TEXT | {"blockSize": "1000"}).pickled_plan()
+    with pytest.raises(ConfigError, match="a multiple of 512 bytes"):
+        MicroBatch(url, COLUMNS, TEXT | {"storage.blockSize": "1000"}).pickled_plan()
     # Settings that only the server can check are tried before the query starts.
-    for refused in ({"blockSize": "512"}, {"replication": "700"}):
+    for refused in ({"storage.blockSize": "512"}, {"storage.replication": "700"}):
         with pytest.raises(Unsupported, match="set another " + "".join(refused)):
             MicroBatch(f"{url}-new", COLUMNS, TEXT | refused).pickled_plan()
     assert open_filesystem(f"{url}-new").list("_ftfile") == []

@@ -127,8 +127,6 @@ NOT_DRAWN: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "option blockSize",
-            "option replication",
             "option filePermission",
             "option directoryPermission",
             "option durability",

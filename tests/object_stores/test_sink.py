@@ -325,8 +325,9 @@ def test_an_attempt_that_fails_takes_its_files_away(sink: Sink) -> None:
         ({"publish": "direct", "partFileName": "{number}{ext}"}, "{number}"),
         ({"publish": "direct", "encryption": "aes-gcm", "encryptionKeyId": "k"}, "encryption"),
         ({"publish": "sideways"}, "it takes one of"),
-        ({"replication": "2"}, "no replicas"),
-        ({"storage.replication": "2"}, "write replication"),
+        ({"replication": "2"}, "use storage.replication"),
+        ({"storage.replication": "2"}, "no setting storage.replication: its settings are endpoint, region"),
+        ({"storage.filePermission": "640"}, "write filePermission"),
         ({"storage.colour": "red"}, "no setting storage.colour: its settings are endpoint, region"),
     ],
 )

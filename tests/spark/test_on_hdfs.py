@@ -87,7 +87,8 @@ def test_rows_arrive_once_for_every_reader(spark: SparkSession, paths: Paths, fi
 
 def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) -> None:
     script = Script(paths["script"]).write(BATCHES, available=0)
-    run(spark, paths, script, 3, fileFormat="parquet", partitionBy="word", replication="1", blockSize="1MiB")
+    settings = {"storage.replication": "1", "storage.blockSize": "1MiB"}
+    run(spark, paths, script, 3, fileFormat="parquet", partitionBy="word", **settings)
     check(spark, paths, "parquet")
     directories = {file.path.partition("/")[0] for file in ftfile.open(paths["out"]).files()}
     assert "word=10%3A30 %2350%25 d" in directories

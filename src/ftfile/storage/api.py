@@ -61,7 +61,6 @@ class Capabilities:
     atomic_rename: bool  # after a crash, a file has either its old or its new name
     stream_capabilities: frozenset[str] = frozenset()  # that `OutputStream.has_capability` may confirm
     permissions: bool = False  # supports the settings `filePermission` and `directoryPermission`
-    replication: bool = False  # supports the settings `replication` and `blockSize`
     forbidden: str = ""  # characters that names must not contain
     retries_internally: bool = False  # calls wait for a store that is not ready, so callers need not retry
     # When other processes see a file that is being written: empty, or complete. With `at_close`, `close` detects that

@@ -5,12 +5,14 @@ The options set, for example, how files are stored, encrypted and accessed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.options import kinds
 from ftfile.core.per_process import OnePerKey
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import check_checkpoint_location
@@ -48,9 +50,9 @@ _C = TypeVar("_C", bound="WriteConfig")
 # The least permissions that each option must grant, because the writers' own processes also read the log.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 
-_BLOCKS = ("replication", "blockSize")
-_OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
-_CHECKSUM_BYTES = 512
+_OWN = {name.lower(): name for name in _PERMISSIONS}
+# The settings of drivers for written files. The log records them, because maintenance writes files too.
+_OF_DRIVERS = {"replication": kinds.COUNT, "blockSize": kinds.SIZE}
 # From the weakest to the strongest.
 _MEANINGS: dict[Durability, str] = {
     "none": "keeps no file after the process ends",
@@ -254,14 +256,9 @@ class Storage:
         """
         if self.durability != "auto":
             durability_of(self.durability, store)
-        for names, has, what in (
-            (_PERMISSIONS, store.permissions, "permissions"),
-            (_BLOCKS, store.replication, "replicas and no configurable blocks"),
-        ):
-            asked = [name for name, _ in self.file_settings if name in names]
-            if asked and not has:
-                asked_for = " and ".join(asked)
-                raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
+        permissions = " and ".join(name for name, _ in self.file_settings if name in _PERMISSIONS)
+        if permissions and not store.permissions:
+            raise ConfigError(f"{permissions}: the file system {store.driver!r} has no permissions; leave it out")
         if not self.owner_only:
             return self
         owner_only = (OWNER_ONLY,) if store.permissions else ()
@@ -384,11 +381,11 @@ def _file_settings(parsed: WriterOptions) -> Settings:
         if bits & _PERMISSIONS[name] != _PERMISSIONS[name]:
             raise ConfigError(f"{name}={bits:04o}: the sink needs at least {_PERMISSIONS[name]:04o}")
         settings.append((name, f"{bits:o}"))
-    if parsed.block_size is not None and parsed.block_size % _CHECKSUM_BYTES:
-        raise ConfigError(f"blockSize={parsed.block_size}: HDFS needs a multiple of {_CHECKSUM_BYTES} bytes")
-    for name, number in {"replication": parsed.replication, "blockSize": parsed.block_size}.items():
-        if number is not None:
-            settings.append((name, str(number)))
+    texts = parsed.prefixed("storage")
+    for name, kind in _OF_DRIVERS.items():
+        # The driver has the text among its settings too, and refuses a wrong one.
+        with contextlib.suppress(KeyError, ValueError):
+            settings.append((name, str(kind.parse(texts[name.lower()]))))
     return tuple(settings)
 
 

@@ -349,7 +349,7 @@ def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch)
         ("timeout", "0 -5 nan inf soon"),
         ("patience", "-5 nan inf soon"),
         ("replication", "0 -3 1.5 many"),
-        ("blockSize", "0 -512 1MiB"),
+        ("blockSize", "0 -512 1000 1.5KiB many"),
         ("filePermission", "77777 -1 888 rw-"),
         ("directoryPermission", "77777 -1 888 rwx"),
     ],
@@ -425,7 +425,7 @@ class TestTryingSettings:
         for _ in range(2):
             native = RuntimeError(f'RPCError("java.io.IOException", "{BLOCK_REFUSED}")')
             names.errors = {"create": [native], "CREATE": [IOException(BLOCK_REFUSED)]}
-            with pytest.raises(Unsupported, match=r"min-block-size.*set another blockSize"):
+            with pytest.raises(Unsupported, match=r"min-block-size.*set another storage.blockSize"):
                 opened(url, blockSize="512").prove("_ftfile")
         assert names.files == {}
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA = spark_schema({"k": "string", "n": "long"})
 # Read only where they are given, or where another option is.
-RARE = {
-    "filePermission": "640", "directoryPermission": "750", "replication": "3", "blockSize": "1MiB",
-}  # fmt: skip
+RARE = {"filePermission": "640", "directoryPermission": "750"}
 
 
 class Readers(dict[str, set[str]]):

@@ -52,7 +52,7 @@ _SHOWN_MAX = 100  # characters of a wrong value
 # The value of an option of encryption can be a key.
 _NEVER_SHOWN = frozenset({"encryption", "encryptionKeyId", "keyProvider"})
 
-# The similarity of names that are proposed. Less similar names mislead, such as blockSize for parquet.block.size.
+# The similarity of names that are proposed. Less similar names mislead.
 _NEAR = 0.75
 
 

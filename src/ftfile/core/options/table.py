@@ -101,6 +101,8 @@ COMMON_ELSEWHERE: dict[str, str] = {
     ),
     "spark.*": "set it in the session: spark.conf.set(…)",
     "fs.*": "use storage.<name>; settings of Hadoop are for Spark's own readers",
+    "replication": "use storage.replication",
+    "blocksize": "use storage.blockSize",
 }
 
 STORE_ELSEWHERE: dict[str, str] = {

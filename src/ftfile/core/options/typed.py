@@ -119,8 +119,6 @@ class WriterOptions(Options):
     durability: Literal["auto", "hsync", "close"] = words("auto")
     file_permission = option(kinds.PERMISSION)
     directory_permission = option(kinds.PERMISSION)
-    replication = option(kinds.COUNT)
-    block_size = option(kinds.SIZE)
     encryption: Literal["none", "aes-gcm", "parquet"] = words("none")
     encryption_key_id = option(kinds.TEXT)
     on_new_query: Literal["fail", "continue"] = words("fail")

@@ -65,8 +65,6 @@ class SinkArguments(TypedDict, total=False):
     durability: Literal["auto", "hsync", "close"] | None
     file_permission: str | None
     directory_permission: str | None
-    replication: int | str | None
-    block_size: int | str | None
     encryption: Literal["none", "aes-gcm", "parquet"] | None
     encryption_key_id: str | None
     on_replay_mismatch: Literal["fail", "keep"] | None

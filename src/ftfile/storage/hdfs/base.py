@@ -72,7 +72,6 @@ class HadoopFileSystem(FileSystem):
             atomic_rename=True,
             stream_capabilities=self.stream_capabilities,
             permissions=True,
-            replication=True,
             concurrency=16,
             forbidden=FORBIDDEN,
             retries_internally=True,

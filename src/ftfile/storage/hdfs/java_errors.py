@@ -90,8 +90,8 @@ _TEXTS: list[tuple[str, type[StorageError], str]] = [
     ("not have enough number of replicas", Unavailable, _UNREPORTED),
     ("Failed to find datanode", Unavailable, f"no DataNode accepts data: {_DATANODES}"),
     ("Authentication failure", CredentialsRefused, _UNACCEPTED_IDENTITY),
-    ("block size", Unsupported, "set another blockSize, or omit it for the default of HDFS"),
-    ("replication", Unsupported, "set another replication, or omit it for the default of HDFS"),
+    ("block size", Unsupported, "set another storage.blockSize, or omit it for the default of HDFS"),
+    ("replication", Unsupported, "set another storage.replication, or omit it for the default of HDFS"),
 ]
 
 

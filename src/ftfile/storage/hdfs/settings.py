@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.core.units import parse_size_bytes
 from ftfile.storage.hdfs.configuration import is_kerberos, read_configuration
 from ftfile.storage.hdfs.credentials.keytab import KEYTAB, PRINCIPAL, login_from
 from ftfile.storage.hdfs.handover import FROM_DRIVER, HAND_TOKENS, hands_tokens, settings_from_driver
@@ -28,6 +29,7 @@ FORBIDDEN = ":"
 _RESERVED = ".snapshot"
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _MODE = re.compile("0?[01]?[0-7]{3}")
+_CHECKSUM_BYTES = 512  # of content for each checksum; blocks contain whole checksums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class HadoopSettings:
             timeout_s=read_seconds(values, "timeout", "60"),
             patience_s=read_seconds(values, "patience", "30", zero=True),
             replication=_count(values, "replication"),
-            block_size=_count(values, "blockSize"),
+            block_size=_block_size(values),
             file_mode=_mode(values, "filePermission", _FILE_MODE),
             directory_mode=_mode(values, "directoryPermission", _DIRECTORY_MODE),
             handed=handed,
@@ -89,8 +91,23 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) == 0:
-        raise ConfigError(f"{name}={text!r}: it must be a number of 1 or more")
+        raise ConfigError(f"storage.{name}={text!r}: it must be a number of 1 or more")
     return int(text)
+
+
+def _block_size(values: Mapping[str, str]) -> int | None:
+    text = values.get("blockSize")
+    if text is None:
+        return None
+    try:
+        size_bytes = parse_size_bytes(text)
+    except ValueError:
+        size_bytes = 0
+    if size_bytes <= 0 or size_bytes % _CHECKSUM_BYTES:
+        raise ConfigError(
+            f"storage.blockSize={text!r}: it must be a multiple of {_CHECKSUM_BYTES} bytes, such as 128MiB"
+        )
+    return size_bytes
 
 
 def _mode(values: Mapping[str, str], name: str, default: int) -> int:

@@ -322,16 +322,31 @@ class TestPermissions:
                 {"path": "memory://x/y", "filePermission": "640", "directoryPermission": "750"},
                 "filePermission and directoryPermission: the file system 'memory' has no permissions",
             ),
-            ({"replication": "2"}, "replication: the file system 'local' has no replicas and no configurable blocks"),
-            ({"blockSize": "64MiB"}, "blockSize: the file system 'local' has no replicas and no configurable blocks"),
-            ({"replication": "0"}, "replication"),
-            ({"path": "webhdfs://127.0.0.1:1/x", "blockSize": "1000"}, "blockSize=1000: HDFS needs a multiple of 512"),
         ],
     )
     def test_that_are_refused(self, options: dict[str, str], text: str) -> None:
         store = open_filesystem(options.get("path", "/x")).capabilities
         with pytest.raises(ConfigError, match=re.escape(text)):
             config(**options).for_store(store)
+
+    def test_settings_of_hdfs_are_recorded_for_maintenance(self) -> None:
+        given = {"storage.replication": "2", "storage.blockSize": "64KiB", "storage.user": "me"}
+        storage = config(path="webhdfs://127.0.0.1:1/x", **given).common.storage
+        assert storage.to_json()["storage"] == {"replication": "2", "blockSize": "65536"}
+        assert dict(storage.settings).items() >= {"replication": "2", "blockSize": "65536", "user": "me"}.items()
+
+    @pytest.mark.parametrize(
+        ("given", "text"),
+        [
+            ({"storage.replication": "2"}, "the driver of 'file' has no setting storage.replication"),
+            ({"storage.blockSize": "many"}, "the driver of 'file' has no setting storage.blocksize"),
+            ({"path": "webhdfs://127.0.0.1:1/x", "storage.blockSize": "1000"}, "storage.blockSize='1000': it must be"),
+            ({"path": "webhdfs://127.0.0.1:1/x", "storage.replication": "0"}, "storage.replication='0': it must be"),
+        ],
+    )
+    def test_settings_that_a_driver_refuses(self, out: str, given: dict[str, str], text: str) -> None:
+        with pytest.raises(ConfigError, match=re.escape(text)):
+            query(given.pop("path", out), **given).pickled_plan()
 
     def test_a_driver_without_them_takes_no_such_setting(self) -> None:
         with pytest.raises(ConfigError, match=r"no setting storage\.filePermission"):
