@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import FtfileError, OutcomeUnknown, Unavailable
+from ftfile.log import publish
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
@@ -118,8 +119,9 @@ def test_a_namenode_restarted_in_mid_commit_is_survived(cluster: MiniCluster, ur
 
 
 def test_a_namenode_killed_in_mid_commit_fails_the_batch_and_the_next_start_repairs_it(
-    cluster: MiniCluster, seed: int
+    cluster: MiniCluster, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(publish, "PUBLISH_TIMEOUT_S", 1.0)
     # The drivers' tests cover errors of a dead NameNode, so one driver in each run is enough.
     url = (cluster.web_url, cluster.url)[seed % 2] + new_directory()
     fs = open_filesystem(url, settings={"patience": "0"})
@@ -130,7 +132,7 @@ def test_a_namenode_killed_in_mid_commit_fails_the_batch_and_the_next_start_repa
     with contextlib.suppress(OutcomeUnknown, Unavailable):
         write(probe, "file", b"data")
     with mounted(Interrupted(fs, "rename", "_ftfile/staged", cluster.kill_namenode)) as mounted_url:
-        query = MicroBatch(mounted_url, COLUMNS, TEXT | {"publishTimeout": "1s"})
+        query = MicroBatch(mounted_url, COLUMNS, TEXT)
         try:
             with pytest.raises(FtfileError, match=r"committed|is unknown whether"):
                 query.run(0, [rows("a"), rows("b")])

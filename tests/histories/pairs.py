@@ -92,7 +92,7 @@ _OF_STATES = (
     "txnAppId",
 )
 # Options that all histories have.
-_OF_ALL = {"path", "fileFormat", "partitionBy", "publishTimeout", "onNewQuery", "txnVersion", "keyProvider"}
+_OF_ALL = {"path", "fileFormat", "partitionBy", "onNewQuery", "txnVersion", "keyProvider"}
 
 _VALUES = "only changes how values are written: tests/unit/formats"
 _STORAGE = "only passed to the store: tests/unit/storage, tests/hdfs"

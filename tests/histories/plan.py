@@ -259,7 +259,6 @@ def draw_history(
     options["statisticsColumns"] = statistics
     if draw.random() < 0.15:
         options |= {"encryption": "aes-gcm", "keyProvider": KEYS}
-    options["publishTimeout"] = "1s"
     options["onNewQuery"] = "continue"
     rules = RULES + {"event": EVENT_RULES * 3, "final": FINAL_RULES * 6}.get(shape, ())
     if shape == "final":

@@ -10,6 +10,7 @@ from unittest import mock
 
 from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
+from ftfile.log import publish
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.vacuum import vacuum
 from ftfile.operate.verify.log_scan import look_at_head
@@ -94,6 +95,7 @@ def play(history: History, pairs: Met | None = None) -> Played:
         decoded_once(),
         settled_once(),
         mounted(store) as url,
+        mock.patch.object(publish, "PUBLISH_TIMEOUT_S", 1.0),
         mock.patch.dict(os.environ, {KEYS.partition(":")[2]: _RING, "FTFILE_KEY_PROVIDER": KEYS}),
     ):
         forget_caches()

@@ -169,12 +169,18 @@ def test_a_fault_that_passes_is_survived_where_files_are_assembled(
     stream.check()
 
 
+@pytest.fixture
+def few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up publishing early: the clock does not wait, but each try is a request."""
+    monkeypatch.setattr(keeping, "PUBLISH_TIMEOUT_S", 3.0)
+
+
+@pytest.mark.usefixtures("few_tries")
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if not fault.conditional], ids=str)
 def test_a_fault_that_stays_loses_and_doubles_nothing(
     store: Store, tmp_path: Path, how: str, publish: str, fault: Fault
 ) -> None:
-    # The clock does not wait, but each try is a request.
-    options = {"storage.patience": "1", "publishTimeout": "3s"}
+    options = {"storage.patience": "1"}
     stream = Stream(store, tmp_path, publish, **options)
     for at in range(1, 40, 6):
         wire = Wire(store, fault, at, FOR_EVER, settings=options, like_aws=how != "by hand")
@@ -192,11 +198,11 @@ def staying(request: pytest.FixtureRequest, seed: int) -> Fault:
     return drawn if request.param == "drawn" else request.param
 
 
-@pytest.mark.usefixtures("many_checkpoints")
+@pytest.mark.usefixtures("many_checkpoints", "few_tries")
 def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
     store: Store, tmp_path: Path, seed: int, like_aws: bool, staying: Fault
 ) -> None:
-    options = {"storage.patience": "1", "publishTimeout": "3s"}
+    options = {"storage.patience": "1"}
     stream = RollingStream(store, tmp_path, "copy", **options)
     step = (2 if THOROUGH else 9) if staying.changes else (7 if THOROUGH else 45)
     for at in itertools.count(seed % step, step):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import Unavailable
+from ftfile.core.errors import PermissionDenied
 from ftfile.storage.local import LocalFileSystem
 from ftfile.storage.registry import register
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class FailingFileSystem(LocalFileSystem):
     def rename(self, source: str, target: str) -> None:
         if (Path(self.root).parent / "broken").exists():
-            raise Unavailable("rename", source, "the test says so")
+            raise PermissionDenied("rename", source, "the test says so")  # is not retried
         super().rename(source, target)
 
 

@@ -37,7 +37,6 @@ class Policy:
     on_gap: Literal["fail", "accept"]  # a first batch other than 0, or a batch that does not follow the last one
     on_replay_mismatch: Literal["fail", "keep"]  # a batch in the log with other content, which `keep` keeps
     on_missing_part: Literal["warn", "fail"]  # a published part that is missing
-    publish_timeout_s: float
 
     @classmethod
     def from_options(cls, parsed: WriterOptions) -> Policy:
@@ -48,7 +47,6 @@ class Policy:
             on_gap=parsed.on_gap,
             on_replay_mismatch=parsed.on_replay_mismatch,
             on_missing_part=files.on_missing_part,
-            publish_timeout_s=files.publish_timeout,
         )
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 FIRST_WAIT_S = 0.05
+# How long a commit retries to publish the records of its author after temporary failures.
+PUBLISH_TIMEOUT_S = 60.0
 
 _log = get_logger(__name__)
 
@@ -62,7 +64,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
 ) -> list[Problem]:
     """Publish the records up to the head that are not known to be published, oldest first; return the failures.
 
-    Records of the author's query, and the one just `created`, are retried until `publishTimeout`, others once; records
+    Records of the author's query, and the one just `created`, are retried for `PUBLISH_TIMEOUT_S`, others once; records
     that were `tried` just before are skipped. Failures stay in the state, and so in the next checkpoint.
     """
     if created is None:  # otherwise all others were published or tried just before
@@ -78,7 +80,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
         done.add(version)
         entry = head.unpublished[version]
         is_own = version == created or _is_own(entry, author)
-        problem = publish(log, entry, policy.publish_timeout_s if is_own else 0, progress, first=version == created)
+        problem = publish(log, entry, PUBLISH_TIMEOUT_S if is_own else 0, progress, first=version == created)
         if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
             _log.warning("%s", problem.error)
         elif problem is not None:

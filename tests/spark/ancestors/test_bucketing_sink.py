@@ -247,7 +247,7 @@ def finished(sink: Operator) -> None:
 )
 def test_bs_12_to_17(operator: Make, suffix: str, before: Callable[[Operator], None]) -> None:
     """After a file in progress, pending or final, the next number follows, with a suffix and without."""
-    sink = operator(partFileName=f"{{name}}-0-{{number}}{suffix}", publishTimeout="100ms")
+    sink = operator(partFileName=f"{{name}}-0-{{number}}{suffix}")
     sink.scheme = "failing:"
     before(sink)
     sink.crash()

@@ -82,8 +82,8 @@ def test_paths_of_columns_that_are_incomplete_or_repeated_are_refused(text: str)
 
 
 def test_keys_in_any_case_and_defaults() -> None:
-    parsed = parse_options({"PATH": "/x", "maxbytesperfile": "1 MiB", "PublishTimeout": "2min"}, SinkOptions)
-    assert parsed.given == {"path": "/x", "maxBytesPerFile": 1 << 20, "publishTimeout": 120.0}
+    parsed = parse_options({"PATH": "/x", "maxbytesperfile": "1 MiB", "SuccessDelay": "2min"}, SinkOptions)
+    assert parsed.given == {"path": "/x", "maxBytesPerFile": 1 << 20, "successDelay": 120.0}
     assert parsed.file_format == "parquet"
     assert parsed.max_records_per_file is None
 
@@ -117,7 +117,6 @@ def test_sparks_own_keys_are_known() -> None:
         ("userMetadata", "x" * 70_000, "userMetadata='" + "x" * 100 + "…' is not understood: it takes text of at most"),
         ("maxBytesPerFile", "0", "a size of at least one byte"),
         ("maxBytesPerFile", "-3", "a size of at least one byte"),
-        ("publishTimeout", "90", "a duration with its unit"),
         ("partitionBy", "a,,b", "column names separated by commas"),
         ("partitionBy", "a,A", "none twice"),
         ("partitionBy", "a,`A`", "none twice"),

@@ -206,7 +206,6 @@ class SinkOptions(WriterOptions, RecordOptions):
     # Guarantees.
     on_missing_part: Literal["warn", "fail"] = words("warn")
     on_format_change: Literal["fail", "accept"] = words("fail")
-    publish_timeout = option(kinds.DURATION, default=60.0)
 
     def format_options(self) -> dict[str, Any]:
         """Return the options of the chosen format; for a class of the user, also those of its encoder or format."""

@@ -60,7 +60,6 @@ class SinkArguments(TypedDict, total=False):
     record_name: str | None
     on_missing_part: Literal["warn", "fail"] | None
     on_format_change: Literal["fail", "accept"] | None
-    publish_timeout: str | timedelta | None
     max_open_bytes: int | str | None
     durability: Literal["auto", "hsync", "close"] | None
     file_permission: str | None

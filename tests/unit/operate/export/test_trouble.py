@@ -58,7 +58,7 @@ class TestTrouble:
 
         fs = Stuck(CrashingFileSystem())
         with mounted(fs) as url:
-            query = MicroBatch(url, COLUMNS, {"publishTimeout": "0s"})
+            query = MicroBatch(url, COLUMNS)
             query.run(0, [rows(0)])
             with pytest.raises(NotPublished):
                 query.run(1, [rows(2)])
@@ -86,7 +86,7 @@ class TestTrouble:
                 writer.commit("a position")
             assert export(url, to) == ExportReport(version=1)
             with pytest.raises(NotPublished):
-                MicroBatch(url, COLUMNS, {"publishTimeout": "0s"}).run(0, [rows(0)])
+                MicroBatch(url, COLUMNS).run(0, [rows(0)])
             assert ftfile.export(url, to, dry_run=True) == ExportReport(version=1, waiting=1, dry_run=True)
             assert export(url, to) == ExportReport(version=1, waiting=1)
             assert not open_filesystem(url).exists(DIRECTORIES[to].partition("/")[0])
@@ -114,7 +114,7 @@ class TestTrouble:
         clock = ManualClock()
         fs = Stuck(CrashingFileSystem(clock=clock))
         with repeatable(clock), mounted(fs) as url:
-            query = MicroBatch(url, COLUMNS, {"publishTimeout": "0s"})
+            query = MicroBatch(url, COLUMNS)
             for number in range(10):
                 query.run(number, [rows(2 * number)])
                 if number == 0 and is_exported:

@@ -227,7 +227,7 @@ class TestFlush:
         broken = Fault(PermissionDenied, times=1 << 30, operations=frozenset({"rename"}))
         sink_writer.forget_caches()
         with mounted(FaultyFileSystem(disk, [broken])) as url:
-            query = MicroBatch(url, COLUMNS, {"fileFormat": "json", "publishTimeout": "1s"})
+            query = MicroBatch(url, COLUMNS, {"fileFormat": "json"})
             with repeatable(), pytest.raises(NotPublished):
                 query.run(0, [rows_of("a")])
         sink_writer.forget_caches()
