@@ -11,6 +11,7 @@ import functools
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError, Fenced, FtfileError, SchemaError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
+from ftfile.kv.run import writer
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.vacuum import vacuum
@@ -121,7 +123,6 @@ class History:
             "flushIntervalCount": str(rng.choice((2, 3, 5))),
             "flushBytes": str(rng.choice((3000, 1 << 20))),
             "maxFileSize": str(rng.choice((4096, 1 << 27))),
-            "blockBytes": "4096",
             "vacuumInterval": "0s",
         }
         self.merge = rng.choice(MERGES)
@@ -159,6 +160,7 @@ class History:
     def head(self) -> Version:
         return self.versions[-1] if self.versions else self.nothing
 
+    @mock.patch.object(writer, "BLOCK_BYTES", 4096)
     def play(self, steps: int) -> None:
         """Run random events and check the store from time to time; then let all writers finish."""
         while not self.versions:

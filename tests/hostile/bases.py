@@ -15,6 +15,7 @@ from unittest import mock
 
 import ftfile
 from ftfile import kv
+from ftfile.kv.run import writer
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -42,7 +43,6 @@ STORE_OPTIONS = {
     "merge": "n:sum",
     "buckets": "2",
     "flushIntervalCount": "3",
-    "blockBytes": "4096",
 }
 WRITER = "w"
 
@@ -116,6 +116,7 @@ def make_files(place: Path, file_format: str) -> None:
         query.commit(3, messages)
 
 
+@mock.patch.object(writer, "BLOCK_BYTES", 4096)
 def make_store(place: Path) -> None:
     """Make a store with several runs, due compactions and a result, a purge, and windows, one of them unrecorded."""
     query = store_query(place)

@@ -17,6 +17,7 @@ from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.picker import PlanSettings
+from ftfile.kv.run import writer
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.directory import directory_url
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
@@ -40,7 +41,6 @@ class StoreConfig(WriteConfig):
     delete_column: str | None  # boolean, not stored: true for rows that delete their key
     plan: PlanSettings
     compression: str  # of the blocks of runs
-    block_bytes: int  # of a block, uncompressed
     grace_s: float  # how long files of older versions are kept
     vacuum_interval_s: float
 
@@ -84,7 +84,6 @@ class StoreConfig(WriteConfig):
             delete_column=delete_column,
             plan=PlanSettings.from_options(parsed),
             compression=parsed.compression,
-            block_bytes=parsed.block_bytes,
             grace_s=parsed.grace,
             vacuum_interval_s=parsed.vacuum_interval,
         )
@@ -99,9 +98,7 @@ class StoreConfig(WriteConfig):
 
     def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
         """Return a new spool for runs of a store with a definition."""
-        return RunSpool(
-            stage, definition, filters=self.hidden_chain, compression=self.compression, block_bytes=self.block_bytes
-        )
+        return RunSpool(stage, definition, filters=self.hidden_chain, compression=self.compression)
 
     def encoding(self, definition: StoreDefinition) -> dict[str, Any]:
         """Return the encoding that the log records for the store and its runs, given its definition."""
@@ -118,7 +115,7 @@ class StoreConfig(WriteConfig):
         store = {
             "plan": msgspec.to_builtins(self.plan),
             "compression": self.compression,
-            "blockBytes": self.block_bytes,
+            "blockBytes": writer.BLOCK_BYTES,
             "graceSeconds": self.grace_s,
         }
         return {"store": store, **self.common.storage.to_json()}

@@ -18,8 +18,8 @@ from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import CompactionPlanner, acceptable, backoffs_after, backoffs_of, due, job_of
 from ftfile.kv.planning.runs import by_id, numbers_of, open_state, placed, recorded_key_types, seal_metadata
+from ftfile.kv.run import writer
 from ftfile.kv.run.block_batch import COMPRESSIONS
-from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_store, file_as_config_error, store_of
@@ -79,7 +79,7 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
         encoding = head.definitions[head.encoding]
         settings = _newest_settings(head)
         store = settings.get("store", {})
-        compression, block_bytes = store.get("compression", "lz4"), store.get("blockBytes", BLOCK_BYTES)
+        compression, block_bytes = store.get("compression", "lz4"), store.get("blockBytes", writer.BLOCK_BYTES)
         if compression not in COMPRESSIONS or type(block_bytes) is not int or not 0 < block_bytes <= NUMBER_MAX:
             raise ValueError(f"runs have the compression {compression!r:.80}, and blocks of {block_bytes!r:.80} bytes")
         return HowWritten(

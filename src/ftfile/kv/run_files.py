@@ -25,7 +25,7 @@ from ftfile.kv.definition import DELETED_MS, OP, deletes_in, ops_in
 from ftfile.kv.planning.runs import RunMetadata
 from ftfile.kv.run.pages import Cache, Shelf
 from ftfile.kv.run.reader import RunReader
-from ftfile.kv.run.writer import BLOCK_BYTES, write_run
+from ftfile.kv.run.writer import write_run
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of
 from ftfile.storage.calls import parallel
@@ -59,7 +59,7 @@ class RunSpool:
         definition: StoreDefinition,
         filters: Chain,
         compression: str = "lz4",
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int | None = None,
     ) -> None:
         self._stage = stage
         self._definition = definition

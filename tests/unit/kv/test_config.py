@@ -32,12 +32,7 @@ def test_the_defaults() -> None:
     assert found.definition.values == ["n", "gone", "at"]
     assert (found.definition.buckets, found.definition.bucket_by, found.definition.merge) == (16, ("word",), {})
     assert found.plan == DEFAULT_PLAN
-    assert (found.compression, found.block_bytes, found.grace_s, found.vacuum_interval_s) == (
-        "lz4",
-        1 << 14,
-        7200,
-        3600,
-    )
+    assert (found.compression, found.grace_s, found.vacuum_interval_s) == ("lz4", 7200, 3600)
     assert found.common.encryption is None
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -57,7 +52,7 @@ def test_options_as_other_sinks_have_them() -> None:
 def test_each_option_has_its_place() -> None:
     found = config(
         keyColumns="WORD,At", bucketBy="word", buckets="4", merge="n:sum", deleteColumn="GONE", compression="none",
-        blockBytes="64KiB", maxFileSize="1MiB", flushSize="7", flushBytes="2KiB", flushIntervalCount="3",
+        maxFileSize="1MiB", flushSize="7", flushBytes="2KiB", flushIntervalCount="3",
         tombstoneTtl="1d", grace="5min", vacuumInterval="0s", maxOpenBytes="9KiB",
         badRecords="drop", maxRecordBytes="1KiB", onSchemaChange="widen", fingerprint="strong", onGap="accept",
         durability="close", txnAppId="app", txnVersion="3",
@@ -70,7 +65,7 @@ def test_each_option_has_its_place() -> None:
     assert found.schema.names == ["word", "n", "gone", "at"]
     assert found.definition.schema.names == ["word", "at", "n"]
     assert found.plan == PlanSettings(3, 2048, 7, 4, 1 << 20, 86_400_000)
-    assert (found.compression, found.block_bytes, found.grace_s, found.vacuum_interval_s) == ("none", 1 << 16, 300, 0)
+    assert (found.compression, found.grace_s, found.vacuum_interval_s) == ("none", 300, 0)
     common = found.common
     assert (common.max_open_bytes, common.bad_records, common.max_record_bytes) == (9216, "drop", 1024)
     assert (common.on_schema_change, common.fingerprint, common.storage.durability) == ("widen", "strong", "close")

@@ -16,6 +16,7 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError, EncodingError, StaleFiles
 from ftfile.kv import config, run_files
+from ftfile.kv.run import writer
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
@@ -148,17 +149,19 @@ class TestLargeValues:
     @pytest.mark.slow
     @pytest.mark.parametrize("compression", ["lz4", "zstd"])
     @pytest.mark.parametrize("length", [400 << 10, 5 << 20])
-    def test_that_compress_well_are_read(self, length: int, compression: str) -> None:
-        query = store(columns={"k": "string", "n": "string"}, compression=compression, blockBytes="8MiB")
+    def test_that_compress_well_are_read(self, length: int, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 8 << 20)
+        query = store(columns={"k": "string", "n": "string"}, compression=compression)
         rows = {key: key * length for key in "abc"}
         query.run(0, [[{"k": key, "n": value} for key, value in rows.items()]])
         assert contents() == rows
         check_store(open_filesystem(PATH))
 
-    def test_up_to_the_limit_of_records(self) -> None:
+    def test_up_to_the_limit_of_records(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Beside a key of one byte, a number and a flag."""
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 4096)
         columns = {"k": "string", "n": "string"}
-        query = store(columns=columns, maxRecordBytes="100000", blockBytes="4096")
+        query = store(columns=columns, maxRecordBytes="100000")
         query.run(0, [[{"k": "a", "n": "x" * 99_999}]])
         with pytest.raises(EncodingError, match="column 'n' takes 100000 of a record's 100001 bytes"):
             query.run(1, [[{"k": "b", "n": "x" * 100_000}]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
 from ftfile.kv.feed import FeedStream
 from ftfile.kv.feed_rows import as_requested, changed_rows, differ, feed_schema
+from ftfile.kv.run import writer
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.automatic import forget_vacuums, vacuum_if_due
 from ftfile.log.commit_log import CommitLog
@@ -117,11 +119,12 @@ class History:
         self.rng = random.Random(seed)
         self.merge = self.rng.choice(("last", "n:sum", "n:max", "sequence"))
         merge = {"sequenceColumn": "n"} if self.merge == "sequence" else {"merge": self.merge}
-        self.query = store(flushIntervalCount=str(self.rng.choice((2, 3, 50))), blockBytes="4096", **merge)
+        self.query = store(flushIntervalCount=str(self.rng.choice((2, 3, 50))), **merge)
         self.buckets = 4
         self.batch = 0
         self.contents: list[dict[str, Any]] = []
 
+    @mock.patch.object(writer, "BLOCK_BYTES", 4096)
     def run(self, steps: int) -> None:
         for _ in range(steps):
             step = self.rng.choice(

@@ -20,7 +20,7 @@ from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select
 from ftfile.kv.reading import bucket, reader, verify
-from ftfile.kv.run import block_batch
+from ftfile.kv.run import block_batch, writer
 from ftfile.kv.run.pages import Cache, PageTable, Probes, build_pages, shape_for
 from ftfile.kv.run.reader import SCAN_BYTES, RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES
@@ -216,7 +216,8 @@ class TestJobs:
     @pytest.mark.slow
     def test_inputs_that_no_cache_holds(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compactor, "_CACHE_BYTES", 0)
-        query = counting(out, buckets="1", flushIntervalCount="3", blockBytes="512")
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 512)
+        query = counting(out, buckets="1", flushIntervalCount="3")
         for batch in range(3):
             query.run(batch, [rows(*map(str, range(batch, 900, 2)))])
         kv.compact(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from ftfile.kv.feed import FeedStream
 from ftfile.kv.feed_rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.planning.plan import due
+from ftfile.kv.run import writer
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.commit_log import CommitLog
 from ftfile.read.log_planner import FollowConfig, FollowSettings
@@ -65,7 +67,6 @@ class History:
             "buckets": str(rng.choice((1, 2))),
             "flushIntervalCount": str(rng.choice((2, 3))),
             "maxFileSize": str(rng.choice((4096, 1 << 27))),
-            "blockBytes": "4096",
             "compression": "none",
             "vacuumInterval": "0s",
             "merge": self.merges[0],
@@ -81,6 +82,7 @@ class History:
     def is_wide(self) -> bool:
         return "more" in self.queries[0].columns
 
+    @mock.patch.object(writer, "BLOCK_BYTES", 4096)
     def play(self, steps: int) -> None:
         self.batch()
         widens_at = self.rng.randrange(2, steps - 2)

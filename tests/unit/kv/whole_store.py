@@ -6,10 +6,12 @@ import contextlib
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from ftfile import kv
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
+from ftfile.kv.run import writer
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
@@ -45,7 +47,6 @@ class WholeStore:
             "maxFileSize": str(rng.choice((4096, 1 << 27))),
             "tombstoneTtl": "1000d",
             "vacuumInterval": "0s",
-            "blockBytes": "4096",
             **({"sequenceColumn": "n"} if ordered else {"merge": rng.choice(MERGES)}),
         }
         ids = [f"00000000-0000-0000-0000-00000000000{number}" for number in (1, 2)]
@@ -57,6 +58,7 @@ class WholeStore:
         self.counts: Counter[str] = Counter()
         self.keys = rng.choice((8, 60))
 
+    @mock.patch.object(writer, "BLOCK_BYTES", 4096)
     def play(self, steps: int) -> None:
         """Let things happen, and check now and then, and at the end."""
         self.batch()

@@ -19,6 +19,7 @@ from ftfile.kv.planning.picker import DEFAULT_PLAN, Compaction
 from ftfile.kv.planning.plan import PlannedCompaction, Terms
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.kv.reading.verify import StoreReport
+from ftfile.kv.run import writer
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactionWork, CompactReport
 from ftfile.log.commit_log import CommitLog
@@ -96,8 +97,9 @@ class TestRounds:
         assert rows_of(out) == expected
         check_store(file_system(out))
 
-    def test_a_round_takes_the_bytes_of_a_job_for_each_task(self, out: str) -> None:
-        options = {"maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
+    def test_a_round_takes_the_bytes_of_a_job_for_each_task(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 4096)
+        options = {"maxFileSize": "4096", "flushIntervalCount": "100"}
         expected = write(query_at(out, buckets="2", **options), range(3), keys=2000)
         session = Session()
         report = run(session, out, tasks=2, full=True)
@@ -145,8 +147,9 @@ class TestFailures:
         assert staged_by_jobs(out) < left
         assert rows_of(out) == expected
 
-    def test_rounds_before_stay_when_spark_gives_up(self, out: str) -> None:
-        options = {"maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
+    def test_rounds_before_stay_when_spark_gives_up(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 4096)
+        options = {"maxFileSize": "4096", "flushIntervalCount": "100"}
         expected = write(query_at(out, buckets="2", **options), range(3), keys=2000)
         with pytest.raises(RuntimeError, match="as often as it may"):
             run(Session(fails_in=2), out, full=True)

@@ -237,7 +237,6 @@ class StoreSinkOptions(WriterOptions):
     sequence_column = option(kinds.TEXT)
     tombstone_ttl = option(kinds.DURATION, default=7 * 86_400.0)
     compression: Literal["none", "lz4", "zstd"] = words("lz4", uncompressed="none")
-    block_bytes = option(kinds.SIZE, default=16 << 10)
     flush_interval_count = option(kinds.COUNT, default=16)
     flush_bytes = option(kinds.SIZE, default=2 << 20)
     flush_size = option(kinds.COUNT, default=1_000_000)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key
 
 
-BLOCK_BYTES = 16 << 10  # before compression
+BLOCK_BYTES = 16 << 10  # before compression: a lookup reads one block; larger blocks make scans faster
 PAGED_ROWS_MIN = 4096  # runs of fewer rows have no pages, which would be as long as the rows; they are read completely
 _WINDOW_ROWS_MAX = 16_384  # collected, and split into blocks, at a time
 _WINDOW_BLOCKS = 32
@@ -46,16 +46,19 @@ def write_run(
     keys: Sequence[str],
     *,
     compression: str = "lz4",
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
 ) -> RunSummary:
     """Write rows as a run, which begins at the current position of `stream`.
 
     Memory is bounded by some blocks, and 48 bytes for each row. The rows of all batches must be sorted by their keys,
-    which are the first columns of the schema and distinct. Blocks have about `block_bytes` before compression.
+    which are the first columns of the schema and distinct. Blocks have about `block_bytes` before compression, or
+    `BLOCK_BYTES` if it is None.
 
     Raises:
         EncodingError: keys do not ascend, a key is null, or there are too many rows.
     """
+    if block_bytes is None:
+        block_bytes = BLOCK_BYTES
     writer = _RunWriter(stream, schema, len(keys), compression)
     for window in _windows(batches, schema, block_bytes):
         writer.write(window, -(-window.nbytes // block_bytes))

@@ -20,6 +20,7 @@ from ftfile.kv.planning.picker import DEFAULT_PLAN
 from ftfile.kv.planning.plan import CompactionPlanner
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading import verify
+from ftfile.kv.run import writer
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactionRounds, CompactionWork, DueCompactions
 from ftfile.log.commit_log import CommitLog
@@ -115,8 +116,9 @@ class TestCompact:
         assert kv.compact(PATH, full=True, context=current()).records == 0
 
     @pytest.mark.slow
-    def test_a_large_bucket_takes_several_records(self) -> None:
-        query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096", blockBytes="4096")
+    def test_a_large_bucket_takes_several_records(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 4096)
+        query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096")
         expected = write(query, 3, words=4000)
         report = kv.compact(PATH, full=True, context=current())
         assert report.records > 2

@@ -12,6 +12,7 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError
 from ftfile.kv.definition import define
+from ftfile.kv.run import writer
 from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.context import current
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of
@@ -63,8 +64,9 @@ class TestPurge:
         assert rows_of(PATH) == dict.fromkeys(WORDS[:3], 3)
 
     @pytest.mark.slow
-    def test_a_purge_across_cuts_is_in_all_parts(self) -> None:
-        query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096", blockBytes="4096")
+    def test_a_purge_across_cuts_is_in_all_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "BLOCK_BYTES", 4096)
+        query = counts(buckets="1", flushIntervalCount="1000", maxFileSize="4096")
         words = [f"w{number:04d}" for number in range(3000)]
         for batch in range(2):
             query.run(batch, [[{"word": word, "n": 1} for word in words]])

@@ -20,6 +20,7 @@ import ftfile
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.filters.keys import Keys, forget_keys
+from ftfile.kv.run import writer
 from ftfile.log import records
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
@@ -163,9 +164,10 @@ def make_runs(path: Path) -> None:
         (path / f"{rows}-{compression}.run").write_bytes(content)
 
 
-STORE_OPTIONS = {"flushIntervalCount": "2", "compression": "none", "blockBytes": "4096"}
+STORE_OPTIONS = {"flushIntervalCount": "2", "compression": "none"}
 
 
+@mock.patch.object(writer, "BLOCK_BYTES", 4096)
 def make_store(path: Path) -> None:
     """Make a store of words with due compactions and their result, a purge, and windows. One window is not recorded."""
     with repeatable(), _one_clock():
