@@ -150,7 +150,6 @@ NOT_DRAWN: dict[str, str] = {
         (
             "option badRecords",
             "option maxRecordBytes",
-            "option fingerprint",
             "option onFormatChange",
             "option onGap",
             "option onMissingPart",

@@ -235,15 +235,16 @@ def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str 
     if before is None or after is None:
         return _UNPROVEN
     if before.kind != after.kind:
+        then, now = ("had no", "omit it") if before.covers_content else ("had a", "set it")
         return (
-            f"its rows cannot be compared with the committed rows: fingerprint={after.kind} was {before.kind} then; "
-            f"set it to {before.kind} for this batch"
+            f"its rows cannot be compared with the committed rows, because the writer {then} checkpointLocation then; "
+            f"{now} for this batch"
         )
     if before != after:
         return _UNPROVEN
     if after.covers_content:
         return None
-    return f"{_UNPROVEN}: fingerprint={after.kind} can be equal for different rows"
+    return f"{_UNPROVEN}: fingerprints of the kind {after.kind} can be equal for different rows"
 
 
 def _history(head: LogState, author: StreamAuthor, problem: str) -> str:

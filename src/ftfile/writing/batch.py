@@ -71,7 +71,7 @@ class WritePlan(Generic[_C]):
     time_ms: int  # the driver's clock, used as the time of all tasks of the batch
     definitions: dict[str, Any]  # of the encodings of due jobs, by key
     marker: DirectoryMarker | None  # of the driver's directory; None if tasks always have the same directory
-    offsets_known: bool  # the driver can read the checkpoint, so offsets identify a repeated batch
+    offsets_known: bool  # offsets identify a repeated batch; else its rows must prove that it is a replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
         marker = None
         if not tasks_here:
             marker = write_marker(log.fs)
-        view, offsets_known = head.view(app_id), query_id is not None
+        view, offsets_known = head.view(app_id), _knows_offsets(head, query_id)
         return WritePlan(
             sink=sink,
             config=config,
@@ -197,6 +197,17 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
             marker=marker,
             offsets_known=offsets_known,
         )
+
+
+def _knows_offsets(head: LogState, query_id: str | None) -> bool:
+    """Return True if offsets identify a repetition of the query's newest batch.
+
+    The checkpoint must be readable now, and when that batch was committed.
+    """
+    if query_id is None:
+        return False
+    newest = head.queries.get(query_id)
+    return newest is None or newest.offsets_hash is not None
 
 
 def _checked_directory(

@@ -251,14 +251,13 @@ def fingerprint_for(
         needs_proof, is_compared = not offsets_known, not common.is_application
     else:
         needs_proof = is_compared = common.transaction is not None
-    if not is_compared and common.fingerprint is None:
+    if not is_compared:
         return None
     from ftfile.writing.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - only tasks need it
 
-    kind = "content"
-    if needs_proof and is_compared:
-        kind = "strong"
-    return FingerprintAccumulator(common.fingerprint or kind)
+    if needs_proof:
+        return FingerprintAccumulator("strong")
+    return FingerprintAccumulator("content")
 
 
 def fingerprint_json(fingerprint: FingerprintAccumulator | None) -> dict[str, Any] | None:

@@ -293,7 +293,6 @@ class CommonSettings:
     max_record_bytes: int | None
     max_open_bytes: int  # memory of a task for rows that are not written yet
     on_schema_change: Literal["fail", "widen", "any"]
-    fingerprint: str | None
     checkpoint: str | None  # the query's checkpoint location, if the writer received it
     transaction: Transaction | None  # the user's identity of a batch write
     user_metadata: str | None  # the user's text for each commit
@@ -322,7 +321,6 @@ class CommonSettings:
             max_record_bytes=parsed.max_record_bytes,
             max_open_bytes=parsed.max_open_bytes,
             on_schema_change=parsed.on_schema_change,
-            fingerprint=parsed.fingerprint,
             checkpoint=checkpoint,
             transaction=transaction_of(parsed, stream=stream),
             user_metadata=parsed.user_metadata,

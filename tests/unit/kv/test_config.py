@@ -54,7 +54,7 @@ def test_each_option_has_its_place() -> None:
         keyColumns="WORD,At", bucketBy="word", buckets="4", merge="n:sum", deleteColumn="GONE", compression="none",
         maxFileSize="1MiB", flushSize="7", flushBytes="2KiB", flushIntervalCount="3",
         tombstoneTtl="1d", grace="5min", vacuumInterval="0s", maxOpenBytes="9KiB",
-        badRecords="drop", maxRecordBytes="1KiB", onSchemaChange="widen", fingerprint="strong", onGap="accept",
+        badRecords="drop", maxRecordBytes="1KiB", onSchemaChange="widen", onGap="accept",
         durability="close", txnAppId="app", txnVersion="3",
     )  # fmt: skip
     assert found.definition.to_json() | {"schema": ""} == {
@@ -68,7 +68,7 @@ def test_each_option_has_its_place() -> None:
     assert (found.compression, found.grace_s, found.vacuum_interval_s) == ("none", 300, 0)
     common = found.common
     assert (common.max_open_bytes, common.bad_records, common.max_record_bytes) == (9216, "drop", 1024)
-    assert (common.on_schema_change, common.fingerprint, common.storage.durability) == ("widen", "strong", "close")
+    assert (common.on_schema_change, common.storage.durability) == ("widen", "close")
     assert common.policy.on_gap == "accept"
     assert common.transaction == Transaction("app", 3)
 

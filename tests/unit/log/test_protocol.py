@@ -778,9 +778,13 @@ class TestOthers:
     def test_another_kind_of_fingerprint_is_no_other_content(
         self, driver: Driver, caplog: pytest.LogCaptureFixture
     ) -> None:
-        driver.commit_new(0, offsets_hash="h")
+        content = Fingerprint("content/1", "x", covers_content=False)
+        driver.commit_new(0, offsets_hash="h", fingerprint=content)
         strong = Fingerprint("strong/1", "x", covers_content=True)
         driver.commit(0, driver.stage(0), offsets_hash="h", fingerprint=strong)
         assert "not deterministic" not in caplog.text
-        with pytest.raises(ReplayMismatch, match="set it to"):
+        with pytest.raises(ReplayMismatch, match="had a checkpointLocation then; set it for this batch"):
             driver.commit(0, driver.stage(0), fingerprint=strong)
+        driver.commit_new(1, fingerprint=strong)
+        with pytest.raises(ReplayMismatch, match="had no checkpointLocation then; omit it for this batch"):
+            driver.commit(1, driver.stage(1), offsets_hash="h", fingerprint=content)

@@ -125,7 +125,6 @@ class WriterOptions(Options):
     on_gap: Literal["fail", "accept"] = words("fail")
     on_replay_mismatch: Literal["fail", "keep"] = words("fail")
     on_schema_change: Literal["fail", "widen", "any"] = words("fail")
-    fingerprint: Literal["content", "strong"] | None = words(None)
     bad_records: Literal["fail", "deadLetter", "drop"] = words("fail")
     max_record_bytes = option(kinds.SIZE)
     txn_app_id = option(kinds.TEXT)

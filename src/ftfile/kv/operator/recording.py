@@ -54,7 +54,7 @@ _REFUSED = {
         "only Spark can write a store with this column: write it with Spark, or create a store without the column"
     ),
     "tombstonettl": "it is for stores with a sequenceColumn, which only Spark can write: omit it",
-    **dict.fromkeys(("badrecords", "maxrecordbytes", "maxopenbytes", "fingerprint"), _OF_SPARK),
+    **dict.fromkeys(("badrecords", "maxrecordbytes", "maxopenbytes"), _OF_SPARK),
     **dict.fromkeys(("onnewquery", "ongap", "onreplaymismatch"), _OF_SPARK),
     **dict.fromkeys(("txnappid", "txnversion"), "it is for batches of Spark: give the argument writer= instead"),
 }

@@ -68,7 +68,6 @@ class SinkArguments(TypedDict, total=False):
     encryption_key_id: str | None
     on_replay_mismatch: Literal["fail", "keep"] | None
     on_schema_change: Literal["fail", "widen", "any"] | None
-    fingerprint: Literal["content", "strong"] | None
     bad_records: Literal["fail", "deadLetter", "drop"] | None
     max_record_bytes: int | str | None
     user_metadata: str | None

@@ -54,7 +54,6 @@ def out(tmp_path: Path) -> str:
         ("badRecords", "drop", "for writes by Spark"),
         ("maxRecordBytes", "1m", "for writes by Spark"),
         ("maxOpenBytes", "1m", "for writes by Spark"),
-        ("fingerprint", "strong", "for writes by Spark"),
         ("onNewQuery", "continue", "for writes by Spark"),
         ("onGap", "accept", "for writes by Spark"),
         ("onReplayMismatch", "keep", "for writes by Spark"),

@@ -205,9 +205,8 @@ class TestReplay:
             query.run(0, [other])
         assert rows_of(out) == ROWS
 
-    def test_values_that_changed_rows_are_seen_by_the_strong_fingerprint(self, out: str) -> None:
+    def test_values_that_changed_rows_are_seen_by_the_strong_fingerprint(self, query: MicroBatch) -> None:
         swapped: list[dict[str, Any]] = [{"id": 1, "word": None}, {"id": 2, "word": "a"}]
-        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "fingerprint": "strong"})
         query.run(0, [ROWS])
         query.restart()
         with pytest.raises(ReplayMismatch):
@@ -222,22 +221,53 @@ class TestReplay:
             query.run(0, [[{"id": 1, "word": "order-0012"}, {"id": 2, "word": "order-0500"}]])
         assert [row["word"] for row in rows_of(out)] == ["order-0021", "order-0005"]
 
-    def test_the_content_fingerprint_alone_proves_nothing(self, out: str) -> None:
-        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "fingerprint": "content"})
+    def test_the_content_fingerprint_alone_proves_nothing(self, out: str, tmp_path: Path) -> None:
+        """The offsets of the batch can no longer be read when it is repeated."""
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json"}, checkpoint=str(tmp_path / "checkpoint"))
         query.run(0, [ROWS])
         query.restart()
-        with pytest.raises(ReplayMismatch, match="fingerprint=content can be equal for different rows"):
-            query.run(0, [ROWS])
+        messages = query.run_tasks(0, [ROWS])
+        (tmp_path / "checkpoint/offsets/0").unlink()
+        with pytest.raises(ReplayMismatch, match="of the kind content can be equal for different rows"):
+            query.commit(0, messages)
+
+    def test_a_checkpoint_that_the_writer_receives_only_when_a_batch_is_repeated(
+        self, query: MicroBatch, tmp_path: Path
+    ) -> None:
+        """The rows are compared as they were recorded. Later batches are compared by their offsets."""
+        query.run(0, [ROWS])
+        query.checkpoint = str(tmp_path / "checkpoint")
+        query.restart()
+        with pytest.raises(ReplayMismatch):
+            query.run(0, [ROWS[:1]])
+        assert query.run(0, [list(reversed(ROWS))]).replayed
+        query.run(1, [ROWS])
+        query.run(2, [ROWS])
+        query.restart()
+        assert query.run(2, [ROWS]).replayed
+        log = CommitLog(open_filesystem(query.path))
+        assert [self.kind_of(log, version) for version in range(3)] == ["strong", "strong", "content"]
+        query.checkpoint = None
+        query.restart()
+        with pytest.raises(ReplayMismatch, match="the writer had a checkpointLocation then; set it for this batch"):
+            query.run(2, [ROWS])
+
+    def kind_of(self, log: CommitLog, version: int) -> str | None:
+        """Return the kind of the fingerprint of a record; None if no commit compares its rows."""
+        record = log.read_record(version)
+        assert record is not None
+        fingerprint = record.fingerprint
+        if fingerprint is None:
+            return None
+        assert fingerprint.covers_content == (fingerprint.kind == "strong")
+        return fingerprint.kind
 
     @pytest.mark.parametrize(
         ("options", "checkpoint", "job", "kind"),
         [
             ({}, False, False, "strong"),
             ({}, True, False, "content"),
-            ({"fingerprint": "strong"}, True, False, "strong"),
-            ({"fingerprint": "content"}, False, False, "content"),
             ({}, False, True, None),
-            ({"fingerprint": "content"}, False, True, "content"),
             ({"txnAppId": "a", "txnVersion": "1"}, True, True, "strong"),
         ],
     )
@@ -250,13 +280,7 @@ class TestReplay:
             batch.run_job("job", [ROWS])
         else:
             batch.run(0, [ROWS])
-        record = CommitLog(open_filesystem(out)).read_record(0)
-        assert record is not None
-        if kind is None:  # no commit compares the rows
-            assert record.fingerprint is None
-            return
-        assert record.fingerprint is not None
-        assert (record.fingerprint.kind, record.fingerprint.covers_content) == (kind, kind == "strong")
+        assert self.kind_of(CommitLog(open_filesystem(out)), 0) == kind
 
     def test_abort_deletes_nothing(self, query: MicroBatch, out: str) -> None:
         messages = query.run_tasks(0, [ROWS])
