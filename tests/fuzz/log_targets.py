@@ -112,48 +112,59 @@ def _hint(data: bytes) -> None:
 def _compacted(data: bytes) -> None:
     """Decode a compacted log: a header, and in lines the texts of its streams, which are compressed and checksummed.
 
-    The first byte is the number of live adds and of removed adds.
+    The first byte is the number of live adds and of removed adds. A line of a document is an object of columns.
     """
     draws = Draws(data)
     counts = draws.byte()
-    header, live_ids, live, removes, ended_ids, ended, *bounds = draws.rest().split(b"\n")[:20] + [b""] * 6
-    bounds = [text for text in bounds if text]
-    packed_bounds = {f"c{number}": _packed(text) for number, text in enumerate(bounds)}
-    index = {name: [len(stream), checksum(stream)] for name, stream in packed_bounds.items()}
-    line = compact_json(index) + b"\n" if index else b""
-    statistics = line + b"".join(packed_bounds.values())
-    streams = [_packed(text) for text in (live_ids, live, removes, ended_ids, ended)]
-    of_bounds = {
-        "statisticsBytes": len(statistics),
-        "statisticsIndexBytes": len(line),
-        "statisticsIndexChecksum": checksum(line),
-    }
+    header, live, removes, ended, *bounds = draws.rest().split(b"\n")[:20] + [b""] * 4
     live_adds, ended_adds = counts & 15, counts >> 4
+    live_streams, ended_streams = _columns_of(live), _columns_of(ended)
+    statistics = {f"c{number}": _packed(text) for number, text in enumerate(bounds) if text}
+    packed_removes = _packed(removes)
     placed = {
-        "removesBytes": len(streams[2]),
-        "removesChecksum": checksum(streams[2]),
-        "live": [_placed(live_adds, streams[0], streams[1]) | of_bounds][:live_adds],
-        "ended": [_placed(ended_adds, streams[3], streams[4])][:ended_adds],
+        "removes": _stream(packed_removes),
+        "live": [_placed(live_adds, live_streams) | {"statistics": _streams(statistics)}][:live_adds],
+        "ended": [_placed(ended_adds, ended_streams)][:ended_adds],
     }
     head = to_checked_text([b"{" + compact_json(placed)[1:-1] + b"," + header.removeprefix(b"{")])
-    parts = [*streams[: 2 * min(1, live_adds)], streams[2], *(streams[3:] if ended_adds else [])]
+    parts = [*live_streams.values()] if live_adds else []
+    parts.append(packed_removes)
+    if ended_adds:
+        parts += ended_streams.values()
     if live_adds:
-        parts.append(statistics)
+        parts += statistics.values()
     file = RangeFile.of_content(PATH, head + b"".join(parts))
     content = decode_compacted(file, PATH, ended=True, statistics=True)
+    for document in content.kept:
+        document.read_bounds(file, statistics)
     for document in (*content.kept, *(content.ended or ())):
-        document.versions()
-        document.columns()
+        ids = document.versions().ids
+        document.all_columns()
+        for _ in document.adds(ids):
+            pass
 
 
-def _placed(count: int, ids: bytes, fields: bytes) -> dict[str, Any]:
-    return {
-        "adds": count,
-        "idsBytes": len(ids),
-        "idsChecksum": checksum(ids),
-        "fieldsBytes": len(fields),
-        "fieldsChecksum": checksum(fields),
-    }
+def _columns_of(line: bytes) -> dict[str, bytes]:
+    """Return the streams of the columns in an object; a line that is not an object is the stream of ids."""
+    try:
+        columns = json.loads(line)
+    except (ValueError, RecursionError):
+        columns = None
+    if not isinstance(columns, dict):
+        return {"id": _packed(line)}
+    return {name: _packed(json.dumps(value).encode()) for name, value in columns.items()}
+
+
+def _placed(count: int, streams: dict[str, bytes]) -> dict[str, Any]:
+    return {"adds": count, "columns": _streams(streams)}
+
+
+def _streams(streams: dict[str, bytes]) -> dict[str, tuple[int, str]]:
+    return {name: _stream(content) for name, content in streams.items()}
+
+
+def _stream(content: bytes) -> tuple[int, str]:
+    return len(content), checksum(content)
 
 
 def _packed(text: bytes) -> bytes:
@@ -310,23 +321,28 @@ def _compacted_seeds() -> Iterator[bytes]:
     for content in _written(".compacted"):
         end = content.index(b"\n", content.index(b"\n") + 1) + 1
         header = json.loads(from_checked_text(content[:end], PATH)[0])
-        streams, start = [], end
+        rest = content[end:]
+        lines: list[bytes] = []
         for group in ("live", "removes", "ended"):
-            placed = header[group][:1] if group != "removes" else [header]
-            for holder in placed:
-                for name in ("removes",) if group == "removes" else ("ids", "fields"):
-                    size = holder[f"{name}Bytes"]
-                    streams.append(isal_zlib.decompress(content[start : start + size]))
-                    start += size
-            if not placed:
-                streams += [b"[]", b"{}"]
+            if group == "removes":
+                length = header[group][0]
+                lines.append(isal_zlib.decompress(rest[:length]))
+                rest = rest[length:]
+                continue
+            columns: list[bytes] = []
+            for number, document in enumerate(header[group]):
+                for name, (length, _) in document["columns"].items():
+                    if number == 0:
+                        columns.append(compact_json(name) + b":" + isal_zlib.decompress(rest[:length]))
+                    rest = rest[length:]
+            lines.append(b"{" + b",".join(columns) + b"}")
         counts = [sum(document["adds"] for document in header[group][:1]) for group in ("live", "ended")]
         fields = {name: value for name, value in header.items() if name not in _COMPUTED}
         bounds = [b'[["constant",1],["constant",9],["constant",0]]']
-        yield b"\n".join([bytes([counts[0] | counts[1] << 4]) + compact_json(fields), *streams, *bounds])
+        yield b"\n".join([bytes([counts[0] | counts[1] << 4]) + compact_json(fields), *lines, *bounds])
 
 
-_COMPUTED = ("removesBytes", "removesChecksum", "live", "ended")
+_COMPUTED = ("removes", "live", "ended")
 
 
 def _window_seeds() -> Iterator[bytes]:

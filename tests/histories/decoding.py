@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from ftfile.log.checkpoints import decode_checkpoint
-from ftfile.log.format.compacted import decode_adds, decode_compacted
+from ftfile.log.format.compacted import Document, decode_compacted
 from ftfile.log.format.record import decode_record
 from ftfile.storage.api import RangeFile
 
@@ -36,14 +36,17 @@ def _no_companion(companion: str) -> bytes:
     raise AssertionError(companion)
 
 
-def _decode_adds_once(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
-    """Yield the adds of a range's document as `decode_adds` does."""
-    return iter(_adds(tuple(ids), rest, path))
+_adds_of = Document.adds
+
+
+def _decode_adds_once(document: Document, ids: Sequence[str]) -> Iterator[Add]:
+    """Yield the adds of a range's document as `Document.adds` does."""
+    return iter(_adds(tuple(ids), tuple(document.columns.items()), document.path))
 
 
 @cache
-def _adds(ids: tuple[str, ...], rest: bytes, path: str) -> tuple[Add, ...]:
-    return tuple(decode_adds(ids, rest, path))
+def _adds(ids: tuple[str, ...], columns: tuple[tuple[str, bytes], ...], path: str) -> tuple[Add, ...]:
+    return tuple(_adds_of(Document(len(ids), dict(columns), path), ids))
 
 
 def _decode_range_once(file: InputFile, path: str, *, ended: bool | None, statistics: bool = False) -> CompactedLog:
@@ -64,7 +67,6 @@ def _decode_checkpoint_once(content: bytes, path: str) -> LogState:
 
 _ONCE: dict[Callable[..., Any], Callable[..., Any]] = {
     decode_record: decode_once,
-    decode_adds: _decode_adds_once,
     decode_compacted: _decode_range_once,
     decode_checkpoint: _decode_checkpoint_once,
 }
@@ -78,6 +80,7 @@ def decoded_once() -> Iterator[None]:
             for decode, once in _ONCE.items() if name.startswith("ftfile.") else ():
                 if vars(module).get(decode.__name__) is decode:
                     stack.enter_context(mock.patch.object(module, decode.__name__, once))
+        stack.enter_context(mock.patch.object(Document, "adds", _decode_adds_once))
         stack.callback(_decoded.cache_clear)
         stack.callback(_adds.cache_clear)
         stack.callback(_range.cache_clear)

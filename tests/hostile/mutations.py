@@ -149,7 +149,7 @@ class _Mutator:
         places = _streams(header)
         streams, start = [], end
         for holder, name in places:
-            size = holder[f"{name}Bytes"]
+            size, _ = holder[name]
             streams.append(content[start : start + size])
             start += size
         at = self.generator.randrange(-len(places), len(places))
@@ -162,7 +162,7 @@ class _Mutator:
         change = self._change_tree(trees, 0)
         streams[at] = zlib.compress(_text(trees[0]))
         holder, name = places[at]
-        holder[f"{name}Bytes"], holder[f"{name}Checksum"] = len(streams[at]), checksum(streams[at])
+        holder[name] = [len(streams[at]), checksum(streams[at])]
         path.write_bytes(to_checked_text([compact_json(header)]) + b"".join(streams))
         return f"stream {at}: {change}"
 
@@ -411,9 +411,15 @@ def _is_hex(name: str) -> bool:
 
 
 def _streams(header: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    """Return the streams of a range in order, each as the object with its length and the field's name."""
-    documents = [[(document, "ids"), (document, "fields")] for document in (*header["live"], None, *header["ended"])]
-    return [pair for pairs in documents for pair in (pairs if pairs[0][0] is not None else [(header, "removes")])]
+    """Return the streams of a range in order, each as the object with its length and checksum, and their name there."""
+    live, ended = header["live"], header["ended"]
+    places = [(document["columns"], name) for document in live for name in document["columns"]]
+    places.append((header, "removes"))
+    places += [(document["columns"], name) for document in ended for name in document["columns"]]
+    for document in live:
+        statistics = document.get("statistics", {})
+        places += [(statistics, name) for name in statistics]
+    return places
 
 
 def _with_checksum(content: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -14,9 +15,9 @@ from ftfile.core.bounds import BoundsColumn
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format import file_statistics, layout
+from ftfile.log.format import compacted, file_statistics, layout
+from ftfile.log.format.column_coding import pack_json
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
-from ftfile.log.format.file_statistics import read_bounds
 from ftfile.log.format.model import Remove
 from ftfile.log.format.record import encode_record
 from ftfile.log.read import add_table
@@ -30,10 +31,9 @@ from tests.kit.file_statistics import as_lists
 from tests.unit.log.random_log import plain_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from ftfile.log.format.compacted import CompactedLog
-    from ftfile.log.format.file_statistics import StatisticsPlace
+    from ftfile.log.format.compacted import CompactedLog, Document
     from ftfile.log.format.layout import CompactedName
     from ftfile.log.format.model import Add, Record
     from ftfile.storage.api import FileSystem
@@ -184,25 +184,44 @@ class TestAddsOfCompactedLogs:
         (column,) = next(log.table().bounds(log.fs, ["x"])).values()
         assert repr([list(entry) for entry in zip(*column, strict=True)]) == repr(values)
 
-    def test_a_condition_reads_the_columns_that_it_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(file_statistics, "FIRST_READ_BYTES", 0)
+    @pytest.mark.parametrize(
+        ("span_bytes", "names", "reads"),
+        [
+            (0, ["b", "absent"], [("b", "b")]),
+            (0, ["b", "a"], [("a", "b")]),
+            (0, ["c", "a"], [("c", "c"), ("a", "a")]),
+            (1 << 16, ["c", "a"], [("a", "c")]),
+            (1 << 16, ["absent"], []),
+        ],
+        ids=["one column", "adjacent columns", "distant columns", "near columns", "no column"],
+    )
+    def test_a_condition_reads_the_columns_that_it_names(
+        self, span_bytes: int, names: list[str], reads: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Columns that are near or adjacent are read at once, and others one by one."""
+        monkeypatch.setattr(compacted, "SPAN_BYTES", span_bytes)
         rows: list[dict[str, list[object]]]
         rows = [{name: [number * size, None, 0] for name, size in SIZES.items()} for number in range(200)]
         log = Log([record_of(0, rows)])
         content = encode_compacted(compact_records(log.records, 0))
         (document,) = decode_compacted(RangeFile.of_content("path", content), "path", ended=False).kept
-        place = document.statistics_at
-        assert place is not None
+        assert list(document.places) == list(SIZES)
+        expected = []
+        for first, last in reads:
+            start, _ = document.places[first]
+            offset, stream = document.places[last]
+            expected.append((start, offset + stream.length - start))
         read: list[tuple[int, int]] = []
 
         def read_at(offset: int, length: int) -> bytes:
             read.append((offset, length))
             return content[offset : offset + length]
 
-        assert read_bounds(read_at, place, 200, names=["b", "absent"], path="path").keys() == {"b"}
-        assert read[0] == (place.offset, place.index_length)
-        assert len(read) == 2
-        assert read[1][1] < place.length / 3
+        bounds = document.read_bounds(RangeFile("path", len(content), read_at), names)
+        assert read == expected
+        assert bounds.keys() == {*names} - {"absent"}
+        for name, column in bounds.items():
+            assert column == BoundsColumn([number * SIZES[name] for number in range(200)], [None] * 200, [0] * 200)
 
     def test_a_snapshot_does_not_read_statistics(self) -> None:
         content = encode_compacted(compact_records(history(), 0))
@@ -212,15 +231,15 @@ class TestAddsOfCompactedLogs:
             read.append(min(offset + length, len(content)))
             return content[offset : offset + length]
 
-        with mock.patch("ftfile.log.format.compacted.HEADER_BYTES", 100):
+        header_bytes = content.index(b"\n", content.index(b"\n") + 1) + 1
+        with mock.patch("ftfile.log.format.compacted.HEADER_BYTES", header_bytes):
             decoded = decode_compacted(RangeFile("path", len(content), read_at), "path", ended=True)
-        places = [document.statistics_at for document in decoded.kept]
-        assert max(read) == min(place.offset for place in places if place is not None) < len(content)
+        assert max(read) == statistics_start(decoded.kept) < len(content)
 
     def test_removed_adds_have_none(self) -> None:
         decoded = Log(()).reread(compact_records(history(), 0))
         assert decoded.ended is not None
-        assert [document.statistics for document in decoded.ended] == [b""]
+        assert [document.statistics for document in decoded.ended] == [{}]
         assert all(document.statistics for document in decoded.kept)
 
     def test_a_log_without_statistics_has_no_fields_of_them(self) -> None:
@@ -271,27 +290,52 @@ class TestDamage:
         log.fs.delete(layout.compacted_path(name))
         with caplog.at_level(logging.INFO):
             assert next(table.bounds(log.fs, ["id"])) == {}
-        assert "a condition reads more files" in caplog.text
+        assert "conditions and readers of exports read more files" in caplog.text
         assert list(table.possible(log.fs, ["id"], lambda bounds, rows: [not bounds] * len(rows))) == list(table)
 
-    @pytest.mark.parametrize("first_read", [0, 1 << 16])
+    @pytest.mark.parametrize("span_bytes", [0, 1 << 16])
     def test_each_damaged_byte_is_noticed_by_conditions_and_by_merges_and_not_by_snapshots(
-        self, log: Log, first_read: int, monkeypatch: pytest.MonkeyPatch
+        self, log: Log, span_bytes: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(file_statistics, "FIRST_READ_BYTES", first_read)
+        monkeypatch.setattr(compacted, "SPAN_BYTES", span_bytes)
         name = log.compact()
         path = layout.compacted_path(name)
         content = log.fs.read(path)
         sound = read_back(log.table(), log.fs)
-        start = min(place.offset for place in places(content))
+        start = statistics_start(decode_compacted(RangeFile.of_content("path", content), "path", ended=False).kept)
         for at in range(start, len(content)):
             log.fs.put(path, content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-            for column in NAMES:
-                read = read_back(log.table(), log.fs, [column])
+            for columns in (NAMES, *([name] for name in NAMES)):
+                read = read_back(log.table(), log.fs, columns)
                 for add_id, statistics in read.items():
-                    assert statistics.get(column) in (None, sound[add_id].get(column))
-            with pytest.raises(CorruptData, match="statistics"):
+                    for column in columns:
+                        assert statistics.get(column) in (None, sound[add_id].get(column))
+            with pytest.raises(CorruptData, match="bytes of statistics"):
                 read_compacted(log.fs, name, ended=True, statistics=True)
+
+    @pytest.mark.parametrize(
+        "stream",
+        [
+            b"x",
+            pack_json({}),
+            pack_json([["constant", 1]] * 2),
+            pack_json([["plain", [1]]] * 3),
+            pack_json([["dictionary", [1], [7] * 6]] * 3),
+            pack_json([["dictionary", [1]]] * 3),
+        ],
+        ids=["no zlib", "no list", "two columns", "few values", "no such value", "no indexes"],
+    )
+    def test_a_forged_stream_excludes_nothing(self, stream: bytes, log: Log, caplog: pytest.LogCaptureFixture) -> None:
+        content = compact_records(log.records[:1], 0)
+        (document,) = content.kept
+        forged = structs.replace(content, kept=(replace(document, statistics={"id": stream}),))
+        name = write_compacted(log.fs, SYSTEM.ids, forged)
+        with caplog.at_level(logging.INFO):
+            assert next(log.table(0).bounds(log.fs, ["id"])) == {}
+        assert "unreadable fields" in caplog.text
+        assert [add.statistics for adds in log.table(0).with_statistics(log.fs) for add in adds] == [{}] * 6
+        with pytest.raises(CorruptData, match="unreadable fields"):
+            merge_compacted([read_compacted(log.fs, name, ended=True, statistics=True)] * 2, 0)
 
     @pytest.mark.parametrize("log_start", [0, 3])
     def test_a_merge_replaces_damaged_statistics_by_records_or_drops_them(
@@ -311,10 +355,9 @@ class TestDamage:
         assert ("the statistics of a compacted log are dropped" in caplog.text) == (log_start > 0)
 
 
-def places(content: bytes) -> list[StatisticsPlace]:
-    """Return the places of the statistics in a compacted log."""
-    decoded = decode_compacted(RangeFile.of_content("path", content), "path", ended=False)
-    return [document.statistics_at for document in decoded.kept if document.statistics_at is not None]
+def statistics_start(documents: Iterable[Document]) -> int:
+    """Return the offset of the statistics of documents in a compacted log."""
+    return min(offset for document in documents for offset, _ in document.places.values())
 
 
 def test_too_many_bytes_drop_the_last_columns_of_the_oldest_files(
@@ -323,7 +366,7 @@ def test_too_many_bytes_drop_the_last_columns_of_the_oldest_files(
     monkeypatch.setattr(add_table, "DOCUMENT_ADDS", 4)
     records = [record_of(version, entries(4, 10 * version)) for version in range(4)]
     whole = compact_records(records, 0)
-    sizes = [len(document.statistics or b"") for document in whole.kept]
+    sizes = [sum(map(len, (document.statistics or {}).values())) for document in whole.kept]
     assert not caplog.records
     monkeypatch.setattr(file_statistics, "RANGE_STATISTICS_MAX", sum(sizes[1:]) - 1)
     log = Log(records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +20,8 @@ from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
 from ftfile.log.directory import read_marker
 from ftfile.log.format import column_coding, compacted, layout
 from ftfile.log.format import record as record_format
-from ftfile.log.format.compacted import FIELDS, decode_compacted, encode_compacted
+from ftfile.log.format.column_coding import unpack_json
+from ftfile.log.format.compacted import FIELDS, CompactedLog, decode_compacted, encode_compacted
 from ftfile.log.format.model import Add, JobAuthor, Origin, Record, Transaction
 from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, read_within, to_checked_text
 from ftfile.log.places import read_note
@@ -46,7 +47,7 @@ RANGE = encode_compacted(compact_records(LOG.records, 0))
 OTHER_TYPES: tuple[Any, ...] = (None, "x", 1.5, 1.0, True, [], {}, -1, 1 << 63, 10**30)
 
 
-def read_range(content: bytes) -> object:
+def read_range(content: bytes) -> CompactedLog:
     return decode_compacted(RangeFile.of_content(PATH, content), PATH, ended=True)
 
 
@@ -60,29 +61,40 @@ def with_value(content: bytes, line: int, steps: tuple[str | int, ...], value: o
     return to_checked_text(lines)
 
 
-def with_stream(
-    number: int, change: Callable[[Any], object], packed: Callable[[bytes], bytes] = zlib.compress
+def with_column(
+    name: str, value: object, packed: Callable[[bytes], bytes] = zlib.compress, content: bytes = RANGE
 ) -> bytes:
-    """Return the range with other content in a stream of the first document: 0 for ids, 1 for the other columns."""
-    line, _, rest = RANGE.split(b"\n", 2)
+    """Return a range, by default `RANGE`, with another value in a column of the first document."""
+    line, _, rest = content.split(b"\n", 2)
     header = json.loads(line)
-    place, name = header["live"][0], ("ids", "fields")[number]
-    start = number * place["idsBytes"]
-    end = start + place[f"{name}Bytes"]
-    text = json.loads(zlib.decompress(rest[start:end]))
-    change(text)
-    stream = packed(json.dumps(text).encode())
-    place |= {f"{name}Bytes": len(stream), f"{name}Checksum": checksum(stream)}
+    streams: dict[str, list[Any]] = header["live"][0]["columns"]
+    names = list(streams)
+    start = sum(streams[before][0] for before in (names[: names.index(name)] if name in streams else names))
+    end = start + streams.get(name, (0,))[0]
+    stream = packed(json.dumps(value).encode())
+    streams[name] = [len(stream), checksum(stream)]
     return to_checked_text([json.dumps(header).encode()]) + rest[:start] + stream + rest[end:]
 
 
-def set_value(name: str, value: object, text: dict[str, Any]) -> None:
-    text[name] = value
+def column(name: str) -> object:
+    """Return a column of the first document of the range."""
+    return unpack_json(read_range(RANGE).kept[0].columns[name], Any)
+
+
+def without_column(name: str) -> bytes:
+    """Return the range without a column of the first document."""
+    line, _, rest = RANGE.split(b"\n", 2)
+    header = json.loads(line)
+    streams: dict[str, list[Any]] = header["live"][0]["columns"]
+    names = list(streams)
+    start = sum(streams[before][0] for before in names[: names.index(name)])
+    length, _ = streams.pop(name)
+    return to_checked_text([json.dumps(header).encode()]) + rest[:start] + rest[start + length :]
 
 
 def all_adds(content: bytes) -> list[list[Add]]:
-    decoded = decode_compacted(RangeFile.of_content(PATH, content), PATH, ended=True)
-    return [list(compacted.decode_adds(d.versions().ids, d.rest, d.path)) for d in decoded.kept]
+    decoded = read_range(content)
+    return [list(document.adds(document.versions().ids)) for document in decoded.kept]
 
 
 # Of these, by the column; of all other columns, the text.
@@ -148,32 +160,34 @@ class TestRanges:
             lists = (["dictionary", [value], [0] * count], ["plain", [value] * count], ["plain", [value]])
             for coded in (["constant", value], *lists, value, [value], []):
                 with pytest.raises(CorruptData) as caught:
-                    all_adds(with_stream(1, partial(set_value, name, coded)))
+                    all_adds(with_column(name, coded))
                 assert caught.value.path == PATH
 
-    @pytest.mark.parametrize("name", ["id", "addedVersionDeltas", "removedVersions"])
+    @pytest.mark.parametrize("name", ["id", "added", "removed"])
     def test_ids_and_versions_have_theirs(self, name: str) -> None:
         values: tuple[Any, ...] = (None, 7, "x", [None], [[]], [1.5], {}, ["x"])
         for value in values:
             with pytest.raises(CorruptData, match=name) as caught:
-                all_adds(with_stream(0, partial(set_value, name, value)))
+                all_adds(with_column(name, value))
             assert caught.value.path == PATH
 
     def test_an_index_is_one_of_the_values(self) -> None:
-        def change(text: dict[str, Any]) -> None:
-            text["rows"] = ["dictionary", [1], [1 << 40] * len(all_adds(RANGE)[0])]
-
         with pytest.raises(CorruptData, match="unreadable"):
-            all_adds(with_stream(1, change))
+            all_adds(with_column("rows", ["dictionary", [1], [1 << 40] * len(all_adds(RANGE)[0])]))
 
     def test_a_part_has_a_name(self) -> None:
         with pytest.raises(CorruptData, match="finalPath"):
-            all_adds(with_stream(1, lambda text: text.update(kind=["constant", "part"], finalPath=["constant", None])))
+            all_adds(with_column("finalPath", ["constant", None], content=with_column("kind", ["constant", "part"])))
+
+    @parametrize("name", ["id", "added", *FIELDS], quick=3)
+    def test_a_column_is_missing(self, name: str) -> None:
+        with pytest.raises(CorruptData, match="unreadable"):
+            all_adds(without_column(name))
 
     def test_a_document_is_not_unpacked_beyond_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Zeros take a thousandth of their length."""
         size_bytes = 100_000
-        content = with_stream(1, lambda _: None, lambda text: zlib.compress(text + b" " * size_bytes))
+        content = with_column("kind", column("kind"), lambda text: zlib.compress(text + b" " * size_bytes))
         assert all_adds(content) == all_adds(RANGE)
         monkeypatch.setattr(column_coding, "FILE_BYTES_MAX", size_bytes)
         with pytest.raises(CorruptData, match="more than 100000 bytes"):
@@ -182,7 +196,7 @@ class TestRanges:
     def test_a_stream_ends_where_it_ends(self) -> None:
         for packed in (lambda text: zlib.compress(text)[:-1], lambda text: zlib.compress(text) + b"x"):
             with pytest.raises(CorruptData, match="trailing bytes"):
-                all_adds(with_stream(1, lambda _: None, packed))
+                all_adds(with_column("kind", column("kind"), packed))
 
     def test_a_longer_one_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compacted, "FILE_BYTES_MAX", len(RANGE) - 1)

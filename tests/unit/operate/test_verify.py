@@ -466,7 +466,7 @@ class TestDerived:
     def test_a_range_of_other_adds(self, world: World) -> None:
         name = max(list_compacted(world.fs), key=lambda name: name.last - name.first)
         content = read_compacted(world.fs, name, ended=True)
-        columns = content.kept[0].columns()
+        columns = content.kept[0].all_columns()
         columns.fields["rows"][0] += 1
         other = structs.replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
         world.write(layout.compacted_path(name), encode_compacted(other))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format import compacted as columns
-from ftfile.log.read import add_table
+from ftfile.log.format.compacted import Document
 from ftfile.operate.compact import compact_log
 from ftfile.read import shares as finished_files
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.kit.parameters import parametrize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.log.format.model import Add
 
 BATCHES = 12
 
@@ -50,12 +55,13 @@ def test_files(listed: int, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_few_files_of_many_are_not_all_decoded_and_listed(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
+    adds = Document.adds
 
-    def decode(ids: list[str], rest: bytes, path: str) -> object:
+    def decode(document: Document, ids: Sequence[str]) -> Iterator[Add]:
         decoded.append(len(ids))
-        return columns.decode_adds(ids, rest, path)
+        return adds(document, ids)
 
-    monkeypatch.setattr(add_table, "decode_adds", decode)
+    monkeypatch.setattr(Document, "adds", decode)
     monkeypatch.setattr(finished_files, "list_or_empty", None)
     monkeypatch.setattr(finished_files, "LISTED_AT_ONCE", 2)
     assert [file.batch_id for file in ftfile.open(out).files(limit=2)] == [BATCHES - 1, BATCHES]

@@ -77,7 +77,7 @@ def snapshot(compacted: Sequence[Add], recorded: Sequence[Add], *, is_table: boo
         for add in compacted[start::3]:
             columns.append(add, 0)
         if columns.ids:
-            blocks.append(AddBlock(columns.ids, Document.of(columns).rest, "compacted"))
+            blocks.append(AddBlock(Document.of(columns), columns.ids))
     return AddTable(blocks, {add.id: add for add in recorded})
 
 

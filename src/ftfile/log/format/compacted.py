@@ -1,9 +1,9 @@
 """The format of a compacted log: a line of JSON with its content, its checksum, and documents of adds as columns.
 
-The first of two zlib streams of JSON contains what decides if an add is live: ids, and the versions that added and
-removed it. The second stream contains the other columns, each as `["constant", value]`, `["dictionary", values,
-indexes]` or `["plain", values]`, and under `rare` fields that few adds have, by the position of the add. In paths, a
-NUL stands for the id of the add.
+Each column of a document is a zlib stream of JSON. Lists of ids, and of the versions that added and removed the adds,
+decide which adds are live. Every other column is `["constant", value]`, `["dictionary", values, indexes]` or `["plain",
+values]`, and `rare` contains fields that few adds have, by the position of the add. In paths, a NUL stands for the id
+of the add.
 
 Live adds are first, so that readers of later versions read no further. Statistics are last, and conditions read them.
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,10 +25,8 @@ from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format.column_coding import check_count, code_column, pack_json, unpack_json
 from ftfile.log.format.file_statistics import (
     StatisticsColumns,
-    StatisticsPlace,
-    check_statistics,
     pack_statistics,
-    place_of,
+    unpack_bounds,
     unpack_statistics,
 )
 from ftfile.log.format.model import Add, Count, Value, convert
@@ -46,7 +45,11 @@ from ftfile.log.format.record import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from ftfile.core.bounds import BoundsColumn
     from ftfile.storage.api import InputFile
+
+
+_Item = TypeVar("_Item")
 
 
 class Rare(Value, frozen=True):
@@ -58,7 +61,9 @@ class Rare(Value, frozen=True):
 
 COMPACTED_FORMAT = 1
 # Bytes of the first read, which contains most headers completely.
-HEADER_BYTES = 1 << 16
+HEADER_BYTES = 1 << 17
+# Statistics of columns are read at once if the bytes from the first to the last are at most this many.
+SPAN_BYTES = 1 << 16
 
 # By their names in JSON, in the order of the constructor of `Add`, after its id.
 FIELDS = {
@@ -73,6 +78,7 @@ NAMED = {"path": 32, "finalPath": 12}
 ID = "\0"
 _ADVICE = Advice("If the records of its versions exist, ", Remedy("repair", dry_run=False), " rebuilds it")
 _COMPACTED_LOG = "a compacted log"
+_STATISTICS = "the statistics of a document"
 
 
 @dataclass(slots=True)
@@ -120,65 +126,97 @@ class AddColumns:
         )
 
 
-class _Ids(Value, frozen=True):
-    """The first stream of a document."""
-
-    id: list[str]
-    added_version_deltas: list[int]
-    removed_versions: list[int]
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
-    """At most about 50,000 adds, and at least one, in the order of their records: two compressed streams."""
+    """At most about 50,000 adds, and at least one, in the order of their records: a compressed stream for each column.
+
+    Columns are fields of adds by their names in records, and `id`, `added`, `removed` and `rare`. The last two are
+    missing if they are empty.
+    """
 
     count: int
-    ids: bytes
-    rest: bytes
+    columns: dict[str, bytes]
     path: str = field(default="", compare=False)  # of the compacted log that contains it
-    statistics: bytes | None = b""  # bytes of `pack_statistics`; None: not read
-    # of the statistics in the compacted log at `path`; None if it has none
-    statistics_at: StatisticsPlace | None = field(default=None, compare=False)
+    statistics: dict[str, bytes] | None = field(default_factory=dict)  # by column; None: not read
+    # by column: the offset of its statistics in the compacted log at `path`, and their stream
+    places: Mapping[str, tuple[int, Stream]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, columns: AddColumns) -> Document:
         """Return the document of these adds. Removed adds lose their statistics, because no condition needs them."""
         deltas = [after - before for before, after in itertools.pairwise((0, *columns.added))]
-        ids = _Ids(columns.ids, deltas, columns.removed)
-        statistics = b""
-        if not columns.removed:
-            statistics = pack_statistics(columns.statistics)
-        return cls(len(columns.ids), pack_json(ids), rest=pack_json(_code_all(columns)), statistics=statistics)
+        lists = {"id": columns.ids, "added": deltas, "removed": columns.removed}
+        streams = {name: pack_json(values) for name, values in (lists | code_fields(columns)).items() if values}
+        statistics = {} if columns.removed else pack_statistics(columns.statistics)
+        return cls(len(columns.ids), streams, statistics=statistics)
 
     def versions(self) -> AddColumns:
         """Return only ids and versions; the fields are empty."""
         with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
-            ids = unpack_json(self.ids, _Ids)
-            check_count("id", ids.id, self.count)
-            check_count("addedVersionDeltas", ids.added_version_deltas, self.count)
-            check_count("removedVersions", ids.removed_versions, self.count if ids.removed_versions else 0)
-            return AddColumns(ids.id, list(itertools.accumulate(ids.added_version_deltas)), ids.removed_versions)
+            ids = self._list("id", list[str])
+            # Deltas can be negative: an add that a merge joins to a document can be older than the previous one.
+            deltas = self._list("added", list[int])
+            removed = self._list("removed", list[Count]) if "removed" in self.columns else []
+            return AddColumns(ids, list(itertools.accumulate(deltas)), removed)
 
-    def columns(self) -> AddColumns:
+    def fields(self, names: Iterable[str]) -> list[list[Any]]:
+        """Return columns by the names of their fields in records; paths have a NUL for the id."""
+        with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
+            return [_decode(_Unpacked(self.columns), self.count, name) for name in names]
+
+    def adds(self, ids: Sequence[str]) -> Iterator[Add]:
+        """Yield the adds, which have these ids."""
+        with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
+            return adds_of(ids, _Unpacked(self.columns))
+
+    def all_columns(self) -> AddColumns:
         """Return the adds with all fields, and with their statistics if these were read."""
         columns = self.versions()
         with Decoding(self.path, _COMPACTED_LOG, _ADVICE):
-            columns.fields = _fields(unpack_json(self.rest, dict[str, Any]), len(columns.ids))
-            columns.statistics = unpack_statistics(self.statistics or b"", len(columns.ids))
+            columns.fields = _fields(_Unpacked(self.columns), self.count)
+            columns.statistics = unpack_statistics(self.statistics or {}, self.count)
         return columns
 
+    def read_bounds(self, file: InputFile, names: Iterable[str]) -> dict[str, BoundsColumn]:
+        """Read the statistics of columns from the compacted log; CorruptData for damage. A column can be missing."""
+        wanted = {name: self.places[name] for name in names if name in self.places}
+        if not wanted:
+            return {}
+        start = min(offset for offset, _ in wanted.values())
+        span = max(offset + stream.length for offset, stream in wanted.values()) - start
+        content: bytes | None = None
+        if span <= max(SPAN_BYTES, sum(stream.length for _, stream in wanted.values())):
+            content = file.read_at(start, span)
+        columns: dict[str, BoundsColumn] = {}
+        with Decoding(self.path, _STATISTICS, _ADVICE):
+            for name, (offset, stream) in wanted.items():
+                at = offset - start
+                packed = file.read_at(offset, stream.length) if content is None else content[at : at + stream.length]
+                columns[name] = unpack_bounds(_checked(packed, stream, "statistics", self.path), self.count)
+        return columns
 
-def decode_adds(ids: Sequence[str], rest: bytes, path: str) -> Iterator[Add]:
-    """Yield the adds in the second stream of a document of the compacted log at a path."""
-    with Decoding(path, _COMPACTED_LOG, _ADVICE):
-        return adds_of(ids, unpack_json(rest, dict[str, Any]))
+    def _list(self, name: str, kind: type[list[_Item]]) -> list[_Item]:
+        values: list[_Item] = convert(unpack_json(self.columns[name], Any), kind, name)
+        check_count(name, values, self.count)
+        return values
 
 
-def decode_columns(count: int, rest: bytes, path: str, names: Sequence[str]) -> list[list[Any]]:
-    """Return columns of a stream by the names of their fields in records; paths have a NUL for the id."""
-    with Decoding(path, _COMPACTED_LOG, _ADVICE):
-        columns = unpack_json(rest, dict[str, Any])
-        return [_decode(columns, count, name) for name in names]
+class _Unpacked(Mapping[str, Any]):
+    """The columns of a document, each unpacked when it is used."""
+
+    def __init__(self, streams: Mapping[str, bytes]) -> None:
+        self._streams = streams
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._streams)
+
+    def __getitem__(self, name: str) -> object:
+        if name == "rare" and name not in self._streams:
+            return {}
+        return unpack_json(self._streams[name], Any)
 
 
 def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
@@ -186,10 +224,10 @@ def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:
     columns = AddColumns()
     for add in adds:
         columns.append(add, 0)
-    return {"id": columns.ids} | _code_all(columns)
+    return {"id": columns.ids} | code_fields(columns)
 
 
-def adds_of(ids: Sequence[str], coded: dict[str, Any]) -> Iterator[Add]:
+def adds_of(ids: Sequence[str], coded: Mapping[str, Any]) -> Iterator[Add]:
     """Yield the adds with these ids and columns; the call itself raises for damage."""
     fields = _fields(coded, len(ids))
     if any(path is None and kind != "segment" for kind, path in zip(fields["kind"], fields["finalPath"], strict=True)):
@@ -198,20 +236,20 @@ def adds_of(ids: Sequence[str], coded: dict[str, Any]) -> Iterator[Add]:
         pairs = zip(fields[name], ids, strict=True)
         fields[name] = [path and path.replace(ID, add_id[:length]) for path, add_id in pairs]
     columns = [fields[name] for name in FIELDS]
-    if not coded["rare"]:
+    if not any(fields["rare"]):
         return map(Add, ids, *columns)
     rows = zip(zip(ids, *columns, strict=True), fields["rare"], strict=True)
     return iter([Add(*row, **msgspec.structs.asdict(rare)) if rare else Add(*row) for row, rare in rows])
 
 
-def _code_all(columns: AddColumns) -> dict[str, Any]:
+def code_fields(columns: AddColumns) -> dict[str, Any]:
     """Return a column for each field, and rare fields by position."""
     coded: dict[str, Any] = {name: code_column(columns.fields[name]) for name in FIELDS}
     coded["rare"] = {str(at): rare for at, rare in enumerate(columns.fields["rare"]) if rare is not None}
     return coded
 
 
-def _fields(coded: dict[str, Any], count: int) -> dict[str, list[Any]]:
+def _fields(coded: Mapping[str, Any], count: int) -> dict[str, list[Any]]:
     fields = {name: _decode(coded, count, name) for name in FIELDS}
     fields["rare"] = [None] * count
     for at, rare in convert(coded["rare"], dict[str, Rare], "rare").items():
@@ -219,7 +257,7 @@ def _fields(coded: dict[str, Any], count: int) -> dict[str, list[Any]]:
     return fields
 
 
-def _decode(coded: dict[str, Any], count: int, name: str) -> list[Any]:
+def _decode(coded: Mapping[str, Any], count: int, name: str) -> list[Any]:
     kind, values, *indexes = convert(coded[name], list[Any], name)
     if kind == "constant":
         return [convert(values, FIELDS[name].type, name)] * count
@@ -260,25 +298,25 @@ class CompactedLog(CompactedLogHeader, frozen=True):
     removes: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class Stream(NamedTuple):
+    """A compressed stream, which begins where the previous one ends."""
+
+    length: Count
+    checksum: str
+
+
 class Placed(Value, frozen=True):
-    """The streams of a document, after those of the previous ones."""
+    """The streams of a document, by column."""
 
     adds: Count
-    ids_bytes: Count
-    ids_checksum: str
-    fields_bytes: Count
-    fields_checksum: str
-    # of live adds, at the end of the file
-    statistics_bytes: Count = 0
-    statistics_index_bytes: Count = 0
-    statistics_index_checksum: str = ""
+    columns: dict[str, Stream]  # after the streams of the previous document
+    statistics: dict[str, Stream] = msgspec.field(default_factory=dict)  # of live adds, at the end of the file
 
 
 class CompactedLogContents(Value, frozen=True):
     """The fields of a header for the rest of the file: live adds, removes, removed adds, statistics of live adds."""
 
-    removes_bytes: Count
-    removes_checksum: str
+    removes: Stream
     live: tuple[Placed, ...]
     ended: tuple[Placed, ...]
 
@@ -294,15 +332,19 @@ def encode_compacted(content: CompactedLog) -> bytes:
     """Return the bytes of a compacted log, given its removed adds; ConfigError for one that readers would refuse."""
     assert content.ended is not None, "a compacted log without its ended adds is not complete"
     removes = pack_json(_Removes(list(content.removes), list(content.removes.values())))
-    live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
-    contents = CompactedLogContents(len(removes), checksum(removes), live_documents, ended)
-    header = msgspec.to_builtins(part_of(content, CompactedLogHeader)) | msgspec.to_builtins(contents)
-    head = to_checked_text([within_limits(compact_json(header))])
-    before, behind = (
-        b"".join(document.ids + document.rest for document in group) for group in (content.kept, content.ended)
+    contents = CompactedLogContents(
+        _stream(removes), live=tuple(map(_placed, content.kept)), ended=tuple(map(_placed, content.ended))
     )
-    statistics = b"".join(document.statistics or b"" for document in content.kept)
-    encoded = head + before + removes + behind + statistics
+    header = msgspec.to_builtins(part_of(content, CompactedLogHeader)) | msgspec.to_builtins(contents)
+    streams = [to_checked_text([within_limits(compact_json(header))])]
+    for document in content.kept:
+        streams += document.columns.values()
+    streams.append(removes)
+    for document in content.ended:
+        streams += document.columns.values()
+    for document in content.kept:
+        streams += _statistics(document).values()
+    encoded = b"".join(streams)
     if len(encoded) > FILE_BYTES_MAX:
         raise ConfigError(f"a compacted log has {len(encoded)} bytes, but readers accept at most {FILE_BYTES_MAX}")
     return encoded
@@ -323,52 +365,34 @@ def decode_compacted(file: InputFile, path: str, *, ended: bool | None, statisti
         if ended is None:
             return content
         contents = decode_json(line, CompactedLogContents)
-        lengths = _length(contents.live) + contents.removes_bytes, _length(contents.ended)
+        lengths = _length(contents.live) + contents.removes.length, _length(contents.ended)
         behind = end + sum(lengths)
-        size_bytes = behind + sum(placed.statistics_bytes for placed in contents.live)
+        size_bytes = behind + sum(stream.length for placed in contents.live for stream in placed.statistics.values())
         if file.size_bytes != size_bytes:
             raise CorruptData(path, f"{size_bytes} bytes", f"{file.size_bytes} bytes", _ADVICE)
         streams = _Streams(file.read_at(end, sum(lengths) if ended else lengths[0]), path)
-        read_documents = map(streams.document, contents.live)
-        live_documents = tuple(_with_places(zip(contents.live, read_documents, strict=True), behind))
-        removes = unpack_json(streams.take(contents.removes_bytes, contents.removes_checksum), _Removes)
+        kept = tuple(_live_documents(contents.live, streams, behind))
+        removes = unpack_json(streams.take(contents.removes, "removes"), _Removes)
+        ended_documents = tuple(map(streams.document, contents.ended)) if ended else None
         if statistics:
-            statistics_read = file.read_at(behind, size_bytes - behind)
-            live_documents = tuple(_with_statistics(live_documents, statistics_read, behind))
+            streams = _Streams(file.read_at(behind, size_bytes - behind), path)
+            kept = tuple(map(streams.with_statistics, kept))
         return msgspec.structs.replace(
             content,
-            kept=live_documents,
+            kept=kept,
             removes=dict(zip(removes.ids, removes.versions, strict=True)),
-            ended=tuple(map(streams.document, contents.ended)) if ended else None,
+            ended=ended_documents,
         )
 
 
-def _with_places(documents: Iterable[tuple[Placed, Document]], offset: int) -> Iterator[Document]:
-    """Yield documents of live adds with the places of their statistics, which begin at an offset."""
-    for placed, document in documents:
-        if not placed.statistics_bytes:
-            yield document
-            continue
-        place = StatisticsPlace(
-            offset,
-            placed.statistics_bytes,
-            index_length=placed.statistics_index_bytes,
-            index_checksum=placed.statistics_index_checksum,
-        )
-        yield replace(document, statistics=None, statistics_at=place)
-        offset += place.length
-
-
-def _with_statistics(documents: Iterable[Document], content: bytes, offset: int) -> Iterator[Document]:
-    """Yield documents with their statistics, given the bytes from an offset on."""
-    for document in documents:
-        place = document.statistics_at
-        if place is None:
-            yield document
-            continue
-        start = place.offset - offset
-        statistics = check_statistics(content[start : start + place.length], place, document.path)
-        yield replace(document, statistics=statistics)
+def _live_documents(live: Iterable[Placed], streams: _Streams, offset: int) -> Iterator[Document]:
+    """Yield the documents of live adds, with the places of their statistics, which begin at an offset."""
+    for placed in live:
+        places: dict[str, tuple[int, Stream]] = {}
+        for name, stream in placed.statistics.items():
+            places[name] = offset, stream
+            offset += stream.length
+        yield replace(streams.document(placed), statistics=None if places else {}, places=places)
 
 
 class _Streams:
@@ -376,15 +400,29 @@ class _Streams:
         self._left = memoryview(content)
         self._path = path
 
-    def take(self, length: int, expected: str) -> bytes:
-        content, self._left = bytes(self._left[:length]), self._left[length:]
-        if len(content) != length or checksum(content) != expected:
-            raise CorruptData(self._path, f"{length} bytes with {expected}", checksum(content), _ADVICE)
-        return content
+    def take(self, stream: Stream, what: str) -> bytes:
+        content, self._left = bytes(self._left[: stream.length]), self._left[stream.length :]
+        return _checked(content, stream, what, self._path)
 
     def document(self, placed: Placed) -> Document:
-        ids = self.take(placed.ids_bytes, placed.ids_checksum)
-        return Document(placed.adds, ids, self.take(placed.fields_bytes, placed.fields_checksum), self._path)
+        columns = {name: self.take(stream, "columns") for name, stream in placed.columns.items()}
+        return Document(placed.adds, columns, self._path)
+
+    def with_statistics(self, document: Document) -> Document:
+        statistics = {name: self.take(stream, "statistics") for name, (_, stream) in document.places.items()}
+        return replace(document, statistics=statistics)
+
+
+def _stream(content: bytes) -> Stream:
+    return Stream(len(content), checksum(content))
+
+
+def _checked(content: bytes, stream: Stream, what: str, path: str) -> bytes:
+    actual = _stream(content)
+    if actual != stream:
+        expected, found = (f"{size_bytes} bytes of {what} with {value}" for size_bytes, value in (stream, actual))
+        raise CorruptData(path, expected, found, _ADVICE)
+    return content
 
 
 def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
@@ -403,24 +441,15 @@ def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
 
 
 def _placed(document: Document) -> Placed:
+    columns = {name: _stream(content) for name, content in document.columns.items()}
+    statistics = {name: _stream(content) for name, content in _statistics(document).items()}
+    return Placed(document.count, columns, statistics)
+
+
+def _statistics(document: Document) -> dict[str, bytes]:
     assert document.statistics is not None, "the statistics were not read"
-    placed = Placed(
-        document.count,
-        len(document.ids),
-        ids_checksum=checksum(document.ids),
-        fields_bytes=len(document.rest),
-        fields_checksum=checksum(document.rest),
-    )
-    if not document.statistics:
-        return placed
-    place = place_of(document.statistics, 0)
-    return msgspec.structs.replace(
-        placed,
-        statistics_bytes=place.length,
-        statistics_index_bytes=place.index_length,
-        statistics_index_checksum=place.index_checksum,
-    )
+    return document.statistics
 
 
 def _length(placed: Iterable[Placed]) -> int:
-    return sum(document.ids_bytes + document.fields_bytes for document in placed)
+    return sum(stream.length for document in placed for stream in document.columns.values())

@@ -4,47 +4,25 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ftfile.core.bounds import BoundsColumn, bounds_column
-from ftfile.core.checksum import Decoding, checksum
-from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.log.format.column_coding import check_count, code_column, pack_json, unpack_json
 from ftfile.log.format.model import Count, convert
-from ftfile.log.format.record import compact_json, decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.log.format.model import Entries
 
 # The maximum bytes of the statistics of a compacted log, so that it stays below the limit of files.
 RANGE_STATISTICS_MAX = 256 << 20
-# Bytes of the first read, which contains the line and all columns of most documents of recent versions.
-FIRST_READ_BYTES = 1 << 16
 
 _UNKNOWN_COLUMN: tuple[Sequence[Any], ...] = ((), (), ())
-_EXPECTED = "the statistics of a document"
 _SCALARS = {bool, float, int, str, type(None)}
 
 _log = get_logger(__name__)
-
-
-class StatisticsPlace(NamedTuple):
-    """The place of the statistics of a document in a compacted log."""
-
-    offset: int
-    length: int
-    index_length: int  # of the line, at the start
-    index_checksum: str
-
-
-class _Stream(NamedTuple):
-    """The stream of a column, after the streams of the previous columns."""
-
-    length: Count
-    checksum: str
 
 
 class StatisticsColumns:
@@ -108,65 +86,29 @@ class StatisticsColumns:
         self._count += count
 
 
-def pack_statistics(statistics: StatisticsColumns) -> bytes:
-    """Return the statistics of adds as bytes; no bytes if no add has any."""
+def pack_statistics(statistics: StatisticsColumns) -> dict[str, bytes]:
+    """Return the streams of the columns that have any statistics, by name."""
     streams: dict[str, bytes] = {}
     for name, column in statistics.columns().items():
         if any(values.count(None) < len(values) for values in column):
             streams[name] = pack_json(list(map(_coded, column)))
-    return _joined(streams)
+    return streams
 
 
-def unpack_statistics(content: bytes, count: int) -> StatisticsColumns:
-    """Return the statistics of the adds, given the bytes of `pack_statistics`."""
+def unpack_statistics(streams: Mapping[str, bytes], count: int) -> StatisticsColumns:
+    """Return the statistics of the adds, given the streams of `pack_statistics`."""
     statistics = StatisticsColumns()
-    columns = {name: _column(stream, count) for name, stream in _streams(content).items()}
-    statistics.extend_columns(columns, count)
+    statistics.extend_columns({name: unpack_bounds(stream, count) for name, stream in streams.items()}, count)
     return statistics
 
 
-def check_statistics(content: bytes, place: StatisticsPlace, path: str) -> bytes:
-    """Return the bytes of `pack_statistics`, read from a place; CorruptData if they are damaged."""
-    with Decoding(path, _EXPECTED):
-        start = place.index_length
-        for stream in _index_of(content[:start], place, path).values():
-            _checked(content[start : start + stream.length], stream, path)
-            start += stream.length
-        if not start == place.length == len(content):
-            raise CorruptData(path, f"{place.length} bytes of statistics", f"{start} bytes of statistics")
-    return content
-
-
-def read_bounds(
-    read_at: Callable[[int, int], bytes], place: StatisticsPlace, count: int, names: Collection[str], path: str
-) -> dict[str, BoundsColumn]:
-    """Return the columns with these names. Only the line and these columns are read; CorruptData for damage."""
-    columns: dict[str, BoundsColumn] = {}
-    with Decoding(path, _EXPECTED):
-        first = read_at(place.offset, min(place.length, max(place.index_length, FIRST_READ_BYTES)))
-        start = place.index_length
-        for name, stream in _index_of(first[:start], place, path).items():
-            end = start + stream.length
-            if name in names:
-                content = first[start:end] if end <= len(first) else read_at(place.offset + start, stream.length)
-                columns[name] = _column(_checked(content, stream, path), count)
-            start = end
-    return columns
-
-
-def place_of(content: bytes, offset: int) -> StatisticsPlace:
-    """Return the place of the bytes of `pack_statistics` at an offset."""
-    line = content[: _index_length(content)]
-    return StatisticsPlace(offset, len(content), index_length=len(line), index_checksum=checksum(line))
-
-
-def within_limit(statistics: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the statistics of documents, without the last columns of the first documents if there are too many bytes.
+def within_limit(statistics: Iterable[dict[str, bytes]]) -> list[dict[str, bytes]]:
+    """Return the statistics of documents, without the last columns of the first documents if there are too many bytes.
 
     Older documents are first.
     """
-    contents = list(statistics)
-    excess = sum(map(len, contents)) - RANGE_STATISTICS_MAX
+    kept = [dict(streams) for streams in statistics]
+    excess = sum(len(stream) for streams in kept for stream in streams.values()) - RANGE_STATISTICS_MAX
     if excess > 0:
         _log.warning(
             "the statistics of a compacted log have %d bytes more than its limit, %d: columns of the oldest files are "
@@ -174,57 +116,10 @@ def within_limit(statistics: Iterable[bytes]) -> Iterator[bytes]:
             excess,
             RANGE_STATISTICS_MAX,
         )
-    for content in contents:
-        shorter = content
-        if excess > 0:
-            shorter = _without_last(content, excess)
-            excess -= len(content) - len(shorter)
-        yield shorter
-
-
-def _without_last(content: bytes, excess: int) -> bytes:
-    """Return statistics with fewer columns, shorter by at least `excess` bytes if possible."""
-    streams = _streams(content)
-    shorter = content
-    while streams and len(content) - len(shorter) < excess:
-        streams.popitem()
-        shorter = _joined(streams)
-    return shorter
-
-
-def _joined(streams: dict[str, bytes]) -> bytes:
-    if not streams:
-        return b""
-    index: dict[str, _Stream] = {}
-    for name, stream in streams.items():
-        index[name] = _Stream(len(stream), checksum(stream))
-    return b"".join((compact_json(index), b"\n", *streams.values()))
-
-
-def _streams(content: bytes) -> dict[str, bytes]:
-    streams: dict[str, bytes] = {}
-    if content:
-        start = _index_length(content)
-        for name, stream in decode_json(content[:start], dict[str, _Stream]).items():
-            streams[name] = content[start : start + stream.length]
-            start += stream.length
-    return streams
-
-
-def _index_length(content: bytes) -> int:
-    return content.index(b"\n") + 1
-
-
-def _index_of(line: bytes, place: StatisticsPlace, path: str) -> dict[str, _Stream]:
-    stream = _Stream(place.index_length, place.index_checksum)
-    return decode_json(_checked(line, stream, path), dict[str, _Stream])
-
-
-def _checked(content: bytes, stream: _Stream, path: str) -> bytes:
-    if len(content) != stream.length or checksum(content) != stream.checksum:
-        expected = f"{stream.length} bytes of statistics with {stream.checksum}"
-        raise CorruptData(path, expected, f"{len(content)} bytes of statistics with {checksum(content)}")
-    return content
+    for streams in kept:
+        while streams and excess > 0:
+            excess -= len(streams.popitem()[1])
+    return kept
 
 
 def _coded(values: list[Any]) -> list[Any]:
@@ -240,7 +135,8 @@ def _coded(values: list[Any]) -> list[Any]:
     return code_column(plain, keys)
 
 
-def _column(stream: bytes, count: int) -> BoundsColumn:
+def unpack_bounds(stream: bytes, count: int) -> BoundsColumn:
+    """Return the bounds of a column, given its stream of `pack_statistics`."""
     low, high, nulls = (_decoded(coded, count) for coded in unpack_json(stream, list[Any]))
     return BoundsColumn(low, high, nulls)
 

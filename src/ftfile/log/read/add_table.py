@@ -13,27 +13,13 @@ import msgspec
 from ftfile.core.bounds import BoundsColumn, bounds_column
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.log.format.compacted import (
-    FIELDS,
-    AddColumns,
-    CompactedLog,
-    Document,
-    SchemaChange,
-    decode_adds,
-    decode_columns,
-)
-from ftfile.log.format.file_statistics import (
-    check_statistics,
-    read_bounds,
-    unpack_statistics,
-    within_limit,
-)
+from ftfile.log.format.compacted import FIELDS, AddColumns, CompactedLog, Document, SchemaChange
+from ftfile.log.format.file_statistics import StatisticsColumns, within_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ftfile.log.format.file_statistics import StatisticsPlace
     from ftfile.log.format.model import Add, Entries, Record
     from ftfile.storage.api import FileSystem
 
@@ -48,11 +34,9 @@ _log = get_logger(__name__)
 class AddBlock:
     """The adds of a document, or some of them."""
 
+    document: Document
     ids: Sequence[str]  # of all adds of the document
-    rest: bytes  # the second stream of the document
-    path: str  # of its compacted log
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
-    statistics_at: StatisticsPlace | None = None  # in the compacted log; None if it has none
 
     def without(self, removed: AbstractSet[str]) -> int:
         """Remove adds and return their number."""
@@ -80,14 +64,14 @@ class AddBlock:
 
     def adds(self) -> Iterator[Add]:
         """Yield the adds, newly decoded."""
-        adds = decode_adds(self.ids, self.rest, self.path)
+        adds = self.document.adds(self.ids)
         if self.chosen is None:
             return adds
         return itertools.compress(adds, self.chosen)
 
     def columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Return fields of the adds by their names in records."""
-        columns = decode_columns(len(self.ids), self.rest, self.path, names)
+        columns = self.document.fields(names)
         if self.chosen is None:
             return columns
         return [[*itertools.compress(column, self.chosen)] for column in columns]
@@ -97,41 +81,33 @@ class AddBlock:
 
         If the compacted log was merged since or is damaged, all columns are unknown.
         """
-        if self.statistics_at is None:
-            return {}
-        try:
-            with fs.open(self.path) as file:
-                columns = read_bounds(file.read_at, self.statistics_at, len(self.ids), names=names, path=self.path)
-        except (NotFound, CorruptData) as error:
-            _log.info("statistics were not read, so a condition reads more files: %s", error)
-            return {}
-        return {name: self._chosen_bounds(column) for name, column in columns.items()}
+        return {name: self._chosen_bounds(column) for name, column in self._read_bounds(fs, names).items()}
 
     def with_statistics(self, fs: FileSystem) -> Iterator[Add]:
         """Yield the adds, newly decoded, with their statistics.
 
         If the compacted log was merged since or is damaged, they have none.
         """
-        adds = self.adds()
-        statistics = self._statistics(fs)
-        if statistics is None:
-            return adds
+        columns = self._read_bounds(fs, self.document.places)
+        if not columns:
+            return self.adds()
+        read = StatisticsColumns()
+        read.extend_columns(columns, len(self.ids))
+        statistics: Iterable[Entries] = read.entries()
         if self.chosen is not None:
             statistics = itertools.compress(statistics, self.chosen)
-        return map(_with_entries, adds, statistics)
+        return map(_with_entries, self.adds(), statistics)
 
-    def _statistics(self, fs: FileSystem) -> Iterable[Entries] | None:
-        """Return the statistics of all adds of the document, if they can be read."""
-        place = self.statistics_at
-        if place is None:
-            return None
+    def _read_bounds(self, fs: FileSystem, names: Iterable[str]) -> dict[str, BoundsColumn]:
+        """Return the bounds of columns in all adds of the document; no columns if they cannot be read."""
+        if self.document.places.keys().isdisjoint(names):
+            return {}
         try:
-            with fs.open(self.path) as file:
-                content = check_statistics(file.read_at(place.offset, place.length), place, self.path)
+            with fs.open(self.document.path) as file:
+                return self.document.read_bounds(file, names)
         except (NotFound, CorruptData) as error:
-            _log.info("statistics were not read, so readers of exports read more files: %s", error)
-            return None
-        return unpack_statistics(content, len(self.ids)).entries()
+            _log.info("statistics were not read, so conditions and readers of exports read more files: %s", error)
+            return {}
 
     def narrowed(self, mask: Sequence[bool]) -> AddBlock:
         """Return the adds for which a mask over the adds is True."""
@@ -297,16 +273,16 @@ class _Packer:
 
     def add_whole(self, document: Document) -> None:
         if document.count < DOCUMENT_ADDS // 2:
-            self.add(document.columns())
+            self.add(document.all_columns())
             return
         self._flush()
         self._documents.append(document)
 
     def documents(self) -> tuple[Document, ...]:
         self._flush()
-        statistics = [document.statistics or b"" for document in self._documents]
-        pairs = zip(self._documents, within_limit(statistics), strict=True)
-        return tuple(replace(document, statistics=content) for document, content in pairs)
+        statistics = within_limit(document.statistics or {} for document in self._documents)
+        pairs = zip(self._documents, statistics, strict=True)
+        return tuple(replace(document, statistics=streams) for document, streams in pairs)
 
     def _flush(self) -> None:
         if self._waiting.ids:
@@ -376,7 +352,7 @@ def merge_compacted(contents: Sequence[CompactedLog], log_start: int) -> Compact
         if removed.keys().isdisjoint(ids):
             live_packer.add_whole(document)
             continue
-        columns = document.columns()
+        columns = document.all_columns()
         live_packer.add(columns, [add_id not in removed for add_id in ids])
         columns.removed = [removes.pop(add_id, 0) for add_id in ids]
         ended.add(columns, [version > log_start for version in columns.removed])
@@ -406,4 +382,4 @@ def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
 
 def _ended(content: CompactedLog) -> Iterable[AddColumns]:
     assert content.ended is not None, "the ended adds were not read"
-    return map(Document.columns, content.ended)
+    return map(Document.all_columns, content.ended)

@@ -153,7 +153,7 @@ class _CompactedLogWriter:
                 raise
             content = read_compacted(self._log.fs, name, ended=ended)
             _log.warning("the statistics of a compacted log are dropped, so conditions read more files: %s", error)
-            kept = tuple(replace(document, statistics=b"") for document in content.kept)
+            kept = tuple(replace(document, statistics={}) for document in content.kept)
             content = structs.replace(content, kept=kept)
         return structs.replace(content, ended=content.ended or ())
 

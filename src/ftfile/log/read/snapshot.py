@@ -262,7 +262,7 @@ def _added_in_compacted(fs: FileSystem, version: int) -> list[Add]:
             versions = document.versions()
             chosen = [added == version for added in versions.added]
             if any(chosen):
-                blocks.append(AddBlock(versions.ids, document.rest, document.path, chosen))
+                blocks.append(AddBlock(document, versions.ids, chosen))
     for block in blocks:
         block.without(removed)
     adds: dict[str, Add] = {}
@@ -373,10 +373,7 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            block = AddBlock(
-                ids, document.rest, path=document.path, chosen=chosen, statistics_at=document.statistics_at
-            )
-            self._blocks.append(block)
+            self._blocks.append(AddBlock(document, ids, chosen))
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():

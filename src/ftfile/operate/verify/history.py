@@ -15,7 +15,6 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
-from ftfile.log.format.compacted import decode_adds
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.places import list_or_empty
 from ftfile.log.read.compacted_records import list_compacted, read_compacted
@@ -359,7 +358,7 @@ def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Ad
     for document in documents:
         versions = document.versions()
         removed: Sequence[int | None] = versions.removed or [None] * document.count
-        yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest, document.path), strict=True)
+        yield from zip(versions.added, removed, document.adds(versions.ids), strict=True)
 
 
 def _with_next(

@@ -25,7 +25,7 @@ NAMES = (
     (msgspec.inspect.IntType, "integer"),
     (msgspec.inspect.BoolType, "boolean"),
     ((msgspec.inspect.StructType, msgspec.inspect.DictType), "object"),
-    ((msgspec.inspect.VarTupleType, msgspec.inspect.ListType), "array"),
+    ((msgspec.inspect.VarTupleType, msgspec.inspect.NamedTupleType, msgspec.inspect.ListType), "array"),
     (msgspec.inspect.NoneType, "null"),
     (msgspec.inspect.AnyType, "any"),
 )

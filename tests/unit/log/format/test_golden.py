@@ -91,30 +91,23 @@ def content_of(pattern: str) -> bytes:
     return path.read_bytes()
 
 
-def unpacked(content: bytes) -> tuple[Any, list[bytes], list[str]]:
-    """Return header, streams and columns with statistics, but for what depends on the zlib of a machine."""
+def unpacked(content: bytes) -> tuple[Any, list[bytes]]:
+    """Return header and streams, but for what depends on the zlib of a machine."""
     head, _, behind = content.split(b"\n", 2)
     header = json.loads(head)
-    documents = [*header["live"], *header["ended"]]
-    for each in (header, *documents):
-        sizes = {name: each.pop(name) for name in [*each] if name.endswith(("Bytes", "Checksum"))}
-        assert [type(value) for name, value in sizes.items()] == [
-            int if name.endswith("Bytes") else str for name in sizes
-        ]
+    places = [header.pop("removes")]
+    for document in (*header["live"], *header["ended"]):
+        for group in {"columns", "statistics"} & document.keys():
+            places += document[group].values()
+            document[group] = list(document[group])
+    for length, streams_checksum in places:
+        assert (type(length), type(streams_checksum)) == (int, str)
     streams = []
-    for _ in range(2 * len(documents) + 1):
+    for _ in places:
         stream = zlib.decompressobj()
         streams.append(stream.decompress(behind))
         behind = stream.unused_data
-    columns = []
-    while behind.startswith(b"{"):  # in an encrypted directory, the MAC follows
-        line, _, behind = behind.partition(b"\n")
-        for name in json.loads(line):
-            columns.append(name)
-            stream = zlib.decompressobj()
-            streams.append(stream.decompress(behind))
-            behind = stream.unused_data
-    return header, streams, columns
+    return header, streams
 
 
 def parts_of_run(content: bytes) -> tuple[object, ...]:

@@ -279,7 +279,7 @@ class TestNames:
         assert decode_checkpoint(encode_checkpoint(state), "path") == state
         content = encode_compacted(compact_records([self.RECORD], 0))
         (document,) = decode_compacted(RangeFile.of_content("path", content), "path", ended=True).kept
-        assert self.NAME in document.columns().fields["finalPath"]
+        assert self.NAME in document.all_columns().fields["finalPath"]
 
 
 NAMES = st.text('aü/"\\\n\x00\x7f\u2028😀\udc80\udcff')
