@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import FIELDS, AddColumns, Rare, adds_of
+from ftfile.log.format.compacted import FIELDS, AddColumns, Rare, adds_of, code_fields
 from ftfile.log.read.add_table import AddTable
 
 if TYPE_CHECKING:
@@ -54,19 +54,9 @@ def columns_of_snapshot(adds: Mapping[str, Add], places: Collection[FilePlace] |
 
 
 def encode_columns(columns: AddColumns, start: int, end: int) -> dict[str, Any]:
-    """Return the adds at some positions as plain values, for `decode_columns`."""
-    encoded: dict[str, Any] = {"id": columns.ids[start:end]}
-    for name in FIELDS:
-        values = columns.fields[name][start:end]
-        if values.count(values[0]) == len(values):
-            encoded[name] = ["constant", values[0]]
-        else:
-            encoded[name] = ["plain", values]
-    encoded["rare"] = {}
-    for position, rare in enumerate(columns.fields["rare"][start:end]):
-        if rare is not None:
-            encoded["rare"][str(position)] = rare
-    return encoded
+    """Return the adds at some positions, for `decode_columns`."""
+    fields = {name: values[start:end] for name, values in columns.fields.items()}
+    return {"id": columns.ids[start:end]} | code_fields(AddColumns(fields=fields))
 
 
 def decode_columns(encoded: dict[str, Any]) -> Iterator[Add]:

@@ -266,9 +266,12 @@ class _Packer:
 
     def add(self, columns: AddColumns, chosen: Sequence[bool] | None = None) -> _Packer:
         self._waiting.extend(columns, chosen)
-        while len(self._waiting.ids) >= DOCUMENT_ADDS:
-            self._documents.append(Document.of(self._waiting.part(0, DOCUMENT_ADDS)))
-            self._waiting = self._waiting.part(DOCUMENT_ADDS)
+        waiting, rest = self._waiting, 0
+        while len(waiting.ids) - rest >= DOCUMENT_ADDS:
+            self._documents.append(Document.of(waiting.part(rest, rest + DOCUMENT_ADDS)))
+            rest += DOCUMENT_ADDS
+        if rest:
+            self._waiting = waiting.part(rest)
         return self
 
     def add_whole(self, document: Document) -> None:
