@@ -26,6 +26,7 @@ __all__ = (
     "Action",
     "CheckReport",
     "Finding",
+    "FindingKind",
     "Severity",
     "check",
     "find",

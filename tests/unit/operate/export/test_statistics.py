@@ -194,7 +194,7 @@ def test_readers_of_delta_return_the_same_rows_as_without_statistics(seed: int, 
         condition = table.draw.condition()
         for name, reader in readers.items():
             found, expected = answer(reader, condition), answer(plain[name], condition)
-            if name == "datafusion" and found is not None and expected is not None:
-                # For `x <> 0`, it skips a row group with 0 and NaN, by its bounds in Parquet, which ignore NaN.
+            if name in {"datafusion", "dataset", "table"} and found is not None and expected is not None:
+                # For `x <> 0`, they skip a row group with 0 and NaN, by its bounds in Parquet, which ignore NaN.
                 found, expected = [sorted({*ids} - table.nan_ids) for ids in (found, expected)]
             assert found == expected, (name, condition)
