@@ -23,8 +23,8 @@ from ftfile.rows.orc_messages import bytes_field, number_field, plain
 from ftfile.rows.orc_runs import read_rle_v1, read_rle_v2
 from ftfile.rows.variant import variant_json
 from ftfile.rows.variant_encoding import json_value, variant_of
-from ftfile.source.decoding.meanings import orc_times
 from ftfile.source.decoding.orc_far_times import schema_with_far_times
+from ftfile.source.decoding.orc_meanings import orc_times
 from ftfile.source.decoding.orc_tails import OrcTail
 from tests.fuzz.log_targets import KEYS
 from tests.fuzz.target import Draws, Target

@@ -193,6 +193,12 @@ class TestRanges:
         with pytest.raises(CorruptData, match="more than 100000 bytes"):
             all_adds(content)
 
+    def test_the_columns_of_a_document_share_the_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        texts = [zlib.decompress(stream) for each in read_range(RANGE).kept for stream in each.columns.values()]
+        monkeypatch.setattr(column_coding, "FILE_BYTES_MAX", max(map(len, texts)))
+        with pytest.raises(CorruptData, match="more than"):
+            all_adds(RANGE)
+
     def test_a_stream_ends_where_it_ends(self) -> None:
         for packed in (lambda text: zlib.compress(text)[:-1], lambda text: zlib.compress(text) + b"x"):
             with pytest.raises(CorruptData, match="trailing bytes"):

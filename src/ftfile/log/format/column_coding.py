@@ -25,13 +25,25 @@ def pack_json(value: object) -> bytes:
 
 def unpack_json(content: bytes, kind: type[_Value]) -> _Value:
     """Return the value of `pack_json`; ValueError or zlib.error for damage, and above the limits."""
-    stream = zlib.decompressobj()
-    text = stream.decompress(content, FILE_BYTES_MAX)
-    if not stream.eof or stream.unused_data:
-        raise ValueError(
-            f"a compressed stream that is truncated, has trailing bytes, or has more than {FILE_BYTES_MAX} bytes"
-        )
-    return decode_json(text, kind)
+    return Unpacker().value(content, kind)
+
+
+class Unpacker:
+    """Unpacks streams that have at most `FILE_BYTES_MAX` bytes of text together."""
+
+    def __init__(self) -> None:
+        self._room = FILE_BYTES_MAX
+
+    def value(self, content: bytes, kind: type[_Value]) -> _Value:
+        """Return the value of a stream; errors are those of `unpack_json`."""
+        stream = zlib.decompressobj()
+        text = stream.decompress(content, max(self._room, 1))  # zlib takes 0 for no limit
+        if not stream.eof or stream.unused_data:
+            raise ValueError(
+                f"a compressed stream that is truncated, has trailing bytes, or has more than {FILE_BYTES_MAX} bytes"
+            )
+        self._room -= len(text)
+        return decode_json(text, kind)
 
 
 def code_column(values: list[Any], keys: Sequence[Hashable] | None = None) -> list[Any]:

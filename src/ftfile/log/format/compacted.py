@@ -22,7 +22,7 @@ import msgspec
 from ftfile.core.checksum import Decoding, checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.remedies import Advice, Remedy
-from ftfile.log.format.column_coding import check_count, code_column, pack_json, unpack_json
+from ftfile.log.format.column_coding import Unpacker, check_count, code_column, pack_json, unpack_json
 from ftfile.log.format.file_statistics import (
     StatisticsColumns,
     pack_statistics,
@@ -202,10 +202,11 @@ class Document:
 
 
 class _Unpacked(Mapping[str, Any]):
-    """The columns of a document, each unpacked when it is used."""
+    """The columns of a document, each unpacked when it is used. The limit of a stream holds for all of them."""
 
     def __init__(self, streams: Mapping[str, bytes]) -> None:
         self._streams = streams
+        self._unpacker = Unpacker()
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -216,7 +217,7 @@ class _Unpacked(Mapping[str, Any]):
     def __getitem__(self, name: str) -> object:
         if name == "rare" and name not in self._streams:
             return {}
-        return unpack_json(self._streams[name], Any)
+        return self._unpacker.value(self._streams[name], Any)
 
 
 def adds_by_id(adds: Iterable[Add]) -> dict[str, Any]:

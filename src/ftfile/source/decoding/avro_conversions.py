@@ -13,6 +13,7 @@ from ftfile.core.errors import SchemaError
 from ftfile.rows.buffers import from_numpy, is_valid, list_lengths, list_parts, numbers_from, values_of
 from ftfile.rows.spark_types import spark_schema_json, sql_types
 from ftfile.source.decoding import avro_values
+from ftfile.source.decoding.stored_times import LEGACY_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,6 @@ _PLAIN = {
 }
 _INSTANT, _WALL_CLOCK = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _SHOWN_CHARS = 60
-LEGACY_KEY = "org.apache.spark.legacyDateTime"
 
 
 @dataclass
@@ -292,8 +292,8 @@ class Conversions:
     def _limits(self, described: str, avro: AvroType, target: pa.DataType) -> str:
         if avro.kind == "long" and self.is_julian and target == _INSTANT:
             return (
-                f"{described} of a file with {LEGACY_KEY!r}, or of Spark 2, whose times before 1900 depend on a time "
-                "zone,"
+                f"{described} of a file with {LEGACY_TIMES.decode()!r}, or of Spark 2, whose times before 1900 depend "
+                "on a time zone,"
             )
         return described
 

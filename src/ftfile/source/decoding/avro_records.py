@@ -22,9 +22,10 @@ from ftfile.formats.avro_container import (
 from ftfile.formats.reading.batches import batch_of
 from ftfile.rows.buffers import rows_where
 from ftfile.source.decoding.avro_columns import columns_of
-from ftfile.source.decoding.avro_conversions import LEGACY_KEY, Conversions, Misfits, place_of
+from ftfile.source.decoding.avro_conversions import Conversions, Misfits, place_of
 from ftfile.source.decoding.avro_types import avro_type, plain_schema, shown
 from ftfile.source.decoding.records import bad_record
+from ftfile.source.decoding.stored_times import FIRST_GREGORIAN_SPARK, LEGACY_TIMES, SPARK_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,8 +45,6 @@ _log = get_logger(__name__)
 
 _BATCH_ROWS = 65_536
 _SHOWN_CHARS = 200
-_VERSION_KEY = b"org.apache.spark.version"
-_FIRST_GREGORIAN = b"3.0.0"  # later versions of Spark write the Gregorian calendar unless the file has `LEGACY_KEY`
 
 
 def avro_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -59,8 +58,8 @@ def columns_of_avro_file(file: BinaryIO, path: str) -> pa.Schema:
     """Return the columns of an Avro file in the types that Spark derives; `path` is its name in errors.
 
     Raises:
-        SchemaError: the file has no records, or a column contains itself.
-        CorruptData: this is no Avro file.
+        SchemaError: the file has no records, or too many columns.
+        CorruptData: this is not an Avro file, or a type contains itself.
     """
     return columns_of(_opened(file, path).avro)
 
@@ -127,8 +126,8 @@ def _opened(file: BinaryIO, path: str) -> _OpenedContainer:
 
 def is_julian(metadata: Mapping[bytes, bytes]) -> bool:
     """Return True if Spark reads old dates and times of a file in the calendar of Spark 2."""
-    version = metadata.get(_VERSION_KEY)
-    return version is not None and (version < _FIRST_GREGORIAN or LEGACY_KEY.encode() in metadata)
+    version = metadata.get(SPARK_VERSION)
+    return version is not None and (version < FIRST_GREGORIAN_SPARK or LEGACY_TIMES in metadata)
 
 
 @dataclass

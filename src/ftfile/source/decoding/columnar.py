@@ -11,9 +11,10 @@ from ftfile.formats.api import format_from_options
 from ftfile.formats.arrow_files import decode_lenient
 from ftfile.formats.parts import recorded_names
 from ftfile.source.decoding.casts import ColumnCast, present_columns
-from ftfile.source.decoding.meanings import arrow_meanings, opened_parquet, orc_meanings, parquet_meanings
+from ftfile.source.decoding.meanings import arrow_meanings, opened_parquet, parquet_meanings
 from ftfile.source.decoding.misfits import ColumnsReader
 from ftfile.source.decoding.orc_far_times import far_rows
+from ftfile.source.decoding.orc_meanings import orc_meanings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

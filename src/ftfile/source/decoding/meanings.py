@@ -1,4 +1,4 @@
-"""The meaning of the columns of Parquet, ORC and Arrow files, as Spark reads them.
+"""The meaning of the columns of Parquet and Arrow files, as Spark reads them; `orc_meanings` has ORC files.
 
 The file source, `ftfile write` and `ftfile migrate` learn here what the files of other programs contain.
 """
@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import orc
 
 from ftfile.core.errors import SchemaError
 from ftfile.rows.buffers import map_leaf_types, rebuild
 from ftfile.source.decoding.casts import plain_type
-from ftfile.source.decoding.orc_far_times import schema_with_far_times
-from ftfile.source.decoding.orc_tails import OrcTail, first_values
 from ftfile.source.decoding.stored_times import (
     FIRST_DAY,
-    FIRST_GREGORIAN_SECOND,
+    FIRST_GREGORIAN_SPARK,
     FIRST_SECOND,
+    LEGACY_TIMES,
     PER_SECOND,
+    SPARK_VERSION,
     UTC_NAMES,
     StoredTimes,
 )
@@ -31,6 +30,7 @@ from ftfile.source.decoding.stored_times import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from ftfile.source.decoding.orc_tails import OrcTail
     from ftfile.source.decoding.stored_times import Calendar
 
 
@@ -40,14 +40,9 @@ _ARROW_SCHEMA = b"ARROW:schema"
 _MAGIC = b"PAR1"
 _LENGTH_BYTES = 4  # of the footer's length, before the last `_MAGIC`
 _WIDE_BYTES = 16
-# Numbers of fields in ORC's footer, and their values.
-_FOOTER_WRITER, _FOOTER_CALENDAR = 9, 11
-_ORC_GREGORIAN, _ORC_IN_CPP = 2, 1
-_ORC_SPARK_TYPE = b"spark.sql.catalyst.type"  # an attribute of a column
-
-SPARK_VERSION, _SPARK_ZONE = b"org.apache.spark.version", b"org.apache.spark.timeZone"
-_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-_FIRST_GREGORIAN, _FIRST_GREGORIAN_INT96 = b"3.0.0", b"3.1.0"  # versions of Spark, which Spark compares as texts
+_SPARK_ZONE = b"org.apache.spark.timeZone"
+_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+_FIRST_GREGORIAN_INT96 = b"3.1.0"
 
 _READ_AS_SPARK = "The command `ftfile write DIR FILE...` reads the file as Spark does"
 
@@ -187,45 +182,6 @@ def arrow_meanings(opened: pa.RecordBatchFileReader) -> Meanings:
     return Meanings(opened.schema, dict.fromkeys(opened.schema.names, _GREGORIAN), opened.schema, {})
 
 
-def orc_meanings(file: BinaryIO, zone: str, columns: Collection[str] | None = None) -> Meanings:
-    """Return the meanings of the columns of an ORC file.
-
-    Args:
-        file: the file.
-        zone: the zone in which clocks without a zone are read.
-        columns: the names of the columns that will be read, in lower case; by default, all.
-
-    Raises:
-        SchemaError: one of these columns has times that neither Arrow nor ftfile can read.
-        pyarrow.ArrowException, OSError, ValueError: this is no ORC file, or it is damaged.
-    """
-    opened = orc.ORCFile(file)
-    tail = OrcTail.of(opened)
-    times = dict.fromkeys(opened.schema.names, orc_times(tail, file, zone))
-    if columns is None:
-        columns = {name.lower() for name in opened.schema.names}
-    far = schema_with_far_times(tail, opened.schema, columns)
-    stored = opened.schema if far is None else far
-    schema = pa.schema([_meant_in_orc(field) for field in stored])
-    return Meanings(stored, times, schema, {}, None if far is None else tail)
-
-
-def _meant_in_orc(field: pa.Field) -> pa.Field:
-    """Return a column in its type in Spark, without the attributes of the file."""
-    kind = field.type
-    if (field.metadata or {}).get(_ORC_SPARK_TYPE) == b"timestamp_ntz":
-        kind = pa.timestamp("us")
-    elif pa.types.is_timestamp(kind):
-        kind = _UTC
-    elif pa.types.is_struct(kind):
-        kind = pa.struct([_meant_in_orc(part) for part in kind])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_meant_in_orc(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(_meant_in_orc(kind.key_field), _meant_in_orc(kind.item_field))
-    return pa.field(field.name, kind, field.nullable)
-
-
 def refuse_other_times(metadata: pq.FileMetaData, names: Collection[str]) -> None:
     """Raise a SchemaError for a column whose times Arrow's datasets read as other times, or in another type.
 
@@ -328,27 +284,6 @@ def _meant(kind: pa.DataType, leaves: Iterable[_FileColumn]) -> pa.DataType:
     return map_leaf_types(kind, lambda leaf: next(remaining).type_of(leaf))
 
 
-def orc_times(tail: OrcTail, file: BinaryIO, zone: str) -> StoredTimes:
-    """Return how an ORC file stores dates and times; `zone` is the zone in which they are read."""
-    facts = first_values(tail.footer)
-    dates: Calendar = "hybrid"
-    if facts.get(_FOOTER_CALENDAR) == _ORC_GREGORIAN:
-        dates = "gregorian"
-    elif facts.get(_FOOTER_WRITER, 0) == _ORC_IN_CPP:
-        dates = "unknown"  # this writer stores Gregorian dates, which Spark reads as hybrid dates
-    zone = _name(zone)
-    zones = {""}
-    if tail.is_decompressed():
-        zones = {_name(stripe.zone) for stripe in tail.stripes(file) if stripe.zone is not None} or {zone}
-    return StoredTimes(
-        dates=dates,
-        times=dates,
-        first_second=FIRST_GREGORIAN_SECOND,
-        writer_zone=zones.pop() if len(zones) == 1 else "",
-        zone=zone,
-    )
-
-
 class ParquetCalendars(NamedTuple):
     """The calendars of a Parquet file: of DATE, of TIMESTAMP, and of TIMESTAMP that is stored as INT96."""
 
@@ -359,7 +294,7 @@ class ParquetCalendars(NamedTuple):
 
 def parquet_calendars(metadata: Mapping[bytes, bytes]) -> ParquetCalendars:
     """Return the calendars of a Parquet file with this metadata, as Spark reads it."""
-    times = _parquet_calendar(metadata, _FIRST_GREGORIAN, _LEGACY_TIMES)
+    times = _parquet_calendar(metadata, FIRST_GREGORIAN_SPARK, LEGACY_TIMES)
     dates: Calendar = "hybrid" if times == "unknown" else times
     int96 = _parquet_calendar(metadata, _FIRST_GREGORIAN_INT96, _LEGACY_INT96)
     return ParquetCalendars(dates, times, int96)
@@ -373,9 +308,3 @@ def _parquet_calendar(metadata: Mapping[bytes, bytes], first_gregorian: bytes, l
     if metadata.get(_SPARK_ZONE, b"").decode() in UTC_NAMES:
         return "hybrid"
     return "unknown"
-
-
-def _name(zone: str) -> str:
-    if zone in UTC_NAMES:
-        return "UTC"
-    return zone

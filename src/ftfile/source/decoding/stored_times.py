@@ -31,6 +31,8 @@ _EPOCH_JULIAN_DAY = 2_440_588
 _DAY_SECONDS = 86_400
 _NO_CALENDAR = "before 1582-10-15 in a file that does not state its calendar, Julian or Gregorian"
 _CLOCK = pa.timestamp("us")
+SPARK_VERSION, LEGACY_TIMES = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"  # of metadata
+FIRST_GREGORIAN_SPARK = b"3.0.0"  # versions of Spark, which Spark compares as texts
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 

@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyarrow import orc
 
 from ftfile.source.decoding.avro_records import columns_of_avro_file, rows_of_avro_file
 from ftfile.source.decoding.columnar import rows_of_columnar_file
-from ftfile.source.decoding.meanings import opened_parquet, orc_meanings, parquet_meanings
+from ftfile.source.decoding.meanings import opened_parquet, parquet_meanings
+from ftfile.source.decoding.orc_meanings import orc_meanings
 from ftfile.source.decoding.unread_types import refuse_unread_types
 from ftfile.source.settings import FileDecoding
 from ftfile.tools.load.input_files import ARROW_FILE, FileRows
@@ -61,9 +63,13 @@ def parquet_rows(file: FileToLoad) -> Iterator[FileRows]:
 
 def _parquet_batches(file: FileToLoad, parquet: pq.ParquetFile, share: _ReadShare) -> Iterator[pa.RecordBatch]:
     with file.errors():
-        for batch in parquet.iter_batches(_BATCH_ROWS):
-            share.done += batch.num_rows
-            yield batch
+        yield from _counted(share, parquet.iter_batches(_BATCH_ROWS))
+
+
+def _counted(share: _ReadShare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        share.done += batch.num_rows
+        yield batch
 
 
 @contextmanager
@@ -82,8 +88,9 @@ def orc_rows(file: FileToLoad, times: TimeFormats) -> Iterator[FileRows]:
     with file.stream() as stream, file.seekable(stream) as path, open(path, "rb") as opened:
         with file.schema_errors(), file.errors():
             schema = orc_meanings(opened, times.zone).schema
+            share = _ReadShare(file.size_bytes, orc.ORCFile(opened).nrows)
         rows = rows_of_columnar_file(opened, file.path, schema, FileDecoding("orc", times=times))
-        yield FileRows(schema, _read(file, rows), opened.tell)
+        yield FileRows(schema, _counted(share, _read(file, rows)), share.position)
 
 
 @contextmanager

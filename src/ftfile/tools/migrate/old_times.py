@@ -15,7 +15,8 @@ from ftfile.formats.avro_container import read_metadata
 from ftfile.log.format.record import json_value
 from ftfile.rows.buffers import leaf_types, leaves
 from ftfile.source.decoding.avro_records import is_julian
-from ftfile.source.decoding.meanings import SPARK_VERSION, parquet_calendars
+from ftfile.source.decoding.meanings import parquet_calendars
+from ftfile.source.decoding.stored_times import SPARK_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
