@@ -66,8 +66,8 @@ def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
         "writing": "read.selection",
         "read": "writing.messages",
         "source": "read.selection",
-        "kv": "operate.delete",
-        "operate": "tools.migrate.table",
+        "operate": "kv.definition",
+        "kv": "tools.migrate.table",
         "tools": "spark.settings",
         "spark": "testing.context",
     }
@@ -124,8 +124,8 @@ def test_modules_loaded_by_name_lie_below_as_well() -> None:
     assert found == {"storage/registry.py": ["ftfile.testing.fs.memory:open_location"]}
     planted = [
         ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.log.vacuum").vacuum'),
-        ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.operate.compact:compact")'),
-        ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.operate.compact", "compact")}'),
+        ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.tools.migrate.migrate:migrate")'),
+        ("kv/__init__.py", '_HOMES = {"migrate": ("ftfile.tools.migrate.migrate", "migrate")}'),
         ("writing/files/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
     ]
     assert all(loaded_from_above(Path(module), line) for module, line in planted)

@@ -208,6 +208,20 @@ def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
     return info is not None and is_recorded(fs, info, recorded)
 
 
+def check_segment(fs: FileSystem, add: Add) -> None:
+    """Raise `CorruptData` unless the bytes of a segment have the committed checksum."""
+    check_known_checksum(add.checksum)
+    crc = Crc32()
+    with fs.open(add.path) as file:
+        for offset in range(0, add.length, PIECE_BYTES):
+            piece = file.read_at(add.offset + offset, min(PIECE_BYTES, add.length - offset))
+            if not piece:
+                raise CorruptData(add.path, f"{add.length} bytes at {add.offset}", "a shorter file")
+            crc.update(piece)
+    if crc.text() != add.checksum:
+        raise CorruptData(add.path, f"{add.checksum} at {add.offset}", crc.text())
+
+
 def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
     """Open an add at its current place: it can move from staged to final and from there to retired meanwhile.
 

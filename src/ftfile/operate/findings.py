@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ftfile.core.remedies import Advice, Remedy, command_in, uncapitalised
 from ftfile.core.units import count_text
-from ftfile.kv.definition import DELETE
-from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.log.format import layout
 
 if TYPE_CHECKING:
@@ -126,7 +124,6 @@ _REREAD = Advice(
     Remedy("compact", dry_run=True),
     " reports what would be merged",
 )
-_OLDER = "The keys in this run of a store are then read from the older runs, with older values or sums"
 
 
 def foreign_files_advice(path: str | EllipsisType) -> Advice:
@@ -563,10 +560,19 @@ class CheckReport:
         return "\n".join([self.verdict, *map(str, faults)])
 
 
-def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, full: bool = False) -> Finding:
-    """Return the finding of an add whose rows cannot be read; `damaged` is the damaged file of this add, if any.
+def lost(  # noqa: PLR0913 - the last by name
+    add: Add, code: str, expected: str, actual: str, damaged: str = "", *, consequence: str = "", full: bool = False
+) -> Finding:
+    """Return the finding of an add whose rows cannot be read.
 
-    With `full`, only a read of the content detects the damage.
+    Args:
+        add: the add.
+        code: of the finding.
+        expected: see `Finding`.
+        actual: see `Finding`.
+        damaged: the damaged file of the add, if any.
+        consequence: `Kind.consequence`.
+        full: True if only a read of the content detects the damage.
     """
     path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
@@ -575,17 +581,6 @@ def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "", *, 
     else:
         batches = f"batch {origin.first_batch}"
     rows = f"{add.rows} rows of {batches} of {origin.query_id}"
-    consequence = _consequence_of(add)
     action = Action("give-up", add=add, source=damaged, consequence=consequence)
     remedy = _give_up_advice(path, rows, consequence, full=full)
     return replace(find(code, path, expected, actual, actions=[action], remedy=remedy), repair="on request")
-
-
-def _consequence_of(add: Add) -> str:
-    """Return the effect of giving up a run on its store; empty for other adds, and if nothing else changes."""
-    if not is_run(add) or not add.rows:
-        return ""
-    deletes = numbers_of(add.rolling_stats).ops & 1 << DELETE
-    if deletes:
-        return f"{_OLDER}, and its deleted keys exist again: delete these keys again"
-    return _OLDER

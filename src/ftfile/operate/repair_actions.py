@@ -13,8 +13,6 @@ from msgspec import structs
 
 from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.kv.planning.runs import is_run
-from ftfile.kv.upkeep.purge import keep_purges
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
 from ftfile.log.directory import write_marker
@@ -30,6 +28,7 @@ from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.log.vacuum import lower_horizon
+from ftfile.operate.file_kind import kind_of
 from ftfile.operate.findings import ACTIONS
 from ftfile.operate.verify.log_scan import LogScan
 
@@ -121,10 +120,7 @@ class Repairer:
             if action.source:
                 set_aside(self.fs, action.source, f"its content differs from the record of {add.final_path!r}")
         log = self.open_log()
-        runs = list(filter(is_run, adds))
-        replacements: list[tuple[Add, Add]] = []  # the old run and the new run
-        if runs:
-            replacements += keep_purges(log, self.author, runs)
+        replacements = kind_of(log.refresh()).keep_effects(log, self.author, adds)
         replaced_ids = {old.id for old, _ in replacements}
         given_up = []
         for add in adds:

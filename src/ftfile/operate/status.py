@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ftfile.core.errors import FtfileError
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.core.units import ago, count_text, duration_text, first_text, names_text
-from ftfile.kv.planning.plan import is_held
-from ftfile.kv.planning.runs import is_run, numbers_of
-from ftfile.log.directory import store_of
 from ftfile.log.format import layout
-from ftfile.log.format.adds import total_bytes, total_rows
 from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
+from ftfile.operate.file_kind import FILES, kind_of
 from ftfile.operate.findings import CheckReport, find, worst_first
 from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.open_files import OpenFile, open_files_of
@@ -29,7 +26,6 @@ from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
 from ftfile.writing.applications import application_of
-from ftfile.writing.files.rolling_groups import key_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -151,34 +147,17 @@ class HeadFacts(NamedTuple):
 
 def facts_of(head: LogState) -> HeadFacts:
     """Return the facts of a head."""
-    segments, tasks = head.segments.values(), head.jobs
-    held = 0
-    if store_of(head) is not None:
-        open_files = len(segments)
-        held = sum(is_held(task, head.version) for task in tasks)
-    else:
-        groups = set()
-        for segment in segments:
-            groups.add((segment.origin.query_id, *key_of(segment)))
-        open_files = len(groups)
-    oldest_ms = min(map(_committed_ms, segments), default=None)
+    opened = kind_of(head).open_rows(head)
     return HeadFacts(
         version=head.version,
-        open_files=open_files,
-        open_rows=total_rows(segments),
-        open_bytes=total_bytes(segments),
-        oldest_open_s=None if oldest_ms is None else oldest_ms / 1000,
-        due=len(tasks),
-        failing=sum(task.attempts > 0 for task in tasks),
-        held=held,
+        open_files=opened.files,
+        open_rows=opened.rows,
+        open_bytes=opened.size_bytes,
+        oldest_open_s=None if opened.oldest_ms is None else opened.oldest_ms / 1000,
+        due=len(head.jobs),
+        failing=sum(job.attempts > 0 for job in head.jobs),
+        held=opened.held,
     )
-
-
-def _committed_ms(segment: Add) -> int:
-    """Return the commit time of a segment, or of a run of a store, by the driver's clock."""
-    if is_run(segment):
-        return numbers_of(segment.rolling_stats).committed_ms
-    return stats_of(segment).committed_ms
 
 
 def findings_of(status: DirectoryStatus) -> Iterator[Finding]:
@@ -265,19 +244,16 @@ def directory_status(
     unneeded = None
     if staged:
         unneeded = _unneeded(log.fs, head)
-    now_ms, is_store, facts = log.clock.now_ms(), store_of(head) is not None, facts_of(head)
+    now_ms, kind, facts = log.clock.now_ms(), kind_of(head), facts_of(head)
     unneeded_files = unneeded_bytes = None
     if unneeded is not None:
         unneeded_files, unneeded_bytes = len(unneeded), sum(unneeded.values())
-    open_files: tuple[OpenFile, ...] = ()
-    if not is_store:
-        open_files = tuple(open_files_of(head, now_ms))
     time_ms = None
     if head.version >= 0:
         time_ms = version_time_ms(log, head.version)
     status = DirectoryStatus(
         path=url,
-        kind=_kind_of(head, is_store=is_store),
+        kind=None if head.encoding is None else kind.name,
         made_ms=now_ms,
         version=head.version,
         time_ms=time_ms,
@@ -285,7 +261,7 @@ def directory_status(
         oldest_readable=_oldest_readable(log, head),
         horizon_ms=head.horizon_ms,
         queries=tuple(_queries(log, head, checkpoints)),
-        open=open_files,
+        open=tuple(open_files_of(head, now_ms)) if kind is FILES else (),
         due=facts.due,
         held=facts.held,
         unpublished=tuple(_unpublished(log.fs, head)),
@@ -331,12 +307,6 @@ def _options_of(head: LogState, query: QueryState) -> dict[str, Any]:
         if value and name not in {"schema", "encoding"}:
             options[name] = value
     return options
-
-
-def _kind_of(head: LogState, *, is_store: bool) -> Literal["files", "store"] | None:
-    if head.encoding is None:
-        return None
-    return "store" if is_store else "files"
 
 
 def _oldest_readable(log: CommitLog, head: LogState) -> int:

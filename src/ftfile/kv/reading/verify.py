@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.checksum import Crc32, check_known_checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
@@ -21,6 +20,7 @@ from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.log.format.adds import total_bytes
+from ftfile.log.places import check_segment
 from ftfile.writing.workers import Threads, Work
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.view import View
-    from ftfile.log.format.model import Add
     from ftfile.storage.api import FileSystem
     from ftfile.writing.messages import TaskIdentity
     from ftfile.writing.workers import Workers
@@ -176,7 +175,7 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
     add = run.add
     reader = open_run(files, add, Cache(_CACHE_BYTES))
     reader.verify()  # its error names block or page, unlike the checksum of all bytes
-    check_bytes(add, files)
+    check_segment(files.fs, add)
     if reader.rows != add.rows:
         raise CorruptData(add.path, f"{add.rows} rows", f"{reader.rows} rows")
     keys = (reader.first_key, reader.last_key)
@@ -189,16 +188,3 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
         for row in np.flatnonzero(buckets != bucket)[:1].tolist():
             key = ", ".join(shown_value(column[row]) for column in batch.columns)
             raise CorruptData(add.path, f"keys of bucket {bucket}", f"({key}) of bucket {buckets[row]}")
-
-
-def check_bytes(add: Add, files: OpenFiles) -> None:
-    """Raise `CorruptData` unless the bytes of a run have the committed checksum."""
-    check_known_checksum(add.checksum)
-    file, crc = files.open(add.path), Crc32()
-    for offset in range(0, add.length, _READ_BYTES):
-        piece = file.read_at(add.offset + offset, min(_READ_BYTES, add.length - offset))
-        if not piece:
-            raise CorruptData(add.path, f"a run of {add.length} bytes at {add.offset}", "a shorter file")
-        crc.update(piece)
-    if crc.text() != add.checksum:
-        raise CorruptData(add.path, f"a run at {add.offset} with {add.checksum}", crc.text())

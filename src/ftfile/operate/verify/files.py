@@ -21,6 +21,7 @@ from ftfile.log.places import (
     stat_or_none,
     walk,
 )
+from ftfile.operate.file_kind import FILES
 from ftfile.operate.findings import Action, Finding, find, foreign_files_advice, lost
 from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ftfile.log.format.model import Add
+    from ftfile.operate.kinds import Kind
     from ftfile.operate.verify.history import History
     from ftfile.storage.api import FileSystem
 
@@ -41,6 +43,7 @@ class StoredFiles:
     """The files of a directory on storage, and the findings about them."""
 
     fs: FileSystem
+    kind: Kind = FILES
     # length by path of each file that plain readers see; -1 if it is the file of a live part
     visible: dict[str, int] = field(default_factory=dict)
     staged: dict[str, int] = field(default_factory=dict)  # length by path of the files that attempts wrote
@@ -127,10 +130,11 @@ def _compare_segments(files: StoredFiles, segments: list[Add], still_live: Calla
                 size_bytes = info.size_bytes
         if size_bytes < end and still_live(add):
             expected = f"{end} bytes or more, with {add.rows} rows that are not in a file yet"
+            also = files.kind.consequence(add)
             if size_bytes < 0:
-                files.findings.append(lost(add, "missing-segment", expected, "no such file"))
+                files.findings.append(lost(add, "missing-segment", expected, "no such file", consequence=also))
             else:
-                files.findings.append(lost(add, "damaged-segment", expected, f"{size_bytes} bytes"))
+                files.findings.append(lost(add, "damaged-segment", expected, f"{size_bytes} bytes", consequence=also))
         is_same_file = path == previous_path
         if is_same_file and add.offset < previous_end:
             actual = f"two segments that share the bytes at {add.offset}"

@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
-from ftfile.core.extensions import is_name_of_code
-from ftfile.formats.binary_records import UserEncoder
-from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.merge_functions import code_of
-from ftfile.kv.operator.opening import read_ended
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
@@ -25,7 +20,7 @@ from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published, store_now_ms
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
-from ftfile.log.wal import list_wal_writers, opening_of
+from ftfile.operate.file_kind import kind_of
 from ftfile.operate.findings import Action, Finding, find
 from ftfile.storage.calls import THREADS_MAX, parallel
 from ftfile.storage.registry import WrapperFileSystem
@@ -162,7 +157,7 @@ def scan_log(fs: FileSystem) -> LogScan:
         scan.findings.append(_bad_checkpoint(scan, path, wrong))
     _look_beyond(scan)
     _check_log_directory(scan)
-    scan.findings += [*_check_hint(scan), *_check_horizon(scan), *_check_windows(scan), *name_code(scan.state)]
+    scan.findings += [*_check_hint(scan), *_check_horizon(scan), *_check_kind(scan), *name_code(scan.state)]
     return scan
 
 
@@ -364,19 +359,13 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
     yield find("bad-hint", path, "the newest published version", actual, actions=_anew(path, "hint"))
 
 
-def _check_windows(scan: LogScan) -> Iterator[Finding]:
-    """Yield the first damage of each writer's windows, which would stop an opening of the store."""
+def _check_kind(scan: LogScan) -> Iterator[Finding]:
+    """Yield the faults of files that only directories of this kind have."""
     if scan.broken is not None:
-        return  # the recorded windows are unknown
+        return  # the kind and the recorded files are unknown
     log = scan.reader()
-    for directory in list_wal_writers(log.fs):
-        writer = directory.rpartition("/")[2]
-        try:
-            head = log.refresh()
-            if opening_of(head, writer).epoch:
-                read_ended(log, head, writer)
-        except CorruptData as error:
-            yield find("damaged-windows", error.path, error.expected, error.found)
+    head = log.refresh()
+    yield from kind_of(head).check_content(log, head)
 
 
 def name_code(head: LogState) -> Iterator[Finding]:
@@ -395,13 +384,7 @@ def _code_at(head: LogState) -> set[tuple[str, str]]:
         encoding: dict[str, Any] = {}
         if head.encoding is not None:
             encoding = head.definitions[head.encoding]
-        if "store" in encoding:
-            for name in code_of(StoreDefinition.from_json(encoding["store"]).merge):
-                named.add(("merge", name))
-        elif (encoder := encoding.get("format", {}).get("encoder")) is not None:
-            encoder_name = UserEncoder.from_definition(encoder).name
-            if is_name_of_code(encoder_name):
-                named.add(("encoder", encoder_name))
+        named.update(kind_of(head).code_of(encoding))
     return named
 
 

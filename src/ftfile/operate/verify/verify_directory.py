@@ -12,16 +12,13 @@ from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
 from ftfile.core.progress import Tracker
 from ftfile.formats.parts import read_add
-from ftfile.kv.planning.runs import is_run
-from ftfile.kv.reading.verify import check_bytes
-from ftfile.kv.run_files import OpenFiles
 from ftfile.log.commit_log import CommitLog, check_at_least
-from ftfile.log.directory import store_of
 from ftfile.log.format import layout
 from ftfile.log.format.adds import total_bytes
 from ftfile.log.format.model import Add
-from ftfile.log.places import has_content, open_add, stat_or_none
+from ftfile.log.places import check_segment, has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import live_table, oldest_readable, snapshot_at
+from ftfile.operate.file_kind import FILES, kind_of
 from ftfile.operate.findings import Action, CheckReport, Finding, find, lost, worst_first
 from ftfile.operate.verify.file_statistics import StatisticsCheck
 from ftfile.operate.verify.files import (
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Record
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
+    from ftfile.operate.kinds import Kind
     from ftfile.operate.verify.history import History
     from ftfile.operate.verify.log_scan import LogScan
     from ftfile.storage.api import FileSystem
@@ -136,6 +134,7 @@ def _verify(
     if scan.broken is not None:
         return _report(scan, scan.findings, 0, None, full=full)
     files = list_files(fs)
+    files.kind = _kind_at(scan)
     history = read_history(scan, files.visible, files.staged, on_record)
     findings = [*scan.findings, *history.findings]
     reader = scan.reader()
@@ -163,11 +162,18 @@ def _verify(
         findings += _compare_old_files(reader, scan.state, files, history, full=full)
     if full:
         findings += _compare_letters(fs, history.letters)
-        damaged = _damaged_files(fs, files, snapshot, workers=workers, progress=progress)
+        damaged = _damaged_files(files, snapshot, workers=workers, progress=progress)
         damaged_paths = {finding.path for finding in damaged if finding.code != WRONG_STATISTICS}
         findings = _without_publishing(findings, damaged_paths)
         findings += damaged
     return _report(scan, findings, history.records, files, full=full)
+
+
+def _kind_at(scan: LogScan) -> Kind:
+    """Return the kind of the directory; files if the log does not show it."""
+    with suppress(CorruptData):
+        return kind_of(scan.state)
+    return FILES
 
 
 def _report(
@@ -176,12 +182,8 @@ def _report(
     contents = files
     if contents is None:
         contents = StoredFiles(scan.log.fs)
-    kind: Literal["files", "store"] = "files"
-    with suppress(CorruptData):
-        if store_of(scan.state) is not None:
-            kind = "store"
     return VerifyReport(
-        kind=kind,
+        kind=_kind_at(scan).name,
         version=scan.state.version,
         oldest_version=scan.state.log_start,
         records=records,
@@ -208,14 +210,14 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: StoredFiles) -> None:
 
 
 def _damaged_files(
-    fs: FileSystem, files: StoredFiles, snapshot: Snapshot, *, workers: Workers, progress: OnProgress | None
+    files: StoredFiles, snapshot: Snapshot, *, workers: Workers, progress: OnProgress | None
 ) -> list[Finding]:
     """Return the adds with other content than recorded, of the files that are not lost."""
     lost_paths = set()
     for finding in files.findings:
         if finding.code != "not-published":
             lost_paths.add(finding.path)
-    return list(_compare_content(fs, snapshot, lost_paths=lost_paths, workers=workers, progress=progress))
+    return list(_compare_content(files, snapshot, lost_paths=lost_paths, workers=workers, progress=progress))
 
 
 def _without_publishing(findings: Iterable[Finding], damaged_paths: Container[str]) -> list[Finding]:
@@ -250,9 +252,10 @@ def _wrong_compacted(scan: LogScan, path: str, expected: str, actual: str) -> Fi
 
 
 def _compare_content(
-    fs: FileSystem, snapshot: Snapshot, lost_paths: Container[str], workers: Workers, progress: OnProgress | None
+    files: StoredFiles, snapshot: Snapshot, lost_paths: Container[str], workers: Workers, progress: OnProgress | None
 ) -> Iterator[Finding]:
     """Read every live add except `lost_paths`, and yield the adds whose content is not as recorded."""
+    fs = files.fs
     adds: list[Add] = []
     encodings = set()
     for add in chain.from_iterable(live_table(snapshot).with_statistics(fs)):
@@ -275,17 +278,25 @@ def _compare_content(
         if result is not None:
             faults[number] = result
     for number, fault in sorted(faults.items()):
-        yield _content_finding(adds[number], fault)
+        yield _content_finding(adds[number], fault, files.kind.consequence(adds[number]))
 
 
-def _content_finding(add: Add, fault: ContentFault) -> Finding:
+def _content_finding(add: Add, fault: ContentFault, consequence: str) -> Finding:
     if fault.has_wrong_statistics:
         return find(WRONG_STATISTICS, fault.path, "rows that fit the statistics in the log", fault.actual)
     expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
     damaged = ""
     if add.kind == "part":
         damaged = fault.path
-    return lost(add, f"damaged-{add.kind}", expected=expected, actual=fault.actual, damaged=damaged, full=True)
+    return lost(
+        add,
+        f"damaged-{add.kind}",
+        expected=expected,
+        actual=fault.actual,
+        damaged=damaged,
+        consequence=consequence,
+        full=True,
+    )
 
 
 class ContentFault(NamedTuple):
@@ -320,8 +331,8 @@ class Comparing(Work[Add, ContentFault | None]):
                 if fs.exists(path):
                     return ContentFault(path, "other bytes")
                 return None
-            if is_run(add):
-                check_bytes(add, OpenFiles(fs))
+            if add.kind == "segment" and isinstance(encoding, dict) and "store" in encoding:
+                check_segment(fs, add)
             elif self.schema is not None and isinstance(encoding, dict):
                 return _statistics_fault(fs, add, encoding, recorded_schema(self.schema), path=path)
         except ConfigError:
@@ -413,7 +424,7 @@ def _old_segment_fault(fs: FileSystem, add: Add, *, full: bool) -> str | None:
         return f"{info.size_bytes} bytes"
     if full:
         try:
-            check_bytes(add, OpenFiles(fs, maps=False))
+            check_segment(fs, add)
         except NotFound:
             return "no such file"
     return None

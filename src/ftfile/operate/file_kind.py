@@ -1,0 +1,51 @@
+"""Directories of files, and the kind of any directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.extensions import is_name_of_code, load_extension
+from ftfile.formats.binary_records import UserEncoder
+from ftfile.log.directory import store_of
+from ftfile.operate.kinds import Kind
+from ftfile.writing.files.rolling_groups import key_of, stats_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Literal
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+
+_GROUP = "ftfile.kinds"  # of entry points
+
+
+class FileKind(Kind):
+    """Directories of files."""
+
+    name: Literal["files", "store"] = "files"
+
+    def count_open(self, head: LogState) -> int:
+        """Return the number of open files."""
+        return len({(segment.origin.query_id, *key_of(segment)) for segment in head.segments.values()})
+
+    def committed_ms(self, segment: Add) -> int:
+        """Return the commit time of a segment."""
+        return stats_of(segment).committed_ms
+
+    def code_of(self, encoding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield the encoder of records, if it is code."""
+        encoder = encoding.get("format", {}).get("encoder")
+        if encoder is not None and is_name_of_code(name := UserEncoder.from_definition(encoder).name):
+            yield "encoder", name
+
+
+FILES = FileKind()
+
+
+def kind_of(head: LogState) -> Kind:
+    """Return the kind of a directory. Stores are above this package: an entry point names their kind."""
+    if store_of(head) is None:
+        return FILES
+    kind: Kind = load_extension("kind of directory", "store", {}, _GROUP)
+    return kind
