@@ -50,16 +50,6 @@ KEYS: list[tuple[Any, ...]] = [
 ENTRIES: dict[str, tuple[Any, list[Any]]] = {
     "checkpoints": ("file:///a", [None, 1, ["a"]]),
     "columns": (["a", 1, "crc32:0"], [None, "a", [], ["a", 1], ["a", "1", "b"], ["a", -1, "b"], ["a", 1 << 63, "b"]]),
-    "migration": (
-        {"from": "spark", "log": None, "lastEntry": 1},
-        [
-            None,
-            {},
-            {"from": 1, "log": None, "lastEntry": 1},
-            {"from": "excel", "log": None, "lastEntry": 1},
-            {"from": "spark", "log": "../out", "lastEntry": 1},
-        ],
-    ),
     "operators": ([1, 1, "id"], [1, [], [1, 1], [1, 1, 1], [True, 1, "id"], [1, 1, "id", 1]]),
     "partNumbers": (7, [None, "7", -1, 1.5, True]),
     "restores": (7, [None, "7", [7]]),

@@ -13,7 +13,7 @@ from ftfile.core.retries import is_away
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import StoredKeys
-from ftfile.kv.planning.plan import backoffs_of, failed_ids, is_held, pieces_of
+from ftfile.kv.planning.plan import backoffs_of, failed_ids, is_held, pieces_of, plan_of
 from ftfile.kv.planning.runs import adds_of, open_metadata, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import SCAN_BYTES
@@ -243,7 +243,7 @@ def share_of(head: LogState, partition: int) -> tuple[Job, ...]:
             jobs.append(job)
     tasks = 0
     if jobs:
-        tasks = jobs[0].payload["taskCount"]
+        tasks = plan_of(jobs[0]).task_count
     if partition >= tasks:
         return ()
     share = (partition - head.version) % tasks
@@ -259,7 +259,7 @@ def planned_compactions(
     """
     buckets, names = set(), set()
     for job in jobs:
-        buckets.add(job.payload["bucket"])
+        buckets.add(plan_of(job).bucket)
         names.add(job.id)
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
     due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.jobs))

@@ -8,7 +8,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import DELETE, StoreDefinition
 from ftfile.kv.merge_functions import code_of
 from ftfile.kv.operator.opening import read_ended
-from ftfile.kv.planning.plan import is_held
+from ftfile.kv.planning.plan import is_held, plan_of
 from ftfile.kv.planning.runs import is_run, numbers_of
 from ftfile.kv.upkeep.purge import keep_purges
 from ftfile.log.wal import list_wal_writers, opening_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, MaintenanceAuthor
+    from ftfile.log.format.model import Add, Job, MaintenanceAuthor
     from ftfile.log.state import LogState
     from ftfile.operate.findings import Finding
 
@@ -44,6 +44,10 @@ class StoreKind(Kind):
     def count_held(self, head: LogState) -> int:
         """Return the number of compactions that failed too often."""
         return sum(is_held(job, head.version) for job in head.jobs)
+
+    def check_job(self, job: Job) -> None:
+        """Raise `CorruptData` for a plan that is not of this kind."""
+        plan_of(job)
 
     def consequence(self, add: Add) -> str:
         """Return what the loss of a run changes; empty for other adds, and if nothing else changes."""

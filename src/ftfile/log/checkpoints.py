@@ -21,7 +21,6 @@ from ftfile.log.format.record import (
     check_definitions,
     check_entry,
     check_format,
-    check_jobs,
     compact_json,
     decode_json,
     from_checked_text,
@@ -95,7 +94,6 @@ def _checkpoint_of(state: LogState) -> Checkpoint:
 def _state_of(checkpoint: Checkpoint) -> LogState:
     """Return the state; a ValueError for an invalid table or segment."""
     check_definitions(checkpoint.definitions)
-    check_jobs(checkpoint.jobs)
     for name, table in checkpoint.tables.items():
         for key, (set_ms, value) in table.items():
             convert(set_ms, int, f"the time of {key!r:.40}")

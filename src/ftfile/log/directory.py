@@ -11,8 +11,11 @@ import socket
 import weakref
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import msgspec
+
+from ftfile.core.checksum import Decoding
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -26,7 +29,7 @@ from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Remedy, Wording
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
-from ftfile.log.format.model import MIGRATION
+from ftfile.log.format.model import MIGRATION, Count, Value
 from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, read_within, to_checked_text
 from ftfile.log.places import list_or_empty, list_own, stat_or_none
 from ftfile.storage.calls import parallel
@@ -196,7 +199,7 @@ def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
     migration = migration_of(head)
     for name in _TABLES:
         if is_foreign(log.fs, name):
-            if migration is not None and name == migration["log"]:
+            if migration is not None and name == migration.log:
                 raise _log_is_back(path, name)
             raise _refusal(name, path)
     _looked_into.here.add(log)
@@ -248,11 +251,31 @@ def store_of(head: LogState) -> dict[str, Any] | None:
     return definition
 
 
-def migration_of(head: LogState) -> dict[str, Any] | None:
-    """Return the record of the program that wrote the first files: `from`, `log`, `lastEntry`; None for ftfile."""
+LogName: TypeAlias = Literal["_spark_metadata", "_delta_log"]  # the logs of other programs that a migration moves away
+
+
+class Migration(Value, frozen=True):
+    """The entry of the table `MIGRATION`: the program that wrote the first files.
+
+    Attributes:
+        program: its name in `ftfile.migrate`.
+        log: the directory of its log; None if it has none.
+        last_entry: the newest entry of its log; None without a log.
+    """
+
+    program: str = msgspec.field(name="from")
+    log: LogName | None
+    last_entry: Count | None
+
+
+def migration_of(head: LogState) -> Migration | None:
+    """Return the record of the program that wrote the first files; None for ftfile."""
     table = head.tables.get(MIGRATION)
     entry = table.get("last") if table is not None else None
-    return None if entry is None else entry[1]
+    if entry is None:
+        return None
+    with Decoding(layout.LOG, "the entry of the migration"):
+        return msgspec.convert(entry[1], Migration)
 
 
 def _log_is_back(path: str, name: str) -> ConfigError:

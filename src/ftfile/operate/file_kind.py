@@ -8,13 +8,14 @@ from ftfile.core.extensions import is_name_of_code, load_extension
 from ftfile.formats.binary_records import UserEncoder
 from ftfile.log.directory import store_of
 from ftfile.operate.kinds import Kind
+from ftfile.writing.files.assembly_plan import plan_of
 from ftfile.writing.files.rolling_groups import key_of, stats_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Literal
 
-    from ftfile.log.format.model import Add
+    from ftfile.log.format.model import Add, Job
     from ftfile.log.state import LogState
 
 _GROUP = "ftfile.kinds"  # of entry points
@@ -32,6 +33,10 @@ class FileKind(Kind):
     def committed_ms(self, segment: Add) -> int:
         """Return the commit time of a segment."""
         return stats_of(segment).committed_ms
+
+    def check_job(self, job: Job) -> None:
+        """Raise `CorruptData` for a plan that is not of this kind, or a job without inputs."""
+        plan_of(job)
 
     def code_of(self, encoding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the encoder of records, if it is code."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, MaintenanceAuthor
+    from ftfile.log.format.model import Add, Job, MaintenanceAuthor
     from ftfile.log.state import LogState
     from ftfile.operate.findings import Finding
 
@@ -55,6 +55,10 @@ class Kind(ABC):
         """Return the number of due jobs that failed too often and are skipped for a while."""
         del head
         return 0
+
+    @abstractmethod
+    def check_job(self, job: Job) -> None:
+        """Raise `CorruptData` for a job that no task can execute."""
 
     def consequence(self, add: Add) -> str:
         """Return what the loss of an add changes besides its rows; empty if nothing."""

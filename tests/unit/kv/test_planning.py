@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
+import pytest
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData, EncodingError
@@ -220,6 +221,16 @@ class TestAccept:
             Rewrite((live[2], live[3]), (a_run((2, 4)),), 0),
         ]
         assert acceptable({add.id: add for add in live}, rewrites) == rewrites[:1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"bucket": 1}, {"taskCount": "2"}, {"taskCount": -1}, {"last": -1}, {"notBefore": None}], ids=str
+)
+def test_a_plan_that_no_task_can_execute_is_damage(change: dict[str, Any]) -> None:
+    plan = {"bucket": "b=00000", "taskCount": 1}
+    backoffs_of([Job("run", "level0", (), payload=plan)])
+    with pytest.raises(CorruptData, match="the plan of the job"):
+        backoffs_of([Job("run", "level0", (), payload=plan | change)])
 
 
 class TestBackoffs:

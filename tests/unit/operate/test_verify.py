@@ -20,7 +20,7 @@ from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import encode_compacted
-from ftfile.log.format.model import MaintenanceAuthor, Remove
+from ftfile.log.format.model import Job, MaintenanceAuthor, Remove
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import list_compacted, read_compacted, write_compacted
@@ -453,6 +453,10 @@ class TestLog:
             author=MaintenanceAuthor("drop", "odd"),
             removes=(structs.replace(Remove.of(world.driver.stage(9)), id="nobody"),),
         )
+        assert "bad-record" in world.codes()
+
+    def test_a_job_that_no_task_can_execute(self, world: World) -> None:
+        world.driver.create_record(author=MaintenanceAuthor("flush", "odd"), jobs=(Job("job", "age", (), payload={}),))
         assert "bad-record" in world.codes()
 
 

@@ -8,6 +8,10 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+from msgspec import structs
+
+from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
 from ftfile.core.per_process import cached_property
 from ftfile.kv.key_columns import behind, clip, union
@@ -24,8 +28,9 @@ from ftfile.kv.planning.runs import (
     run_of,
     runs_by_bucket,
 )
+from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
-from ftfile.log.format.model import Job
+from ftfile.log.format.model import Count, Job, Value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -297,12 +302,28 @@ def _are_apart(new: Iterable[Run], live: Collection[Run]) -> bool:
     return True
 
 
+class CompactionPlan(Value, frozen=True, kw_only=True):
+    """What a job of a store contains besides its id and its failed attempts, in the log."""
+
+    bucket: str  # the directory of its runs
+    task_count: Count  # number of tasks that share the jobs
+    last: Count | None = None  # see `Backoff`; None if no attempt has failed
+    not_before: Count = 0  # see `Backoff`
+
+
+def plan_of(job: Job) -> CompactionPlan:
+    """Return the plan of a job; CorruptData if no task can execute it."""
+    with Decoding(layout.LOG, f"the plan of the job {job.id!r:.40}"):
+        return msgspec.convert(job.payload, CompactionPlan)
+
+
 def job_of(compaction: Compaction, tasks: int) -> Job:
     """Return the job of a due compaction, for a record."""
-    payload: dict[str, object] = {"bucket": compaction.runs[0].add.directory_key, "taskCount": tasks}
+    plan = CompactionPlan(bucket=compaction.runs[0].add.directory_key, task_count=tasks)
     if (backoff := compaction.backoff) is None:
-        return Job(compaction.name, compaction.kind, (), payload=payload)
-    payload |= {"last": backoff.last} | ({"notBefore": backoff.not_before} if backoff.not_before else {})
+        return Job(compaction.name, compaction.kind, inputs=(), payload=msgspec.to_builtins(plan))
+    plan = structs.replace(plan, last=backoff.last, not_before=backoff.not_before)
+    payload = msgspec.to_builtins(plan)
     return Job(compaction.name, "retry", inputs=(), attempts=backoff.attempts, payload=payload)
 
 
@@ -310,9 +331,9 @@ def backoffs_of(jobs: Iterable[Job]) -> list[Backoff]:
     """Return the backoffs of a record."""
     backoffs = []
     for job in jobs:
-        if "last" in job.payload:
-            not_before = job.payload.get("notBefore", 0)
-            backoffs.append(Backoff(job.id, job.payload["last"], job.attempts, not_before))
+        plan = plan_of(job)
+        if plan.last is not None:
+            backoffs.append(Backoff(job.id, plan.last, job.attempts, plan.not_before))
     return backoffs
 
 

@@ -25,7 +25,7 @@ from ftfile.kv.planning.picker import (
     size_of,
     sorted_runs,
 )
-from ftfile.kv.planning.plan import backoffs_of, failed_ids, pieces_of
+from ftfile.kv.planning.plan import backoffs_of, failed_ids, pieces_of, plan_of
 from ftfile.kv.planning.runs import (
     adds_of,
     last_position,
@@ -193,7 +193,7 @@ class CompactionRounds:
         live = live_after(state, accepted.removes, accepted.adds)
         tasks = 1
         for job in state.jobs:
-            tasks = max(tasks, job.payload["taskCount"])
+            tasks = max(tasks, plan_of(job).task_count)
         return Body(
             adds=seal_metadata(log.fs, accepted.adds),
             removes=accepted.removes,

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -22,7 +22,6 @@ from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.format import layout
 from ftfile.log.format.model import (
     APPLICATIONS,
-    MIGRATION,
     NUMBER_MAX,
     UNREPORTED_BATCHES,
     UNREPORTED_FLUSHES,
@@ -37,7 +36,6 @@ from ftfile.log.format.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.log.format.model import Job
     from ftfile.storage.api import FileSystem
 
 _Value = TypeVar("_Value")
@@ -145,33 +143,6 @@ class _TableEntries(Struct, rename="camel"):
     ttl_ms: Count = 0
 
 
-class _Migration(Struct, rename="camel"):
-    program: Literal["files", "spark", "flink", "kafka-connect", "apex", "delta"] = field(name="from")
-    log: Literal["_spark_metadata", "_delta_log"] | None
-    last_entry: Count | None
-
-
-class _FilesPlan(Struct, rename="camel"):
-    """The plan of a task that assembles files from segments."""
-
-    max_bytes_per_file: Count | None
-    max_records_per_file: Count | None
-    strict_file_size: bool
-    keep_tail: bool
-    task_count: Count
-    rows: Count = 0
-    statistics: dict[str, tuple[Any, Any, Count | None]] = {}
-
-
-class _CompactionPlan(Struct, rename="camel"):
-    """The plan of a task that compacts runs of a store."""
-
-    directory: str = field(name="bucket")
-    task_count: Count
-    last: Count = 0
-    not_before: Count = 0
-
-
 def _line(attributes: Sequence[str], **tag: Any) -> type[Struct]:  # noqa: ANN401 - as msgspec has it
     """Return the class of a line with these attributes of a record, in this order."""
     by_name = {info.name: info for info in msgspec.structs.fields(Record)}
@@ -215,7 +186,6 @@ TABLES: dict[str, Any] = {
     APPLICATIONS: Application,
     "checkpoints": str,
     "columns": tuple[str, Count, str],  # name, bytes and checksum of a file
-    MIGRATION: _Migration,
     "operators": tuple[Count, Count, str],  # epoch of the process, epoch of the windows, and an id
     "partNumbers": Count,
     "restores": Count,
@@ -279,7 +249,6 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         record = Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
         if unnamed := [add.id for add in record.adds if add.final_path is None and add.kind == "part"]:
             raise ValueError(f"finalPath is missing for a part, {unnamed[0]!r:.80}")
-        check_jobs(record.jobs)
         return record
 
 
@@ -406,13 +375,6 @@ def check_definitions(definitions: dict[str, Any]) -> None:
     for key, definition in definitions.items():
         if not isinstance(convert(definition, str | _Encoding, f"definition {key!r:.40}"), str):
             definitions[key] = Definition(definition)
-
-
-def check_jobs(jobs: Sequence[Job]) -> None:
-    """Raise a ValueError for a plan that no task can execute; plans of a store name their runs only by id."""
-    for job in jobs:
-        kind = _FilesPlan if job.inputs else _CompactionPlan
-        convert(job.payload, kind, f"the plan of the job {job.id!r:.40}")
 
 
 def check_tables(tables: dict[str, Any]) -> None:

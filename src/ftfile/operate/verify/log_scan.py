@@ -360,12 +360,18 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
 
 
 def _check_kind(scan: LogScan) -> Iterator[Finding]:
-    """Yield the faults of files that only directories of this kind have."""
+    """Yield the faults of jobs, and of files, that only directories of this kind have."""
     if scan.broken is not None:
         return  # the kind and the recorded files are unknown
     log = scan.reader()
     head = log.refresh()
-    yield from kind_of(head).check_content(log, head)
+    kind = kind_of(head)
+    try:
+        for job in head.jobs:
+            kind.check_job(job)
+    except CorruptData as error:
+        yield find("bad-record", error.path, error.expected, error.found)
+    yield from kind.check_content(log, head)
 
 
 def name_code(head: LogState) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import itertools
 import re
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError, CorruptData, NotADirectory
 from ftfile.core.units import names_text
@@ -18,13 +18,14 @@ from ftfile.storage.calls import parallel
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from ftfile.log.directory import LogName
     from ftfile.storage.api import FileInfo, FileSystem
 
 
 Source: TypeAlias = Literal["files", "spark", "flink", "kafka-connect", "apex", "delta"]
 
-SPARK_LOG = "_spark_metadata"
-DELTA_LOG = "_delta_log"
+SPARK_LOG: Final = "_spark_metadata"
+DELTA_LOG: Final = "_delta_log"
 
 _OWN = frozenset({layout.META, SPARK_LOG, DELTA_LOG})
 _LOGS_BELOW = _OWN | {".hoodie"}
@@ -50,7 +51,7 @@ class Inventory:
     files: list[FileInfo]  # with committed rows
     left_out: list[LeftOut] = field(default_factory=list)
     unfinished: list[LeftOut] = field(default_factory=list)  # committed or not: only the other program's state shows it
-    log: str | None = None  # directory of the other program's log
+    log: LogName | None = None  # directory of the other program's log
     last_entry: int | None = None  # the newest batch or version in the log
     schema: str | None = None  # from the log
     partition_by: tuple[str, ...] | None = None  # from the log

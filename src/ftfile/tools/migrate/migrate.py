@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
+
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, NotFound
 from ftfile.core.logs import get_logger, log_context
@@ -16,6 +18,8 @@ from ftfile.core.remedies import Advice, Argument, Remedy
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import (
+    LogName,
+    Migration,
     check_outside_directories,
     directory_url,
     file_as_config_error,
@@ -29,7 +33,7 @@ from ftfile.log.read.snapshot import take_snapshot
 from ftfile.operate.repair_actions import set_aside
 from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.tools.migrate.inventory import SPARK_LOG, LeftOut
-from ftfile.tools.migrate.sources import require_stopped, still_there, take_inventory
+from ftfile.tools.migrate.sources import recorded_program, require_stopped, still_there, take_inventory
 from ftfile.tools.migrate.table import MigratedTable, Request, bytes_of, rows_of, table_of
 from ftfile.tools.migrate.undo import REASON, move_log, remove_empty
 from ftfile.writing.spark_checkpoint import read_offsets, read_query_id
@@ -37,7 +41,7 @@ from ftfile.writing.workers import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, Literal
+    from typing import Literal
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
@@ -190,7 +194,7 @@ def _listed(inventory: Inventory) -> dict[str, tuple[int, ...]]:
     return listed
 
 
-def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, left_out: Iterable[LeftOut]) -> None:
+def _move(fs: FileSystem, path: str, log: LogName | None, last_entry: int | None, left_out: Iterable[LeftOut]) -> None:
     """Move the files that plain readers would read below `_ftfile`, and last the other program's log."""
     if log is not None:
         require_stopped(fs, log, last_entry, path)
@@ -246,7 +250,7 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
 
 
 def _commit(log: CommitLog, author: Author, inventory: Inventory, table: MigratedTable) -> int:
-    value = {"from": inventory.source, "log": inventory.log, "lastEntry": inventory.last_entry}
+    migration = Migration(inventory.source, inventory.log, inventory.last_entry)
 
     def prepare(head: LogState, _: object) -> Body:
         if head.version >= 0:
@@ -262,7 +266,7 @@ def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Migrate
             encoding=table.encoding_key,
             definitions=table.definitions,
             metrics={"rows": rows_of(table.adds), "bytes": bytes_of(table.adds)},
-            tables={MIGRATION: {"set": {"last": value}}},
+            tables={MIGRATION: {"set": {"last": to_builtins(migration)}}},
         )
 
     done = commit(log, author, prepare, _POLICY)
@@ -278,7 +282,7 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
         raise ConfigError(
             f"path={path!r} has been an ftfile directory since its first commit: there is nothing to migrate"
         )
-    name = migration["log"]
+    name, program = migration.log, recorded_program(migration)
     is_in_place = name is not None and is_foreign(log.fs, name)
     if head.version > 0 and not is_in_place:
         raise ConfigError(
@@ -286,25 +290,23 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
             "nothing to migrate"
         )
     if name is not None and is_in_place:
-        require_stopped(log.fs, name, migration["lastEntry"], path)
+        require_stopped(log.fs, name, migration.last_entry, path)
     snapshot = take_snapshot(log)
     left_out: list[LeftOut] = []
     if is_in_place or name is None:
         live = {add.final_path for add in snapshot.adds.values()}
-        left_out = still_there(log.fs, migration["from"], live, leave_unfinished=request.leave_unfinished)
+        left_out = still_there(log.fs, program, live, leave_unfinished=request.leave_unfinished)
     report = _recorded(head, snapshot, migration, left_out)
     is_done = not left_out and not is_in_place
     if request.dry_run or (request.confirm is not None and not is_done and not request.confirm(report)):
         return report
-    _move(log.fs, path, log=name if is_in_place else None, last_entry=migration["lastEntry"], left_out=left_out)
+    _move(log.fs, path, log=name if is_in_place else None, last_entry=migration.last_entry, left_out=left_out)
     if name is not None:
         remove_empty(log.fs, name)
     return replace(report, dry_run=False)
 
 
-def _recorded(
-    head: LogState, snapshot: Snapshot, migration: Mapping[str, Any], left_out: Sequence[LeftOut]
-) -> MigrateReport:
+def _recorded(head: LogState, snapshot: Snapshot, migration: Migration, left_out: Sequence[LeftOut]) -> MigrateReport:
     """Return the report of a recorded migration, in the form of a dry run."""
     assert snapshot.schema is not None, "a migration records columns"
     adds = snapshot.adds.values()
@@ -312,7 +314,7 @@ def _recorded(
     query = next(iter(head.queries.items()), None)
     return MigrateReport(
         version=0,
-        source=migration["from"],
+        source=migration.program,
         file_format=encoding["format"]["name"],
         schema=snapshot.definitions[snapshot.schema],
         partition_by=tuple(encoding["partitionBy"]),
@@ -320,7 +322,7 @@ def _recorded(
         rows=rows_of(adds),
         size_bytes=bytes_of(adds),
         left_out=tuple(left_out),
-        moved_log=migration["log"],
+        moved_log=migration.log,
         query_id=query[0] if query is not None else None,
         last_batch=query[1].last_batch if query is not None else None,
         dry_run=True,

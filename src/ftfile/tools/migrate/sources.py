@@ -41,6 +41,7 @@ from ftfile.tools.migrate.spark_log import entries_of, spark_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
+    from ftfile.log.directory import LogName, Migration
     from ftfile.storage.api import FileInfo, FileSystem
     from ftfile.tools.migrate.inventory import LeftOut, Source
 
@@ -263,7 +264,7 @@ class Program(NamedTuple):
     name: Source
     take: Callable[[FileSystem, Mapping[str, FileInfo]], Inventory]
     is_named_so: Callable[[Iterable[str]], bool] = _never
-    log: str | None = None
+    log: LogName | None = None
     list_entries: Callable[[FileSystem], Mapping[int, object]] = _no_entries
 
 
@@ -353,7 +354,7 @@ def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
     inventory.unfinished = []
 
 
-def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
+def require_stopped(fs: FileSystem, name: LogName, last_entry: int | None, url: str) -> None:
     """Raise a `CommitError` if the other program has added entries to its log since the log was read."""
     newest = max(_BY_LOG[name].list_entries(fs), default=None)
     # The newest entries are missing if a migration was interrupted while it moved the log.
@@ -368,16 +369,24 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
         )
 
 
+def recorded_program(migration: Migration) -> Program:
+    """Return the program of a recorded migration."""
+    program = PROGRAMS.get(migration.program)
+    if program is None:
+        raise CorruptData(layout.LOG, f"a program of {', '.join(PROGRAMS)}", f"{migration.program!r:.80}")
+    return program
+
+
 def still_there(
-    fs: FileSystem, source: Source, live: Container[str | None], *, leave_unfinished: bool
+    fs: FileSystem, program: Program, live: Container[str | None], *, leave_unfinished: bool
 ) -> list[LeftOut]:
     """Return uncommitted files that an interrupted migration left visible; `ConfigError` for unfinished files."""
     files = list_foreign(fs)
-    if PROGRAMS[source].log is not None:
+    if program.log is not None:
         return uncommitted_files(files, live, "the log did not name it")
     # Without a log, only file names show which files are not committed. Some of these files can be newer than the
     # interruption.
-    inventory = PROGRAMS[source].take(fs, files)
+    inventory = program.take(fs, files)
     inventory.unfinished = [file for file in inventory.unfinished if file.moved]
     _leave_out_unfinished(inventory, leave=leave_unfinished)
     return [file for file in inventory.left_out if file.moved]

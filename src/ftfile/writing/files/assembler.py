@@ -21,8 +21,8 @@ from ftfile.log.format.model import Add, Job, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.statistics.merging import entries_of_some
+from ftfile.writing.files.assembly_plan import plan_of
 from ftfile.writing.files.rolling_groups import live_bytes
-from ftfile.writing.files.rolling_plan import limits_of
 from ftfile.writing.files.segment_joiners import (
     PartJoiner,
     PartTarget,
@@ -162,7 +162,7 @@ class Assembler:
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
         merge = bool(chain.framing) and merging_saves(chain, sample_of(readers))
-        schema, limits = recorded_schema(encoding["schema"]), limits_of(job)
+        schema, limits = recorded_schema(encoding["schema"]), plan_of(job).limits
 
         def start_part(file: StagedFile) -> PartJoiner:
             identity = storage_identity("part", file.path)
@@ -217,11 +217,11 @@ class _RunningJob:
         goes_on: GoesOn,
     ) -> None:
         self._stage = stage
-        self._job = job
+        self._job, plan = job, plan_of(job)
         self._start_part = start_part
         self._filters = filters
         self._goes_on = goes_on
-        self._limits = limits_of(job)
+        self._limits, self._keeps_tail = plan.limits, plan.keep_tail
         self._statistics = planned_statistics(job)
         self._files: list[StagedFile] = []
         self._open: PartJoiner | None = None
@@ -238,7 +238,7 @@ class _RunningJob:
             return True
         if not self._goes_on(len(self._parts)):
             return False
-        return self._limits.are_reached(self._left_bytes, self._left_rows) or not self._job.payload["keepTail"]
+        return self._limits.are_reached(self._left_bytes, self._left_rows) or not self._keeps_tail
 
     def take(self, reader: SegmentReader) -> None:
         """Add a segment's rows to parts, until no more rows are wanted."""

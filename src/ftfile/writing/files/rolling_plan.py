@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
-from ftfile.formats.api import Limits
-from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX, Add, Author, Body, Job, StreamAuthor
+from ftfile.log.format.model import Add, Author, Body, Job, StreamAuthor
+from ftfile.writing.files.assembly_plan import AssemblyPlan, plan_of, with_plan
 from ftfile.writing.files.rolling_groups import (
     AT_ONCE,
     Candidate,
@@ -50,19 +48,9 @@ LIMITS = frozenset(rule.reason for rule in RULES if rule.is_limit)
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 
-def limits_of(job: Job) -> Limits:
-    """Return the limits of each part of a job."""
-    with Decoding(layout.LOG, "the limits of due files"):
-        names = ("maxBytesPerFile", "maxRecordsPerFile")
-        limits = [job.payload[name] for name in names]
-        if any(limit is not None and (type(limit) is not int or not 0 < limit <= NUMBER_MAX) for limit in limits):
-            raise ValueError(f"{names} are {limits!r:.80}")
-        return Limits(limits[0], limits[1], bool(job.payload["strictFileSize"]))
-
-
 def files_of(job: Job) -> int:
     """Return the estimated number of files that a job creates."""
-    limits = limits_of(job)
+    limits = plan_of(job).limits
     of_bytes = 1
     if limits.max_bytes:
         of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes)
@@ -159,13 +147,13 @@ def _is_final(segment: Add) -> bool:
 
 
 def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> Job:
-    payload = {
-        "maxBytesPerFile": settings.max_bytes,
-        "maxRecordsPerFile": settings.max_rows,
-        "strictFileSize": settings.strict,
-        "keepTail": keep_tail,
-    }
-    return Job(ids.unique(), reason, tuple(chunk), payload=payload)
+    plan = AssemblyPlan(
+        max_bytes_per_file=settings.max_bytes,
+        max_records_per_file=settings.max_rows,
+        strict_file_size=settings.strict,
+        keep_tail=keep_tail,
+    )
+    return with_plan(Job(ids.unique(), reason, tuple(chunk)), plan)
 
 
 # Number of versions for which records repeat the jobs of other queries.
@@ -245,7 +233,8 @@ class RollingPlanner:
         planned_jobs = []
         for job in jobs:
             planned = with_planned_statistics(job, definitions)
-            planned_jobs.append(structs.replace(planned, payload=planned.payload | {"taskCount": record.tasks}))
+            plan = structs.replace(plan_of(planned), task_count=record.tasks)
+            planned_jobs.append(with_plan(planned, plan))
         return (*foreign_jobs, *sorted(planned_jobs, key=attrgetter("attempts")))
 
     def due_at(self, head: LogState, now_ms: int) -> list[Job]:

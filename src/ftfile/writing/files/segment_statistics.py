@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import structs
 
-from ftfile.core.checksum import Decoding
-from ftfile.log.format import layout
-from ftfile.log.format.model import Count, Value
 from ftfile.rows.spark_types import recorded_schema
+from ftfile.writing.files.assembly_plan import plan_of, with_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,13 +19,6 @@ if TYPE_CHECKING:
 # Live segments of a directory with statistics. The entries of 32 columns take 1 KB, so the log of a directory with many
 # open files would grow by 1 KB for each file and batch.
 SEGMENTS_WITH_STATISTICS_MAX = 2_000
-
-
-class _RowsPlan(Value, frozen=True):
-    """The fields of a job's plan that describe the rows of all its first inputs."""
-
-    rows: Count = 0
-    statistics: dict[str, tuple[Any, Any, Count | None]] = msgspec.field(default_factory=dict)
 
 
 def within_limit(segments: Sequence[Add], live: int) -> list[Add]:
@@ -52,17 +42,17 @@ def with_planned_statistics(job: Job, definitions: Mapping[str, Any]) -> Job:
     if encoding is not None:
         counted = [CountedEntries(add.rows, add.statistics) for add in job.inputs]
         for key, entry in merged_entries(counted, recorded_schema(encoding["schema"])).items():
-            merged[key] = list(entry)
-    plan = job.payload
-    if merged:
-        plan = plan | {"rows": sum(add.rows for add in job.inputs), "statistics": merged}
-    return structs.replace(job, inputs=tuple(add.without_statistics() for add in job.inputs), payload=plan)
+            merged[key] = entry
+    planned = structs.replace(job, inputs=tuple(add.without_statistics() for add in job.inputs))
+    if not merged:
+        return planned
+    rows = sum(add.rows for add in job.inputs)
+    return with_plan(planned, structs.replace(plan_of(job), rows=rows, statistics=merged))
 
 
 def planned_statistics(job: Job) -> CountedEntries:
     """Return the statistics in the plan of a job. They hold for the rows of all inputs, and of inputs that it lost."""
     from ftfile.rows.statistics.merging import CountedEntries  # noqa: PLC0415 - few tasks run jobs
 
-    with Decoding(layout.LOG, "the statistics of due files"):
-        planned = msgspec.convert(job.payload, _RowsPlan)
-    return CountedEntries(planned.rows, planned.statistics)
+    plan = plan_of(job)
+    return CountedEntries(plan.rows, plan.statistics)

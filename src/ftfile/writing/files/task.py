@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.writing.files.assembly_plan import plan_of
 from ftfile.writing.files.part_writer import EncodableRows, PartWriter
 from ftfile.writing.files.spool import SpoolWriter
 from ftfile.writing.messages import AssemblyResults, StreamIdentity
@@ -62,7 +63,7 @@ def run_jobs(stage: Stage, head: LogState, definitions: Mapping[str, Any]) -> As
     jobs, because others have different file names and `onPublish` functions. Errors are not raised.
     """
     jobs = [job for job in head.jobs if job.inputs[0].origin.query_id == stage.owner]
-    tasks = max((job.payload["taskCount"] for job in jobs), default=0)
+    tasks = max((plan_of(job).task_count for job in jobs), default=0)
     if stage.partition >= tasks:
         return AssemblyResults()
     from ftfile.writing.files.assembler import Assembled, Assembler  # noqa: PLC0415 - tasks without jobs need none

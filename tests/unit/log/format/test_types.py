@@ -320,21 +320,3 @@ def test_a_part_without_a_name_is_damage(name: str) -> None:
     values[name] = [{**value, **unnamed, "kind": "part"} for value in values[name]]
     with pytest.raises(CorruptData, match="finalPath is missing for a part"):
         read_record([header, json.dumps(values).encode()])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"taskCount": "2"}, {"taskCount": -1}, {"keepTail": 1}, None],
-    ids=str,
-)
-def test_a_plan_that_nobody_can_do_is_damage(change: dict[str, Any] | None) -> None:
-    header, changes = FILES["record"][1]
-    values = json.loads(changes)
-    [task] = values["assemblyTasks"]
-    task["plan"] = None if change is None else task["plan"] | change
-    with pytest.raises(CorruptData, match="the plan of the job"):
-        read_record([header, json.dumps(values).encode()])
-    for plan in (FILES_PLAN, {"bucket": 1}, {"taskCount": "2"}, {"taskCount": -1}, {"last": -1}, {"notBefore": None}):
-        task |= {"inputs": [], "plan": {"bucket": "b=00000", "taskCount": 1} | plan if plan is not FILES_PLAN else plan}
-        with pytest.raises(CorruptData, match="the plan of the job"):
-            read_record([header, json.dumps(values).encode()])

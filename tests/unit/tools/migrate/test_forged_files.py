@@ -12,10 +12,14 @@ import pytest
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.log.directory import migration_of
 from ftfile.log.format import layout
+from ftfile.log.format.model import MIGRATION
+from ftfile.log.state import LogState, SharedMap
 from ftfile.storage.local import LocalFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.tools.migrate import inventory, named_files, reading, undo
+from ftfile.tools.migrate.sources import recorded_program
 from ftfile.tools.migrate.undo import REASON, foreign_in_quarantine
 from ftfile.writing import spark_checkpoint
 from ftfile.writing.spark_checkpoint import read_offsets, read_progress, read_query_id
@@ -196,3 +200,25 @@ class TestCheckpoints:
             assert (offsets.offsets, offsets.time_ms) == ([{}], None)
         (checkpoint / "metadata").write_text(DEEP)
         assert read_query_id(str(checkpoint), SYSTEM) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        {},
+        {"from": 1, "log": None, "lastEntry": 1},
+        {"from": "excel", "log": None, "lastEntry": 1},
+        {"from": "spark", "log": "../out", "lastEntry": 1},
+        {"from": "spark", "log": None, "lastEntry": -1},
+    ],
+    ids=str,
+)
+def test_a_recorded_migration_of_other_values(entry: object) -> None:
+    head = LogState(0, "0", tables={MIGRATION: SharedMap({"last": [0, entry]})})
+
+    def program() -> object:
+        return recorded_program(migration_of(head) or pytest.fail("no migration"))
+
+    with pytest.raises(CorruptData):
+        program()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import ftfile
 from ftfile.core.context import SYSTEM
+from ftfile.core.errors import CorruptData
 from ftfile.log.checkpoints import encode_checkpoint, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import Add, Job, Origin
-from ftfile.log.format.record import check_jobs
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.writing.files.assembly_plan import plan_of
 from ftfile.writing.files.segment_statistics import SEGMENTS_WITH_STATISTICS_MAX
 from tests.unit.writing.files.encrypted import out, snapshot
 
@@ -147,6 +147,11 @@ def test_statistics_make_a_checkpoint_a_little_longer(columns: int, bytes_max: i
 def test_a_forged_plan_is_damage() -> None:
     plan = {"maxBytesPerFile": 1, "maxRecordsPerFile": 1, "strictFileSize": True, "keepTail": True, "taskCount": 1}
     forgeries: list[Row] = [
+        {"taskCount": "2"},
+        {"taskCount": -1},
+        {"keepTail": 1},
+        {"maxBytesPerFile": 0},
+        {"maxRecordsPerFile": 1 << 63},
         {"rows": -1},
         {"statistics": []},
         {"statistics": {"id": [1]}},
@@ -154,5 +159,5 @@ def test_a_forged_plan_is_damage() -> None:
     ]
     for forged in forgeries:
         job = Job("job", "age", (segment(0, {}),), payload=plan | forged)
-        with pytest.raises((ValueError, msgspec.ValidationError)):
-            check_jobs([job])
+        with pytest.raises(CorruptData, match="the plan of the job"):
+            plan_of(job)
