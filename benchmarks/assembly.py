@@ -17,12 +17,13 @@ from benchmarks.rows import make_rows
 from ftfile.log.commit_log import CommitLog
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

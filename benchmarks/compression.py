@@ -34,10 +34,11 @@ from ftfile.filters.chain import FilteredFile, chain_from_options
 from ftfile.filters.keys import Keys
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.messages import StreamIdentity, TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -67,7 +67,7 @@ from ftfile.writing.messages import StreamIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.spark.writers import TaskMessage
 batch = pyarrow.RecordBatch.from_arrays([from_numpy(numpy.ones(1, numpy.int64), pyarrow.int64())], ["sequence"])
-from ftfile.writing.batch import write_task
+from ftfile.writing.task import write_task
 written = write_task(writer._plan, TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), [batch], SYSTEM)
 (directory / "message").write_bytes(cloudpickle.dumps(TaskMessage(written)))
 """

@@ -19,8 +19,9 @@ from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreSink
 from ftfile.rows.buffers import from_numpy
 from ftfile.rows.spark_types import spark_schema_json
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.messages import StreamIdentity, TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreSink
 from ftfile.rows.spark_types import spark_schema_json
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,8 +15,8 @@ import ftfile
 from benchmarks.report import Cell, Table
 from ftfile.core.context import SYSTEM
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import write_task
 from ftfile.writing.messages import TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

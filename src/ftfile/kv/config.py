@@ -20,6 +20,7 @@ from ftfile.kv.planning.picker import PlanSettings
 from ftfile.kv.run import writer
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.directory import directory_url
+from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.writing.options import CommonSettings, Encryption, WriteConfig, client_settings, resolve_column
 
@@ -95,6 +96,11 @@ class StoreConfig(WriteConfig):
         if encryption is None:
             return Chain()
         return Chain((encryption.around_others,))
+
+    @property
+    def definition_key(self) -> str:
+        """Return the key of the definition for which a task writes rows."""
+        return definition_key(self.definition.to_json())
 
     def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
         """Return a new spool for runs of a store with a definition."""

@@ -8,7 +8,7 @@ from ftfile.core.extensions import is_name_of_code, load_extension
 from ftfile.formats.binary_records import UserEncoder
 from ftfile.log.directory import store_of
 from ftfile.operate.kinds import Kind
-from ftfile.writing.files.assembly_plan import plan_of
+from ftfile.writing.files.assembly_plan import owner_of, plan_of
 from ftfile.writing.files.rolling_groups import key_of, stats_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class FileKind(Kind):
 
     def check_job(self, job: Job) -> None:
         """Raise `CorruptData` for a plan that is not of this kind, or a job without inputs."""
+        owner_of(job)
         plan_of(job)
 
     def code_of(self, encoding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

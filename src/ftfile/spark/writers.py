@@ -15,7 +15,7 @@ from ftfile.core.options.kinds import NOTE
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import Shipped, only_commits
 from ftfile.spark.workers.tuning import tune_worker
-from ftfile.writing.batch import abort_batch, commit_batch, plan_write, write_task
+from ftfile.writing.batch import abort_batch, commit_batch, plan_write
 from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.options import WriteConfig
 from ftfile.writing.spark_checkpoint import read_query_id
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.writing.batch import Sink
     from ftfile.writing.messages import TaskCommit
+    from ftfile.writing.sink import Sink
 
 
 _log = get_logger(__name__)
@@ -85,6 +85,8 @@ class _Writer(Shipped, Generic[_C]):
         return replace(self._config, common=replace(common, user_metadata=text, is_attached=session.is_attached))
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from ftfile.writing.task import write_task  # noqa: PLC0415 - only tasks need it
+
         tune_worker()
         session = _session_values()
         assert self._plan is not None, "a writer that only commits cannot write"

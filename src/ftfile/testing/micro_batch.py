@@ -19,18 +19,19 @@ from ftfile.kv.writer import StoreSink
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import current, open_filesystem
-from ftfile.writing.batch import abort_batch, commit_batch, plan_write, write_task
+from ftfile.writing.batch import abort_batch, commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink, forget_caches
 from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.log.protocol import Committed
-    from ftfile.writing.batch import Sink, WritePlan
     from ftfile.writing.messages import TaskCommit, WriterIdentity
     from ftfile.writing.options import WriteConfig
+    from ftfile.writing.sink import Sink, WritePlan
 
 
 __all__ = ("BatchQuery", "MicroBatch", "StoreBatch", "spark_schema")

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from ftfile.core import __version__
 from ftfile.core.errors import FtfileError, InvalidMessages
+from ftfile.core.logs import log_context
 from ftfile.log.commit_log import in_seconds
 from ftfile.log.format import layout
 from ftfile.log.format.layout import dead_letter_path
@@ -71,6 +72,13 @@ class JobIdentity:
 
 
 WriterIdentity = StreamIdentity | JobIdentity
+
+
+def log_context_of(writer: WriterIdentity) -> log_context:
+    """Return a context that adds the writer's batch or job to log lines."""
+    if isinstance(writer, StreamIdentity):
+        return log_context(query=writer.query_id, batch=writer.batch_id)
+    return log_context(job=writer.job_id)
 
 
 @dataclass(frozen=True, slots=True)

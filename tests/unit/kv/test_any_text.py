@@ -11,8 +11,9 @@ from ftfile import kv
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.key_columns import contain
 from ftfile.testing.context import current
-from ftfile.writing.batch import commit_batch, write_task
+from ftfile.writing.batch import commit_batch
 from ftfile.writing.messages import TaskIdentity
+from ftfile.writing.task import write_task
 from tests.kit.parameters import parametrize
 from tests.unit.kv.stores import query_of
 

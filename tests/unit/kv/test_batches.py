@@ -22,8 +22,9 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.writing.batch import commit_batch, write_task
+from ftfile.writing.batch import commit_batch
 from ftfile.writing.messages import TaskIdentity
+from ftfile.writing.task import write_task
 from tests.unit.kv.stores import FIRST, SECOND, counting, head_of, query_of, rows, rows_of, table_of
 
 if TYPE_CHECKING:

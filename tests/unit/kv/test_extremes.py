@@ -22,9 +22,9 @@ from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.writing.batch import write_task
 from ftfile.writing.messages import TaskIdentity
 from ftfile.writing.options import forget_logs
+from ftfile.writing.task import write_task
 from tests.kit.store_check import check_store
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import write_task
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -39,7 +39,7 @@ from ftfile.testing.fs.faulty import Fault, fault_sweep
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import write_task
+from ftfile.writing.task import write_task
 from tests.kit.interrupts import Interrupt
 from tests.unit.operate.numbered_rows import lose_the_response, numbers_of, opened, rows, visible
 

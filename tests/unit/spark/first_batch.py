@@ -23,7 +23,7 @@ def run(step: str, directory: Path) -> None:
     planned, message = directory / "planned", directory / "message"
     if step == "write":
         from ftfile.spark.writers import TaskMessage
-        from ftfile.writing.batch import write_task
+        from ftfile.writing.task import write_task
 
         writer = pickle.loads(planned.read_bytes())
         # A Spark worker receives Arrow batches. To convert a Python value, pyarrow imports pandas if it is installed.

@@ -21,19 +21,16 @@ if TYPE_CHECKING:
 
 # The modules that other modules import during calls of a writer.
 MODULES = (
-    "ftfile.log.read.dead_letters",
     "ftfile.rows.messages",
     "ftfile.rows.statistics.bounds",
     "ftfile.rows.statistics.collector",
     "ftfile.rows.statistics.merging",
-    "ftfile.writing.bad_records",
     "ftfile.writing.files.assembler",
     "ftfile.writing.files.part_writer",
     "ftfile.writing.files.rolling_plan",
     "ftfile.writing.files.spool",
     "ftfile.writing.files.task",
     "ftfile.writing.fingerprint",
-    "ftfile.writing.stage",
 )
 # The packages of values of options, which are imported when a file is created.
 PACKAGES = {

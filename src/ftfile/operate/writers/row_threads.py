@@ -12,9 +12,9 @@ from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError
 from ftfile.core.remedies import Advice, Argument
 from ftfile.storage.calls import start
-from ftfile.writing.batch import write_task
 from ftfile.writing.dropped_files import delete_dropped, files_of
 from ftfile.writing.messages import TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from ftfile.core.answers import Answer
     from ftfile.core.context import Context
-    from ftfile.writing.batch import WritePlan
     from ftfile.writing.files.file_options import SinkConfig
     from ftfile.writing.messages import TaskCommit, WriterIdentity
+    from ftfile.writing.sink import WritePlan
 
 # The second thread starts after this number of rows, and the thread n after n² times as many: small batches have one
 # file in each directory, and large batches have large files.

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ftfile.core.checksum import Decoding
+from ftfile.core.errors import CorruptData
 from ftfile.formats.api import Limits
 from ftfile.log.format import layout
 from ftfile.log.format.model import NUMBER_MAX, Count, Value
@@ -39,6 +40,13 @@ def plan_of(job: Job) -> AssemblyPlan:
     """Return the plan of a job; CorruptData if no task can execute it."""
     with Decoding(layout.LOG, f"the plan of the job {job.id!r:.40}"):
         return msgspec.convert(job.payload, AssemblyPlan)
+
+
+def owner_of(job: Job) -> str:
+    """Return the query whose segments a job assembles; CorruptData for a job without segments."""
+    if not job.inputs:
+        raise CorruptData(layout.LOG, f"inputs of the job {job.id!r:.40}", "none")
+    return job.inputs[0].origin.query_id
 
 
 def with_plan(job: Job, plan: AssemblyPlan) -> Job:

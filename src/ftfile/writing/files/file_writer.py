@@ -1,10 +1,8 @@
-"""The sink for files, which implements the steps of `writing.batch`."""
+"""The sink for files: the steps of a batch on the driver."""
 
 from __future__ import annotations
 
 import contextlib
-from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
@@ -18,17 +16,15 @@ from ftfile.log.directory import (
 )
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor
-from ftfile.writing.batch import DirectoryCheck, Sink, TaskInput
 from ftfile.writing.files.file_options import SinkConfig, forget_configs
-from ftfile.writing.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone, session_zone
+from ftfile.writing.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone
 from ftfile.writing.files.rolling_rules import ALL_END
 from ftfile.writing.messages import StreamIdentity
 from ftfile.writing.options import forget_logs
+from ftfile.writing.sink import DirectoryCheck, Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable
 
     from ftfile.core.context import Context, IdSource
     from ftfile.log.commit_log import CommitLog
@@ -36,12 +32,10 @@ if TYPE_CHECKING:
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileInfo
-    from ftfile.writing.bad_records import BadRecords
-    from ftfile.writing.batch import WritePlan
     from ftfile.writing.files.rolling_plan import RollingPlanner
     from ftfile.writing.files.rolling_rules import RollingSettings
-    from ftfile.writing.messages import AssemblyResults, StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
-    from ftfile.writing.stage import FinalPath, Stage
+    from ftfile.writing.messages import TaskCommit, WriterIdentity
+    from ftfile.writing.sink import TaskSteps
 
 
 PLANNERS_KEPT = 16
@@ -92,51 +86,11 @@ class FileSink(Sink[SinkConfig]):
                 definitions[key] = head.definitions[key]
         return DirectoryCheck(config.in_zone(recorded_zone(head)), head, definitions)
 
-    def task_input(self, config: SinkConfig, batches: Iterable[pa.RecordBatch]) -> TaskInput[SinkConfig]:
-        """Return the rows, and the settings with the time zone for directory names.
+    def task_steps(self) -> TaskSteps[SinkConfig]:
+        """See `Sink.task_steps`."""
+        from ftfile.writing.files.task import FileTaskSteps  # noqa: PLC0415 - only tasks need it
 
-        If the zone is still open, the zone of the session is used. Only tasks can read it, from the types of the
-        columns that Spark sends.
-        """
-        directories = config.directories
-        if not directories.takes_zone:
-            return TaskInput(config=config, batches=batches, time_zone=directories.time_zone)
-        remaining = iter(batches)
-        first = next(remaining, None)
-        if first is None:
-            return TaskInput(config=config, batches=())
-        config = config.in_zone(session_zone(first.schema))
-        return self.task_input(config, chain([first], remaining))
-
-    def final_path(self, plan: WritePlan[SinkConfig], identity: TaskIdentity) -> FinalPath | None:
-        """See `Sink.final_path`."""
-        config, writer = plan.config, identity.writer
-        if not config.publishing.direct:
-            return None
-        from ftfile.writing.files.namer import Namer  # noqa: PLC0415
-
-        namer = Namer(
-            naming=config.publishing.naming,
-            batch=writer.name_stem,
-            time_ms=plan.time_ms,
-            query_id=writer.owner,
-            extensions={},
-        )
-        return partial(namer.path, extension=config.extension, index=identity.partition)
-
-    def write_rows(
-        self, plan: WritePlan[SinkConfig], rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
-    ) -> Sequence[StagedSegment]:
-        """See `Sink.write_rows`."""
-        from ftfile.writing.files.task import write_rows  # noqa: PLC0415 - only tasks need it
-
-        return write_rows(plan, rows, stage, bad)
-
-    def run_jobs(self, plan: WritePlan[SinkConfig], stage: Stage, head: LogState) -> AssemblyResults:
-        """See `Sink.run_jobs`."""
-        from ftfile.writing.files.task import run_jobs  # noqa: PLC0415
-
-        return run_jobs(stage, head, plan.definitions)
+        return FileTaskSteps()
 
     def prepare(self, config: SinkConfig, author: Author, messages: list[TaskCommit], log: CommitLog) -> PreparedFiles:
         """See `Sink.prepare`."""

@@ -7,21 +7,17 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 from msgspec import structs
 
 from ftfile.core.codecs import CODECS, ENCRYPTION_FILTER
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import columns_text
-from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_files
 from ftfile.log.format.adds import parts_of
 from ftfile.log.format.model import APPLICATIONS, UNREPORTED_BATCHES, Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
-from ftfile.rows.value_text import UTC
-from ftfile.writing.batch import PreparedBatch
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.namer import Namer
 from ftfile.writing.files.publishing import mark_unreported
@@ -30,6 +26,7 @@ from ftfile.writing.files.segment_statistics import within_limit
 from ftfile.writing.messages import StreamIdentity, add_of, segments_of
 from ftfile.writing.options import check_staged_names
 from ftfile.writing.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
+from ftfile.writing.sink import PreparedBatch
 from ftfile.writing.spark_checkpoint import checkpoint_table_change
 
 if TYPE_CHECKING:
@@ -162,21 +159,6 @@ def recorded_zone(head: LogState) -> str | None:
     """Return the time zone of directory names; None for a directory without rows."""
     zone: str | None = None if head.encoding is None else head.definitions[head.encoding].get("timeZone")
     return zone
-
-
-def session_zone(schema: pa.Schema) -> str:
-    """Return the time zone of the session from the types of columns that Spark sends; UTC if no type contains it.
-
-    Raises:
-        ConfigError: Arrow does not support the zone.
-    """
-    name = next((kind.tz for kind in schema.types if pa.types.is_timestamp(kind) and kind.tz is not None), UTC)
-    try:
-        return TimeFormats.from_options({"timeZone": name}).zone
-    except ConfigError as error:
-        raise ConfigError(
-            f"spark.sql.session.timeZone={name!r} is the time zone of timestamps in paths. {error}"
-        ) from error
 
 
 def _partition_by(columns: Sequence[str]) -> str:

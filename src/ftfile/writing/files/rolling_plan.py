@@ -14,7 +14,7 @@ from msgspec import structs
 
 from ftfile.core.logs import get_logger
 from ftfile.log.format.model import Add, Author, Body, Job, StreamAuthor
-from ftfile.writing.files.assembly_plan import AssemblyPlan, plan_of, with_plan
+from ftfile.writing.files.assembly_plan import AssemblyPlan, owner_of, plan_of, with_plan
 from ftfile.writing.files.rolling_groups import (
     AT_ONCE,
     Candidate,
@@ -245,7 +245,7 @@ class RollingPlanner:
         return [*jobs, *self._due(_GroupChanges({}, {}, set()), now_ms, len(head.segments) - waiting_segments, tasks=1)]
 
     def _is_own(self, job: Job) -> bool:
-        return job.inputs[0].origin.query_id == self._query_id
+        return owner_of(job) == self._query_id
 
     def _still_due(
         self, remaining_jobs: Iterable[Job], head: LogState, failed: Collection[str], ended: set[str]
@@ -339,5 +339,5 @@ class RollingPlanner:
 
 def _is_awaited(job: Job, head: LogState) -> bool:
     """Return True if the job's query still writes. A query that resumes after a long time plans its due jobs again."""
-    query = head.queries.get(job.inputs[0].origin.query_id)
+    query = head.queries.get(owner_of(job))
     return query is not None and head.version - query.version < FOREIGN_JOB_RECORDS

@@ -29,11 +29,12 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.writing.bad_records import row_to_json, value_sizes
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.files.part_writer import unencodable_rows
 from ftfile.writing.messages import StreamIdentity, TaskIdentity
+from ftfile.writing.task import write_task
 from tests.kit.parameters import parametrize
 from tests.unit.damage import damaged
 

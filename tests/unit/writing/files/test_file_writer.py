@@ -29,13 +29,14 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.writing.bad_records import raise_fault
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files import part_writer as parts
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.files.part_writer import EncodableRows
 from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
+from ftfile.writing.task import write_task
 
 COLUMNS = {"id": "long", "word": "string"}
 ROWS: list[dict[str, Any]] = [{"id": 1, "word": "a"}, {"id": 2, "word": None}]

@@ -13,7 +13,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import ManualClock, current, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.writing.batch import commit_batch
-from ftfile.writing.files.file_writer import FileSink
+from ftfile.writing.files.task import FileTaskSteps
 from ftfile.writing.stage import StagedFile
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TestTimes:
     def test_are_measured_where_they_pass(self, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = ManualClock()
         taking(clock, 1, monkeypatch, StagedFile, "end")
-        taking(clock, 2, monkeypatch, FileSink, "run_jobs")
+        taking(clock, 2, monkeypatch, FileTaskSteps, "run_jobs")
         taking(clock, 4, monkeypatch, protocol, "_check_publishable")
         taking(clock, 8, monkeypatch, CommitLog, "create")
         taking(clock, 16, monkeypatch, publish, "place")

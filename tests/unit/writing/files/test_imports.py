@@ -13,10 +13,11 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.rows.buffers import from_texts, numbers_from
 from ftfile.rows.spark_types import spark_schema_json
-from ftfile.writing.batch import commit_batch, plan_write, write_task
+from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.messages import StreamIdentity, TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,7 +37,8 @@ def test_a_thousand_directories_within_the_memory_of_a_task(out: str, file_forma
 import re
 from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.compute, pyarrow.parquet
-from ftfile.writing.batch import plan_write, write_task
+from ftfile.writing.batch import plan_write
+from ftfile.writing.task import write_task
 from ftfile.testing.context import current
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.messages import StreamIdentity, TaskIdentity

@@ -26,12 +26,12 @@ from ftfile.testing.context import ManualClock, current, open_filesystem, repeat
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.fs.pickled_by_reference import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import write_task
 from ftfile.writing.files import rolling_plan as plan
 from ftfile.writing.files import spool, task
 from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.prepared_files import PreparedFiles
 from ftfile.writing.messages import TaskIdentity, author_of
+from ftfile.writing.task import write_task
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:

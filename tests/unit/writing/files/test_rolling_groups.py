@@ -25,7 +25,6 @@ from ftfile.operate.flush import flush
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import write_task
 from ftfile.writing.files import file_writer as writer
 from ftfile.writing.files import rolling_plan as plan
 from ftfile.writing.files import spool
@@ -35,6 +34,7 @@ from ftfile.writing.files.rolling_plan import jobs_of
 from ftfile.writing.files.rolling_rules import ALL_END
 from ftfile.writing.messages import TaskIdentity
 from ftfile.writing.stage import Stage
+from ftfile.writing.task import write_task
 from tests.kit.rolling import AT_ONCE
 from tests.unit.writing.files import user_code
 

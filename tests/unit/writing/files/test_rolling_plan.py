@@ -33,7 +33,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import commit_batch, write_task
+from ftfile.writing.batch import commit_batch
 from ftfile.writing.files import file_writer as sink_writer
 from ftfile.writing.files import rolling_plan as jobs
 from ftfile.writing.files import rolling_plan as plan
@@ -45,6 +45,7 @@ from ftfile.writing.files.rolling_plan import jobs_of
 from ftfile.writing.files.rolling_rules import ALL_END
 from ftfile.writing.messages import JobIdentity, TaskIdentity, author_of
 from ftfile.writing.stage import Stage
+from ftfile.writing.task import write_task
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ftfile.log.format.model import Add, Job, Origin
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.files.assembly_plan import plan_of
+from ftfile.writing.files.assembly_plan import owner_of, plan_of
 from ftfile.writing.files.segment_statistics import SEGMENTS_WITH_STATISTICS_MAX
 from tests.unit.writing.files.encrypted import out, snapshot
 
@@ -161,3 +161,5 @@ def test_a_forged_plan_is_damage() -> None:
         job = Job("job", "age", (segment(0, {}),), payload=plan | forged)
         with pytest.raises(CorruptData, match="the plan of the job"):
             plan_of(job)
+    with pytest.raises(CorruptData, match="inputs of the job"):
+        owner_of(Job("job", "age", (), payload=plan))

@@ -18,8 +18,8 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.writing.batch import write_task
 from ftfile.writing.messages import TaskIdentity
+from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
     from pathlib import Path
