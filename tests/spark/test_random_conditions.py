@@ -154,7 +154,7 @@ class TableInSession:
                 excluded += ROWS - len(kept)
         answers = []
         for condition, found in zip(conditions, matches, strict=True):
-            # Spark's own reader of Parquet skips row groups with NaN: it compares NaN with bounds that ignore it.
+            # Spark 4.3's reader of Parquet skips row groups with NaN: it compares NaN with bounds that ignore it.
             if not isinstance(found, str) and "nan" not in str(condition).lower():
                 answers.append((condition, found))
         self._check_rows(answers[:READ])

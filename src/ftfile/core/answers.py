@@ -3,7 +3,7 @@
 Python runs signal handlers in the main thread between any two lines, also in lines of the standard library. If a
 handler raises in `threading.Condition`, `threading.Event`, `threading.Semaphore` or `concurrent.futures`, a lock of
 theirs can stay locked for ever, and the other threads wait for it. So threads that call the code of this package wait
-only by `SimpleQueue` and by `with` on a lock, which are written in C.
+only by `SimpleQueue` and by `with` on a lock, which are written in C. See python/cpython#126434.
 """
 
 from __future__ import annotations

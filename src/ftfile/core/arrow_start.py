@@ -17,7 +17,7 @@ def start_arrow() -> bool:
 
     Arrow creates static objects of C++, such as its thread pools, during first calls and without Python's lock. If
     another thread was creating such an object during a fork, the forked process would wait for the object for ever.
-    Here, a call waits until the other thread has created the object.
+    Here, a call waits until the other thread has created the object. Seen with pyarrow 26.
     """
     if len(sys._current_frames()) == 1:  # noqa: SLF001 - no other thread can call Arrow
         return False

@@ -33,8 +33,8 @@ def prepare_fork() -> None:
 def wait_for_imports() -> None:
     """Wait until no other thread imports a module that calls of this package use.
 
-    A fork copies the locks of modules, and Python renews none of them. A fork during an import waits for `WAIT_S` at
-    most, because the import can need a module that the thread of the fork is importing.
+    A fork copies the locks of modules, and Python renews none of them: python/cpython#50970. A fork during an import
+    waits for `WAIT_S` at most, because the import can need a module that the thread of the fork is importing.
     """
     deadline_s = _clock.monotonic_s() + WAIT_S
     while _is_importing() and _clock.monotonic_s() < deadline_s:

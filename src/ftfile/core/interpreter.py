@@ -10,7 +10,7 @@ __all__ = ("LAUNCHER", "command_of_spark", "is_plain", "launcher_of", "setting")
 
 LAUNCHER = "ftfile-python"
 _DRIVER, _WORKERS = "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"
-# Spark searches its Python by `sh -c "command -v PROGRAM"` without quotes. If that fails, Spark finds no data source.
+# Spark 4.3 searches its Python by `sh -c "command -v PROGRAM"` without quotes. If that fails, it finds no data source.
 _OF_SHELL = re.compile(r"""[\s"'$&();<>\\`|]""")
 
 

@@ -103,7 +103,7 @@ class _LastResort(logging.Handler):
         """Write a message, unless a filter drops it, and return whether it was written.
 
         Like Python 3.13, and unlike older ones, with a `with` statement: no signal handler runs between the lock and
-        the block, so its exception does not leave the lock locked.
+        the block, so its exception does not leave the lock locked: python/cpython#109461.
         """
         if self.lock is None or not self.filter(record):
             return False

@@ -105,7 +105,8 @@ class cached_property(Generic[Value]):  # noqa: N801 - a decorator
     """A property that is computed once for each object. Threads can compute it at the same time, and get one value.
 
     Before Python 3.12, `functools.cached_property` has one lock for all objects of a class, which it holds during the
-    computation. If another thread computes the property during a fork, the forked process waits for this lock for ever.
+    computation (python/cpython#87634). If another thread computes the property during a fork, the forked process waits
+    for this lock for ever.
     """
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:

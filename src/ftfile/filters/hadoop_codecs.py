@@ -2,7 +2,7 @@
 
 A block is the length of its data, then chunks: the length of the compressed chunk, and the chunk. Lengths are four
 bytes, big endian. A file has no end mark and no checksum: only the log shows a missing end, or damage that still
-decompresses. The command `lz4` cannot read it.
+decompresses. The command `lz4` cannot read it: HADOOP-12990.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ class PyarrowOutput:
     """A target as an output file of pyarrow, whose errors are raised after the call of pyarrow.
 
     An exception of `write` would pass through compiled code, and pyarrow would replace it by an OSError, also Ctrl-C.
-    So after an error, the file accepts all bytes and drops them.
+    So after an error, the file accepts all bytes and drops them. Seen with pyarrow 26.
     """
 
     closed = False

@@ -249,7 +249,7 @@ class JsonLines(Lines):
                 with naming(f"column `{name}`"):
                     array = with_raw_variants(values, self.times.zone)
                 is_plain = False
-            # arro3 panics for slices of nested structs, so nested columns are always copied.
+            # arro3-io 0.9 panics for slices of nested structs, so nested columns are always copied.
             is_rebuilt = pa.types.is_nested(array.type) or any(map(self._is_text, leaf_types(array.type)))
             with naming(f"column `{name}`"):
                 column = array
@@ -325,8 +325,8 @@ def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
         raise ValueError("a zero byte")
     for _, excess in unbounded_lines(lines, LEVELS_MAX):
         raise ValueError(f"a line of {excess}")
-    # arro3 ends the process if the text of an error contains a NUL. So lines with an escaped NUL are first read with
-    # another character in its place, which raises all errors.
+    # arro3-io 0.9 ends the process if the text of an error contains a NUL. So lines with an escaped NUL are first read
+    # with another character in its place, which raises all errors.
     if _ESCAPED_NUL in lines:
         for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
             pass
@@ -432,7 +432,7 @@ def _with_text(
 def _is_plain(column: pa.Array) -> bool:
     """Return True if arro3 writes a column like Spark; `ValueError` if a year has more than four digits.
 
-    It writes NaN and infinities as null, and omits map entries without a value.
+    It writes NaN and infinities as null (apache/arrow-rs#3731), and omits map entries without a value (arro3-io 0.9).
     """
     for leaf in leaves(column):
         if pa.types.is_temporal(leaf.type):

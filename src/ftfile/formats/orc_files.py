@@ -185,7 +185,7 @@ def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
             types += 1
         elif number != _FOOTER_CALENDAR:
             fields_out.append(raw)
-    # Without a calendar, readers interpret dates before 1582 as Julian.
+    # Without a calendar, readers interpret dates before 1582 as Julian. ORC's C++ writer sets none: apache/orc#455.
     fields_out.append(number_field(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN))
     return b"".join(fields_out)
 
@@ -221,7 +221,7 @@ class OrcFormat(ColumnarFormat):
 
     name: ClassVar[str] = "orc"
     has_groups: ClassVar[bool] = True
-    # Arrow's writer also accepts lz4, but then stores everything uncompressed.
+    # Arrow's writer also accepts lz4, but then stores nearly everything uncompressed (pyarrow 26).
     codecs: ClassVar[Mapping[str, FormatCodec]] = {
         "none": FormatCodec(),
         "snappy": FormatCodec(".snappy"),
@@ -241,7 +241,7 @@ class OrcFormat(ColumnarFormat):
                 if not pa.types.is_timestamp(leaf.type) or leaf.type.tz is None:
                     continue
                 instants_us = values_of(leaf, np.int64)
-                # Before 1970, Arrow writes negative fractions of a second, and Spark fails at them.
+                # Before 1970, Arrow writes negative fractions of a second (pyarrow 26), and Spark 4.3 fails at them.
                 is_in_range = np.abs(instants_us) <= _LAST_US
                 is_readable = (instants_us >= 0) | (instants_us % _SECOND_US == 0)
                 is_null = ~is_valid(leaf)
@@ -290,7 +290,7 @@ def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Ite
     present = opened.schema.names
     # If the file has none of the columns, one column is read, since it has the number of rows.
     names = [name for name in schema.names if name in present] or present[:1]
-    # pyarrow interprets a name with a dot as a field of a struct, so all columns are read.
+    # pyarrow 26 interprets a name with a dot as a field of a struct, so all columns are read.
     if any("." in name for name in present):
         names = None
     for number in stripes:
@@ -313,8 +313,8 @@ class _OrcEncoder(CollectingEncoder):
         stored_types = [map_leaf_types(kind, _stored_type) for kind in schema.types]
         self._stored = pa.schema(zip(schema.names, stored_types, strict=True))
         self._has_long_texts = False
-        # The writer ends the process if an output file raises, also when it is freed long after a failure. So it writes
-        # to memory, by compiled code that raises no error of the store and no KeyboardInterrupt.
+        # The writer ends the process if an output file raises, also when it is freed long after a failure (pyarrow 26).
+        # So it writes to memory, by compiled code that raises no error of the store and no KeyboardInterrupt.
         self._written = io.BytesIO()
         self._writer = self._open(pa.PythonFile(self._written, mode="w"))
 
@@ -366,7 +366,7 @@ class _OrcEncoder(CollectingEncoder):
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
         """Return rows with the types that are stored."""
-        # Nested columns are copied. Within them, the writer ignores slicing, and counts values under nulls.
+        # Nested columns are copied. Within them, pyarrow 26 ignores slicing, and counts values under nulls.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):
             to_stored = _viewed

@@ -52,7 +52,7 @@ _NO_SERVICE = "DEFAULT"
 
 
 def check_library() -> None:
-    """Raise `ConfigError` if this pyarrow cannot encrypt a whole file."""
+    """Raise `ConfigError` if this pyarrow cannot encrypt a whole file, as before apache/arrow#38914."""
     if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
         raise ConfigError("encryption=parquet needs a newer pyarrow than the installed version, " + pa.__version__)
 
@@ -352,7 +352,7 @@ class _ParquetEncoder(CollectingEncoder):
         return size_bytes
 
     def _write_group(self, rows: pa.Table) -> None:
-        # Older pyarrow writes nulls in required columns, and readers fail.
+        # pyarrow writes nulls in required structs, older versions in all required columns: apache/arrow#41667.
         for column, values in zip(rows.schema, rows.columns, strict=True):
             if not column.nullable and values.null_count:
                 raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")

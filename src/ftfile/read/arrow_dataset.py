@@ -127,7 +127,7 @@ class _Scanner:
     """A scanner of Arrow that creates its reader without holding Python's global lock.
 
     Arrow's `to_reader`, which DuckDB calls, holds the lock while it waits for another thread to open a file. That
-    thread needs the lock too.
+    thread needs the lock too. Seen with pyarrow 26.
     """
 
     def __init__(self, scanner: ds.Scanner) -> None:

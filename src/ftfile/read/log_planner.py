@@ -395,7 +395,7 @@ class LogStream(ABC, Generic[_Share]):
     """The position of one query in a log, in the process that Spark calls.
 
     Spark 4.0 and 4.1 request the newest offset without the end of the last batch. They pass that end only when they
-    request its partitions, so the stream stores it.
+    request its partitions, so the stream stores it: SPARK-55304.
     """
 
     def __init__(self) -> None:

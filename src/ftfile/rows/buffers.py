@@ -1,7 +1,8 @@
 """Conversions between NumPy and Arrow without a copy and without pandas.
 
 `pa.array`, `pa.scalar`, `to_numpy` and every kernel with a Python value as argument import pandas if it is installed,
-which takes 300 ms in a new worker. Code that writes the first rows of a worker uses these functions instead.
+which takes 300 ms in a new worker (pyarrow 26). Code that writes the first rows of a worker uses these functions
+instead.
 """
 
 from __future__ import annotations
@@ -323,7 +324,7 @@ def map_entries(array: pa.MapArray) -> pa.StructArray:
 def _as_list(array: pa.Array) -> pa.ListArray:
     if not pa.types.is_map(array.type):
         return array
-    # No kernel flattens a map, and its `keys` ignore slicing; a list of entries has the same memory.
+    # pyarrow 26 has no kernel that flattens a map, and `keys` ignore slicing; a list of entries has the same memory.
     entry = pa.struct([pa.field("key", array.type.key_type, nullable=False), pa.field("value", array.type.item_type)])
     return array.cast(pa.list_(entry))
 

@@ -213,7 +213,7 @@ def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         value = value.encode()
     scalar = pa.scalar(value, kind)
     if scalar.as_py() != value and not pa.types.is_floating(kind):
-        raise ValueError(f"it would be compared as {scalar.as_py()!r}")  # Arrow converts 7.5 to 7
+        raise ValueError(f"it would be compared as {scalar.as_py()!r}")  # pyarrow 26 converts 7.5 to 7
     return scalar
 
 

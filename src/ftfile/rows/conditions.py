@@ -126,7 +126,7 @@ def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expres
 def text_of(expression: pc.Expression) -> str | None:
     """Return the text of an expression; None if Arrow cannot print it.
 
-    Arrow shortens long texts of a value set to a number of bytes, also within a character.
+    Arrow shortens long texts of a value set to a number of bytes, also within a character (pyarrow 26).
     """
     try:
         return str(expression)
@@ -163,7 +163,7 @@ def _calls(where: pc.Expression) -> int:
             _, (serialized,) = where.__reduce__()
             counts.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
 
-    # Arrow's recursion would overflow the stack of this thread.
+    # Arrow's recursion would overflow the stack of this thread (pyarrow 26).
     stack = _stack.here
     with stack.lock:
         stack.bytes_before = threading.stack_size(_WALK_BYTES)

@@ -45,8 +45,8 @@ def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     return validated(pa.ipc.read_record_batch(message, schema))
 
 
-# Arrow decompresses a message as the message itself declares, to any size, before a value can be checked, and pyarrow
-# does not return whether it is compressed. So the declaration is read here, not a flag that ftfile could write beside.
+# pyarrow 26 decompresses a message as the message itself declares, to any size, before a value can be checked, and does
+# not return whether it is compressed. So the declaration is read here, not a flag that ftfile could write beside.
 # A message is a mark, the length of its metadata, these, and a body. A table in metadata begins with how far before it
 # these numbers are: their bytes, its bytes, and where its fields are in it, 0 for those without value.
 _HEAD = struct.Struct("<III")

@@ -47,7 +47,8 @@ def is_zone(name: str) -> bool:
 
 def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
     """Return the local times of a zone, as timestamps without time zone."""
-    # UTC and offsets work without the time zone database, which a small container can lack and older pyarrow needs.
+    # UTC and offsets work without the time zone database, which a small container can lack and older pyarrow needs:
+    # apache/arrow#36558.
     if zone == "UTC":
         return instants.cast(_INSTANT).cast(_CLOCK)
     if offset := _offset(zone):

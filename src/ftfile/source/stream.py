@@ -78,9 +78,10 @@ class SourceConfig:
 class SourceStream:
     """The position of one query in a directory of files, in the process that plans the query.
 
-    The first plan creates the name of the query's plan log. Before it, nothing is known of a query. Spark 4.0 and 4.1
-    request the latest offset without the end of the last batch. The stream remembers this end when Spark requests the
-    partitions. While there is no new content, `latest_offset` waits for a change for up to `wait_s` seconds.
+    The first plan creates the name of the query's plan log. Before it, nothing is known of a query. Before 4.2
+    (SPARK-55304), Spark requests the latest offset without the end of the last batch. The stream remembers this end
+    when Spark requests the partitions. While there is no new content, `latest_offset` waits for a change for up to
+    `wait_s` seconds.
     """
 
     def __init__(self, config: SourceConfig, context: Context, wait_s: float = 0.0) -> None:

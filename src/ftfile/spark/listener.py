@@ -143,7 +143,7 @@ class _Flusher(StreamingQueryListener):
         """Store the query's directory, which may be unknown after the query. Runs in the query's thread."""
         execution = execution_of(self._session, str(event.id))
         if str(execution.sink().name()) in _SINKS and _is_continuous(execution):
-            # In this mode, Spark gives a Python sink no rows, and does not report errors of the commit to users.
+            # In this mode, Spark 4.3 gives a Python sink no rows, and does not report errors of the commit to users.
             _log.error("the query is stopped: %s", _CONTINUOUS)
             jvm: Any = self._session._jvm  # noqa: SLF001
             execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))

@@ -1,7 +1,7 @@
 """Conversion of options, directories and schemas for the Python processes of Spark.
 
 Schemas are converted with a closed table. Spark's `StructType.fromJson` imports the module of a user-defined type, and
-may unpickle the data next to it. It is never called with the content of a directory.
+may unpickle the data next to it (Spark 4.3). It is never called with the content of a directory.
 """
 
 from __future__ import annotations

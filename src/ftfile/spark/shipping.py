@@ -97,6 +97,7 @@ class _FailedReader(DataSourceStreamReader):
     """Raises the error of the reader's construction when Spark first calls it.
 
     An earlier error would be hidden: Spark's process finally stops the reader, and fails because the reader is missing.
+    Seen with Spark 4.3.
     """
 
     def __init__(self, error: Exception) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.0 and 4.1 do not have these classes
+except ImportError:  # Spark 4.0 and 4.1 do not have these classes: SPARK-55304
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Replacement for the class of later Spark versions."""
@@ -95,7 +95,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         return dict(START)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: ANN401
-        """Return the end offset of the next batch. Spark 4.0 and 4.1 pass no arguments."""
+        """Return the end offset of the next batch. Spark passes no arguments before 4.2 (SPARK-55304)."""
         reads_all = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
         return self._opened().latest_offset(start, limited=not reads_all)
 

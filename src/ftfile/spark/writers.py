@@ -96,6 +96,7 @@ class _Writer(Shipped, Generic[_C]):
 class StreamWriter(_Writer[_C], DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches with every Spark 4. Spark 4.0 has no streaming Arrow writer and accepts the batch class.
 
+    SPARK-53030 adds that writer in Spark 4.1.
     Spark creates the writer once for the tasks, which need a plan, and again to commit or abort, without a plan.
     """
 

@@ -33,7 +33,8 @@ DATA_BYTES = 1 << 20
 # Seconds between two calls of `look` while a caller waits.
 LOOK_S = 3.0
 # The longest wait at the end of the process, and the time between two checks, in seconds. A thread that returns from
-# compiled code to Python while the interpreter shuts down can abort the process, or block its end.
+# compiled code to Python while the interpreter shuts down can abort the process, or block its end: apache/arrow#34314,
+# apache/arrow#50482.
 EXIT_WAIT_S, EXIT_LOOK_S = 5.0, 0.001
 # Seconds after which threads of compiled code have finished their calls of Python.
 QUIET_S = 0.05

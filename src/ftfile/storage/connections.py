@@ -66,7 +66,7 @@ class _HeaderReader:
 
 
 class _Answer(http.client.HTTPResponse):
-    """Rejects headers that end with the connection, which Python accepts as complete."""
+    """Rejects headers that end with the connection, which Python 3.11 accepts as complete."""
 
     def begin(self) -> None:
         headers_read: Any = self.headers
@@ -109,7 +109,7 @@ class _Cuttable:
         if line is None:
             return super().getresponse(*args, **more)  # type: ignore[misc]
         used = self.sock
-        # Older versions of the library only set the timeout of the socket.
+        # urllib3 before 2 only sets the timeout of the socket.
         if line.first_word_s is None:
             self.timeout = line.silence_s
         else:

@@ -276,7 +276,7 @@ def _give_up(file: Any) -> None:  # noqa: ANN401 - fsspec ships no types
     with contextlib.suppress(Exception):
         file.discard()
     with contextlib.suppress(AttributeError):
-        file.closed = True  # otherwise the garbage collector would create the file
+        file.closed = True  # otherwise garbage collection creates the file: fsspec/s3fs#154
 
 
 def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types

@@ -260,7 +260,7 @@ def test_corruption_names_the_file() -> None:
 
 @pytest.mark.slow
 def test_any_bit_of_a_footer_leads_to_rows_or_an_error_of_ftfile(seed: int) -> None:
-    """The process does not end either: pyarrow's metadata of column chunks may end it."""
+    """The process does not end either: the metadata of column chunks of pyarrow 26 may end it."""
     nested = [{"u": number, "v": [number]} for number in range(20)]
     rows = pa.table({"a": [*range(20)], "b": [f"x{number % 3}" for number in range(20)], "s": nested})
     written = io.BytesIO()

@@ -15,7 +15,8 @@ from ftfile.storage.calls import visited
 class LentFile:
     """A file that pyarrow reads, for some formats by its own threads, which read ahead.
 
-    After the block nothing reads the file: its owner can read it at another place, close it, or end the process.
+    After the block nothing reads the file: its owner can read it at another place, close it, or end the process. See
+    apache/arrow#50482 and apache/arrow#34314 for processes that such threads block or abort at their end.
     """
 
     closed = False

@@ -86,7 +86,7 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
 def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
     """Return the windows of a file; raises an error of Python or Arrow if a store did not write it."""
     definition = StoreDefinition.from_json(header["store"])
-    # The schema in the stream is not read: Arrow does not check it, so a forged one ends the process.
+    # The schema in the stream is not read: Arrow does not check it, so a forged one ends the process (pyarrow 26).
     _, *row_messages = pa.MessageReader.open_stream(pa.py_buffer(message))
     schema = row_schema(definition)
     numbers = [entry["number"] for entry in header["windows"]]

@@ -63,7 +63,7 @@ def compress(content: bytes, compression: str) -> bytes:
 def decompress(stored: Buffer, size: int, compression: str) -> Buffer:
     """Return the decompressed bytes of a block with a known size; ValueError or OSError for invalid input.
 
-    Only the checksum verifies the size, because pyarrow does not report where LZ4 output ends.
+    Only the checksum verifies the size, because pyarrow 26 does not report where LZ4 output ends.
     """
     if compression == "lz4":
         _check_prefix(stored)

@@ -136,7 +136,7 @@ def _value(bound: Any, kind: pa.DataType, *, is_greatest: bool) -> Any:  # noqa:
         text = _text_of_ms(bound * 86_400_000)
         return text and text.partition("T")[0]
     if pa.types.is_decimal(kind):
-        return msgspec.Raw(bound.encode())  # without an exponent, which delta-rs reads as null
+        return msgspec.Raw(bound.encode())  # without an exponent, which delta-rs 1.6 reads as null
     return bound
 
 

@@ -73,7 +73,7 @@ class IcebergStatistics:
                 has_both = low is not None and high is not None  # otherwise there may be a NaN
                 if has_both:
                     nans.append(self._count(leaf.id, 0))
-                # pyiceberg compares bounds with the literal as a double, but rows with the literal as a float.
+                # pyiceberg 0.12 compares bounds with the literal as a double, but rows with the literal as a float.
                 if not has_both or leaf.iceberg == "float":
                     low = high = None
             if entry.nulls is not None:

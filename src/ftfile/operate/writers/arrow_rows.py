@@ -136,7 +136,7 @@ def _fragments(data: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
         return
     try:
         fragments = list(data.get_fragments())
-    except ValueError:  # pyarrow does not return the fragments of a filtered dataset
+    except ValueError:  # no fragments of a filtered dataset: apache/arrow#36127
         for child in getattr(data, "children", ()):
             yield from _fragments(child)
         for path in getattr(data, "files", ()):
@@ -250,7 +250,7 @@ def _stored_field(field: pa.Field, path: str) -> pa.Field:
 
 
 def _is_string_view(kind: pa.DataType) -> bool:
-    # Older pyarrow has no function for views.
+    # pyarrow has functions for views from 19 on.
     return str(kind) == "string_view"
 
 

@@ -28,7 +28,8 @@ _WIDE = (
     "Polars before, such as to `pl.Decimal(38, 0)` or `pl.String`"
 )
 _OF_POLARS = {"Object": _OBJECTS, "Int128": _WIDE, "UInt128": _WIDE}
-# Types of DuckDB that Arrow does not have, or whose values become other values in Arrow, which does not show it.
+# Types of DuckDB that Arrow does not have, or whose values become other values in Arrow, which does not show it, as in
+# duckdb/duckdb-python#568 and duckdb/duckdb#11906.
 _OF_DUCKDB = {
     "bit": "exports values of its type BIT as bytes that only DuckDB can read. Cast the column in the query, such as "
     "to VARCHAR",

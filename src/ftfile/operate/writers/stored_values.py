@@ -16,7 +16,7 @@ is_struct = pa.types.is_struct
 
 def is_view(kind: pa.DataType) -> bool:
     """Return True for texts and binary values in the form of views."""
-    return str(kind) in {"string_view", "binary_view"}  # older pyarrow has no function for views
+    return str(kind) in {"string_view", "binary_view"}  # pyarrow has functions for views from 19 on
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -96,7 +96,7 @@ def _decoded(array: pa.DictionaryArray, kind: pa.DataType, path: str) -> pa.Arra
         return pa.nulls(len(array), kind)
     if values.type.num_fields or isinstance(values.type, pa.BaseExtensionType):
         return stored_values(values, kind, path).take(array.indices)
-    if is_view(values.type):  # Arrow cannot take them
+    if is_view(values.type):  # pyarrow 26 cannot take them
         values = values.cast(pa.large_string() if values.type == pa.string_view() else pa.large_binary())
     # The values of the rows are taken before they are converted, as a dictionary can be larger than its rows.
     return stored_values(values.take(array.indices), kind, path)

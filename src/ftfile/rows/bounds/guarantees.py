@@ -84,7 +84,7 @@ def _compares_exactly(expression: pc.Expression, schema: pa.Schema) -> bool:
     """Return False for an expression that compares converted values.
 
     Arrow compares the bounds before a conversion that loses digits: 16,777,217 as a 32-bit float is 16,777,216. A
-    value set of another type than its column has such a conversion, too.
+    value set of another type than its column has such a conversion, too. Seen with pyarrow 26.
     """
     text = text_of(expression)
     if text is None:

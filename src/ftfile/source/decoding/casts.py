@@ -78,7 +78,7 @@ def _text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # If a value with appended zeros has more than 128 bits, Arrow's direct cast returns another value.
+    # If a value with appended zeros has more than 128 bits, Arrow's direct cast can return another value (pyarrow 26).
     added = max(target.scale - array.type.scale, 0)
     return array.cast(pa.decimal256(array.type.precision + added, array.type.scale + added)).cast(target)
 

@@ -57,7 +57,7 @@ JSON_LINE_BYTES_MAX = 128 << 20
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one if they cannot be read together
 # If a block has a longer line, Python's parser reads all its lines. Regular expressions and arro3 need ten times the
-# length of a line, and arro3 ends the process if memory runs out.
+# length of a line, and arro3-io 0.9 ends the process if memory runs out.
 _ARRO3_LINE_BYTES = 4 << 20
 JSON_LEVELS_MAX = 1000  # nested arrays and objects: Spark's parser refuses more
 _DECIMAL128_DIGITS = 38
@@ -324,7 +324,7 @@ def _mapped(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
 def _is_whole(lines: LineBlock) -> NDArray[np.bool_]:
     """Return True for lines that are one object from the first byte to the last byte, without NUL.
 
-    arro3 ends the process if the text of an error contains a NUL.
+    arro3-io 0.9 ends the process if the text of an error contains a NUL.
     """
     data = lines.bytes
     whole: NDArray[np.bool_] = (data[lines.starts] == _OPEN) & (data[lines.ends - 2] == _CLOSE)

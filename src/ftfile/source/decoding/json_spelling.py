@@ -1,7 +1,7 @@
 """Selection of JSON lines whose values arro3 reads as Spark does.
 
 In contrast to Spark, arro3 accepts numbers in quotes, fractions for integers, zeros before a number, and missing or
-doubled commas.
+doubled commas: apache/arrow-rs#9204, apache/arrow-rs#10265.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _KEY_WITH_ESCAPE = r'[{,]{s}"[^"\\]*\\(?:[^"\\]|\\.)*"{s}:'
 _NUMBER_IN_QUOTES = r'"[-+.0-9eE]+"'
 
 # Spellings of numbers that Spark refuses for a type, or that arro3 reads as another value.
-# arro3 reads numbers slightly below the least BIGINT as the least BIGINT.
+# arro3-io 0.9 reads numbers slightly below the least BIGINT as the least BIGINT.
 _WRONG_INTEGER = rf"(?:-?[0-9]+[.eE]|{_NUMBER_IN_QUOTES}|-92233720368547[0-9]{{5}})"
 _WRONG_FLOAT = rf'(?:-0[^.0-9eE]|{_NUMBER_IN_QUOTES}|"[-+]?(?i:nan|inf|infinity)")'
 # Spark refuses a number of more than 1,000 digits. It has at least 334 digits before the point, after it or after an e.
 _MANY_DIGITS, _MANY_DIGITS_BYTES = r"[0-9]{334}", 1000
-_WRONG_DECIMAL = r'(?:-?[0-9.]+[eE]|"[^"]*[eE][^"]*")'  # arro3 cuts the exponent to 32 bits
+_WRONG_DECIMAL = r'(?:-?[0-9.]+[eE]|"[^"]*[eE][^"]*")'  # arro3-io 0.9 cuts the exponent to 32 bits
 
 
 class Spelling:

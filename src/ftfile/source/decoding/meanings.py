@@ -144,7 +144,7 @@ def opened_parquet(source: Any, **options: Any) -> pq.ParquetFile:  # noqa: ANN4
 def _wide_columns(source: Any) -> list[str]:  # noqa: ANN401 - as above
     """Return the columns of 16 bytes without a Parquet type: only Arrow's description states that they are integers.
 
-    Arrow refuses a file with such a description. It reads the columns if it does not find the description.
+    pyarrow 26 refuses a file with such a description. It reads the columns if it does not find the description.
     """
     if isinstance(source, str | os.PathLike):
         with open(source, "rb") as file:

@@ -133,7 +133,7 @@ def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> p
 
 def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
     # Arrow's cast reads beyond its table of powers if an exponent is large, which can end the process. If there are too
-    # many digits before the point, it returns another value.
+    # many digits before the point, it returns another value: apache/arrow#49817.
     unsafe = rf"[eE]|^[+-]?[0-9]{{{target.precision - target.scale + 1}}}"
     if not pc.any(pc.match_substring_regex(texts, unsafe)).as_py():
         try:

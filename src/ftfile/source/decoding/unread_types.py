@@ -1,4 +1,4 @@
-"""Types of Parquet whose bytes Arrow reads without their meaning."""
+"""Types of Parquet whose bytes Arrow reads without their meaning (pyarrow 26)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: 
         # schemas.
         columns = _columns_by_name(in_file, recorded, partition_by, is_orc=kind == "orc")
     if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
-        return "names in orc have backticks, or are empty"  # Spark does not find these columns in the file
+        return "names in orc have backticks, or are empty"  # Spark 4.3 does not find these columns
     if kind == "avro":
         columns = [_as_avro_reads(column) for column in columns]
     in_path = _path_columns(recorded, partition_by)
@@ -154,7 +154,7 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
     faults = {
         "avro": {"numbers of 8 or 16 bits within columns of avro": _has_small_within(in_file)},
         "parquet": {"Spark has no codec for brotli": definition.get("compression") == "brotli"},
-        # Spark assumes that an old Hive version generated these names, and finds columns by place.
+        # Spark assumes that an old Hive version generated these names, and finds columns by place: SPARK-32864.
         "orc": {"all columns of orc begin with _col": all(name.startswith("_col") for name in in_file.names)},
         "json": {f"{set_options} of json": bool(set_options) and _has_times(in_file)},
         "text": {

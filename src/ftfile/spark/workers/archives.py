@@ -1,4 +1,7 @@
-"""The comparison of Spark's archives of pyspark and py4j with the installed packages, for `ftfile-python`."""
+"""The comparison of Spark's archives of pyspark and py4j with the installed packages, for `ftfile-python`.
+
+The archives contain no byte code, and come first on the path of Spark's Python processes (Spark 4.3).
+"""
 
 from __future__ import annotations
 

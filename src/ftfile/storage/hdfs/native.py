@@ -44,7 +44,7 @@ _LONG = frozenset({"read_at", "write", "hsync", "close", "list"})
 CHUNK_BYTES = 256 << 10
 # A stream keeps the data that it sent up to this length.
 KEPT_BYTES = 2 << 20
-# The library can wait for a dead DataNode for ever, so a repeatable call has a shorter timeout, without its data.
+# hdfs-native 0.14 can wait for a dead DataNode for ever, so a repeatable call has a shorter timeout, without its data.
 SMALL_TIMEOUT_S = 10.0
 # After these waits the library closes the file, half a second after it began.
 WAITS_S = (0.003, 0.003, 0.004, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -178,14 +178,14 @@ class NativeHdfsFileSystem(HadoopFileSystem):
             settings.block_size, settings.replication, settings.file_mode, overwrite, create_parent=False
         )
         client = self._nodes.client()
-        # The file object of the library is not kept: garbage collection would close it and complete a failed file.
+        # The file object of hdfs-native 0.14 is not kept: garbage collection would close it and complete a failed file.
         return HdfsFile(client, client.inner.create(full, options))
 
     def _check_replicated(self, full: str) -> None:
         """Raise `Unsupported` if a new file would be erasure-coded; checked once for each directory.
 
         The library cannot sync erasure-coded files, and writes a wrong parity for some policies (XOR), from which HDFS
-        would restore wrong bytes after the loss of a DataNode.
+        would restore wrong bytes after the loss of a DataNode. Seen with hdfs-native 0.14.
         """
         directory = full.rpartition("/")[0]
         if directory in self._replicated:
@@ -231,7 +231,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
 class NativeStream(OutputStream):
     """Collects chunks. While it has all data that it sent, it starts the file again after a failure of a DataNode.
 
-    The library does not choose another DataNode.
+    The library does not choose another DataNode: Kimahriman/hdfs-native#154.
     """
 
     def __init__(self, path: str, full: str, file: HdfsFile, fs: NativeHdfsFileSystem) -> None:
@@ -250,7 +250,7 @@ class NativeStream(OutputStream):
         if data.nbytes < CHUNK_BYTES:
             self._chunk += data
         else:
-            self._send_all(bytes(data))  # the library processes views byte by byte
+            self._send_all(bytes(data))  # hdfs-native 0.14 processes views byte by byte
 
     def _hsync(self) -> None:
         self._send()
@@ -324,7 +324,7 @@ def _sync(file: HdfsFile) -> None:
 
 
 def _close_early(file: HdfsFile, full: str, size_bytes: int) -> None:
-    """Close a file of `size_bytes` without the half second that the library waits.
+    """Close a file of `size_bytes` without the half second that the library waits (hdfs-native 0.14).
 
     The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode has
     acknowledged it to the writer. The library requests completion at once, is refused, and sleeps for half a second.

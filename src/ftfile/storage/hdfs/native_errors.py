@@ -35,7 +35,7 @@ _MEANINGS = (
     ((NotImplementedError,), Unsupported, "hdfs-native cannot do this"),
 )
 
-# Errors of the library without a class are the text of Rust's debug form.
+# Errors of hdfs-native 0.14 without a class are the text of Rust's debug form.
 _REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
 # Messages of errors that are raised before a request is sent.
 _EXPIRED = re.compile("GSS_S_CREDENTIALS_EXPIRED|[Tt]icket expired|TKT_EXPIRED")
@@ -52,7 +52,7 @@ def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
     except (OSError, RuntimeError, NotImplementedError, ValueError) as error:
         raise _translated(operation, path, where, error) from error
     except BaseException as error:
-        # This class is not exported, and is not derived from `Exception`.
+        # This class is not exported by hdfs-native 0.14, and is not derived from `Exception`.
         if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
             raise
         raise _translated(operation, path, where, RuntimeError(str(error))) from error

@@ -1,7 +1,7 @@
 """The NameNodes of one URL, with the client of the active one.
 
-The library has no timeout for connections and answers: if the host of a NameNode is down, all calls of a client hang
-for minutes. So a short call tests the client during a long call. Without an answer, each NameNode is tested by a
+hdfs-native 0.14 has no timeout for connections and answers: if the host of a NameNode is down, all calls of a client
+hang for minutes. So a short call tests the client during a long call. Without an answer, each NameNode is tested by a
 separate connection, and the active one gets a new client.
 """
 
@@ -62,7 +62,7 @@ STUCK_S = 12.0
 # The library reads these variables.
 _VARIABLES = (USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
 
-# The driver waits and retries. The library would retry for minutes, beyond every timeout.
+# The driver waits and retries. hdfs-native 0.14 would retry for minutes, beyond every timeout.
 _CONFIGURATION = {
     "dfs.client.failover.max.attempts": "2",
     "dfs.client.failover.sleep.base.millis": "50",

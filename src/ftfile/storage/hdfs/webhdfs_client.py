@@ -55,7 +55,7 @@ class _HeldUpError(requests.RequestException):
 
 
 class _Session(requests.Session):
-    """Moves the client to the next NameNode only if a request cannot have had an effect.
+    """Moves the client to the next NameNode only if a request cannot have had an effect; see mtth/hdfs#142.
 
     Answers arrive complete and in time, or not at all. Raises `ConnectTimeout` for a request that was never sent.
     """
@@ -165,7 +165,7 @@ class _Session(requests.Session):
             raise requests.ReadTimeout(str(error), request=response.request) from error
         except NoThreadError as error:
             raise requests.ConnectionError(str(error), request=response.request) from error
-        # Older versions of urllib3 do not check the length.
+        # urllib3 before 2 does not check the length: urllib3/urllib3#2514.
         if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
             raise _ShortError(f"{len(content)} of {promised} bytes were received", request=response.request)
         return response

@@ -124,7 +124,7 @@ class S3Client:
             amount = read_bytes = bytes_max + 1
         timeout_s = limit_s(self._timeout_s, read_bytes)
         try:
-            # No `with` block: it bypasses the checks of the library, and waits for a read that hangs.
+            # No `with` block: it bypasses the checks of botocore 1.44, and waits for a read that hangs.
             content: bytes = run_within(timeout_s, functools.partial(answer["Body"].read, amount), cut=connection.cut)
         except (self._errors.BotoCoreError, OSError) as error:
             raise self._translated(operation, path, where, error, reads=True) from error
@@ -276,5 +276,5 @@ def _close(answer: Mapping[str, Any]) -> None:
 
 def _drop_expect(params: Mapping[str, Any], **_: object) -> None:
     # With this header, the library waits for the reply "100 Continue": for one second if the reply does not arrive, and
-    # without limit if it is truncated.
+    # without limit if it is truncated: boto/boto3#743, boto/botocore#3755.
     params["headers"].pop("Expect", None)

@@ -21,7 +21,8 @@ def main() -> None:
     except SystemExit as ended:
         if isinstance(ended.code, int) and "pyarrow" in sys.modules:
             sys.stdout.flush()
-            # At Python's normal exit, an Arrow thread that still frees buffers would abort the process.
+            # At Python's normal exit, an Arrow thread that still frees buffers would abort the process:
+            # apache/arrow#34314.
             os._exit(ended.code)
         raise
 

@@ -34,7 +34,7 @@ _COLUMN = re.compile(r"In CSV column #(\d+): ")
 class _EndMark:
     """A row that is appended to a text, and that pyarrow reads as nulls in columns of all types.
 
-    pyarrow accepts a quote that is not closed. Such a quote makes the row a part of the last value.
+    pyarrow 26 accepts a quote that is not closed. Such a quote makes the row a part of the last value.
     """
 
     def __init__(self, null: str, columns: int) -> None:
@@ -115,7 +115,7 @@ def _schema_of(file: FileToLoad, start: bytes, types: Mapping[str, pa.DataType])
 def _texts_of_other_numbers(start: bytes, derived: pa.Schema, typed: Mapping[str, pa.DataType]) -> set[str]:
     """Return the derived columns of numbers in whose first rows a text is hexadecimal, or too large for its type.
 
-    pyarrow reads `0x10` as 16 and `1e400` as infinity. Such columns contain codes or numbers of other programs.
+    pyarrow 26 reads `0x10` as 16 and `1e400` as infinity. Such columns contain codes or numbers of other programs.
     """
     numbers = {}  # by position, since names may occur twice
     for position, field in enumerate(derived):
@@ -131,7 +131,7 @@ def _texts_of_other_numbers(start: bytes, derived: pa.Schema, typed: Mapping[str
 
 
 def _has_other_numbers(values: pa.Array) -> bool:
-    texts = pc.ascii_trim_whitespace(values)  # pyarrow reads ` 5` as a number, but does not cast it
+    texts = pc.ascii_trim_whitespace(values)  # pyarrow 26 reads ` 5` as a number, but does not cast it
     if pc.any(pc.match_substring_regex(texts, "^0[xX]")).as_py():
         return True
     is_decimal = pc.match_substring_regex(texts, "[0-9]")  # the text of an infinite number has no digits

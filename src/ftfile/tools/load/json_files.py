@@ -123,8 +123,8 @@ def _blocks(file: FileToLoad, text: ByteStream) -> Iterator[_WholeLines]:
 def _check_lines(file: FileToLoad, block: _WholeLines) -> None:
     """Raise a `ConfigError` for a line that is not an object or has too many levels, and for text that is not UTF-8.
 
-    Spark reads each object of an array. pyarrow ends the process if the first line is null, or if a value has some
-    10,000 levels.
+    Spark reads each object of an array. pyarrow ends the process if the first line is null (apache/arrow#47409), or if
+    a value has some 10,000 levels (pyarrow 26).
     """
     place, reason = next(_unfinished_lines(block.text), (-1, ""))
     for start, excess in unbounded_lines(block.text, JSON_LEVELS_MAX):
