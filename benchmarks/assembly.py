@@ -21,7 +21,7 @@ from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.assembler import Assembler
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
-from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 from ftfile.writing.task import write_task
 
@@ -72,7 +72,7 @@ def _measure(settings: Settings, rows: pyarrow.Table, file_format: str, segment_
     for number in range(SMOKE_ROUNDS if settings.smoke else ROUNDS):
         os.sync()
         fs = open_filesystem(str(directory / "out"))
-        stage = Stage(fs, TaskIdentity(JobIdentity("benchmark"), 0, 0))
+        stage = Stage(fs, TaskIdentity(OperationIdentity("benchmark"), 0, 0))
         assembler = Assembler(fs, stage, head.definitions, head.version)
         ours_ms.append(_time_ms(partial(_assemble, assembler, head)))
         stage.discard()

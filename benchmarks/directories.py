@@ -18,7 +18,7 @@ from ftfile.testing.context import current
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
-from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, direct
         "maxOpenBytes": f"{OPEN_MIB}m",
     }
     plan = plan_write(FileSink(), SinkConfig.from_options(options, spark_schema_json(schema)), current())
-    author = JobIdentity if rolling == "batch" else None
+    author = OperationIdentity if rolling == "batch" else None
     for batch_id, count in enumerate((BATCH_ROWS // 10, rows)):
         identity = author(f"{batch_id}") if author else StreamIdentity("query", "run", batch_id)
         before = memory_mib("VmRSS")

@@ -12,7 +12,7 @@ from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreSink
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Store(Design):
         """Write all rows by one task."""
         options = {"path": str(self.path)} | self._options
         config = StoreConfig.from_options(options, _nullable(spark_schema_json(rows.schema)))
-        plan, job = plan_write(StoreSink(), config, SYSTEM), JobIdentity("build")
+        plan, job = plan_write(StoreSink(), config, SYSTEM), OperationIdentity("build")
         batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
         message = write_task(plan, TaskIdentity(job, 0, 0), batches, SYSTEM)
         commit_batch(plan.sink, plan.config, [message], None, SYSTEM)

@@ -14,7 +14,7 @@ from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.files.assembler import Assembler
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _due(store: Store, batch_bytes: int) -> tuple[LogState, FileSystem]:
 
 def _assemble(fs: FileSystem, head: LogState) -> tuple[float, float]:
     """Return milliseconds by the clock, and of the processor."""
-    stage = Stage(fs, TaskIdentity(JobIdentity("benchmark"), 0, 0))
+    stage = Stage(fs, TaskIdentity(OperationIdentity("benchmark"), 0, 0))
     began_s, began_processor_s = time.perf_counter(), time.process_time()
     (job,) = head.jobs
     done = Assembler(fs, stage, head.definitions, head.version).assemble(job)

@@ -21,7 +21,7 @@ from ftfile.core.errors import ConfigError, Fenced, FtfileError, SchemaError, St
 from ftfile.kv.definition import DELETE, MERGE, SET
 from ftfile.kv.run import writer
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
 from ftfile.log.vacuum import vacuum
 from ftfile.log.wal import opening_of
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
@@ -253,13 +253,13 @@ class History:
             assert author.batch_id == batches.get(author.query_id, -1) + 1, f"batch {author} follows {batches}"
             batches[author.query_id] = author.batch_id
             self._apply_rows(expected, self.batch_rows[author.query_id, author.batch_id])
-        elif isinstance(author, JobAuthor) and author.transaction is not None:
+        elif isinstance(author, BatchWriteAuthor) and author.transaction is not None:
             assert author.transaction.version > window, f"window {author.transaction.version} follows {window}"
             for number in sorted(self.windows):
                 if window < number <= author.transaction.version:
                     _apply_changes(expected, self.windows[number])
             window = author.transaction.version
-        elif isinstance(author, JobAuthor):
+        elif isinstance(author, BatchWriteAuthor):
             assert record.overwrite
             assert upkeep.overwrite is not None
             self._apply_rows(expected, upkeep.overwrite)
@@ -334,7 +334,9 @@ class History:
         process, rows = self.machine.start(), self._rows()
         self.upkeep = Upkeep(overwrite=rows)
         job = self._batches(process.url, overwrite=True)
-        self._returned(self.act(process, lambda: job.run_job(current().ids.unique(), self._parts(rows)).version))
+        self._returned(
+            self.act(process, lambda: job.run_batch_write(current().ids.unique(), self._parts(rows)).version)
+        )
 
     def _query(self, name: str) -> Query:
         if name not in self.queries or not self.queries[name].process.is_alive:

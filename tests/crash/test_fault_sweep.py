@@ -204,7 +204,7 @@ def test_a_fault_at_every_call_of_a_batch_write(model: str, fault: Fault) -> Non
     batch = Batch("ab")
 
     def write(fs: FileSystem) -> None:
-        scenario.query(fs, "a").run_job(current().ids.unique(), scenario.deal(batch, tasks=2))
+        scenario.query(fs, "a").run_batch_write(current().ids.unique(), scenario.deal(batch, tasks=2))
 
     for run in fault_sweep(fault, make, write):
         with prefixed(str(run)):

@@ -14,7 +14,7 @@ from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Body, JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor, Body
 from ftfile.log.protocol import commit
 from ftfile.log.records import RECORD_AGE_MIN_MS
 from ftfile.testing.checker import check_directory
@@ -59,10 +59,10 @@ def overtake(fs: FileSystem, url: str, pause_ms: int) -> list[int]:
     log = CommitLog(fs)
     for number in range(OVERTAKING):
         CLOCK.advance(1)
-        commit(log, JobAuthor(f"overtaking {number}"), lambda *_: Body())
+        commit(log, BatchWriteAuthor(f"overtaking {number}"), lambda *_: Body())
     # The horizon does not pass the newest record.
     CLOCK.advance(pause_ms / 1000)
-    commit(log, JobAuthor("overtaking"), lambda *_: Body())
+    commit(log, BatchWriteAuthor("overtaking"), lambda *_: Body())
     ftfile.vacuum(url, retention="0s", force=True, dry_run=False, context=current())
     return [version for version in range(log.refresh().version) if not fs.exists(layout.record_path(version))]
 

@@ -15,7 +15,7 @@ import ftfile
 from ftfile.core.errors import FtfileError
 from ftfile.filters.keys import Keys
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.dead_letters import read_dead_letters
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.flush import flush
@@ -264,7 +264,7 @@ class Scenario:
         tasks = self.deal(batch, tasks=2 if run == 1 else 1)
         if batch.change == "transaction":
             query.options = {**query.options, "txnAppId": batch.query, "txnVersion": str(batch.batch_id)}
-            query.run_job(current().ids.unique(), tasks)
+            query.run_batch_write(current().ids.unique(), tasks)
             return
         query.overwrite = batch.change in {"overwrite", "replace"}
         if query.overwrite:
@@ -420,7 +420,7 @@ class Scenario:
             assert values == matches, f"a read with statistics {statistics} returns {values} instead of {matches}"
 
 
-def _transaction(author: JobAuthor) -> str:
+def _transaction(author: BatchWriteAuthor) -> str:
     assert author.transaction is not None, f"{author} belongs to no batch of the scenario"
     return f"{author.transaction.app_id}/{author.transaction.version}"
 

@@ -295,7 +295,7 @@ def _texts(suffix: str) -> Iterator[bytes]:
 @cache
 def _header() -> dict[str, Any]:
     """Return the header of a small record."""
-    author = {"kind": "maintenance", "operation": "compact", "jobId": "1" * 32}
+    author = {"kind": "maintenance", "operation": "compact", "operationId": "1" * 32}
     return {"ftfileRecord": 1, "version": 1, "nonce": "2" * 32, "timeMs": 5, "author": author}
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ftfile.core.errors import NotFound
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.records import CLOCK_ERROR_MS
 from ftfile.testing.checker import rows_of_add
 from ftfile.testing.log_check import InvariantViolation, require
@@ -262,13 +262,13 @@ class Oracle:
         self.expected |= claim.rows
 
 
-def key_of_author(author: StreamAuthor | JobAuthor) -> Hashable:
+def key_of_author(author: StreamAuthor | BatchWriteAuthor) -> Hashable:
     """Return the key of a writer's claim."""
     if isinstance(author, StreamAuthor):
         return author.query_id, author.batch_id
     if author.transaction is not None:
         return author.transaction.app_id, author.transaction.version
-    return author.job_id
+    return author.operation_id
 
 
 def _is_of(author: Author, *operations: str) -> bool:

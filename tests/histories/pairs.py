@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import ftfile
 from ftfile.core.options.table import OPTIONS
-from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.operate.writers.application_writer import DirectoryWriter
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
@@ -38,7 +38,7 @@ __all__ = ("ABILITIES", "EVENTS_OF_PAIRS", "NOT_DRAWN", "Met", "ability_of", "po
 _NEAR = 10  # steps
 _TELL_EVERY = 100
 
-_OF_SINK = {"run": "sink batch", "run_tasks": "sink tasks", "run_job": "sink job"}
+_OF_SINK = {"run": "sink batch", "run_tasks": "sink tasks", "run_batch_write": "sink job"}
 _CALLABLES = [name for name in ftfile.__all__ if callable(getattr(ftfile, name)) and not name.startswith("Ft")]
 _PUBLIC = {inspect.unwrap(getattr(ftfile, name)): f"ftfile.{name}" for name in _CALLABLES}
 # Local functions, by what they do. The event notes what is done twice.
@@ -205,7 +205,7 @@ def _author_name(author: Author) -> str:
         return author.operation
     if isinstance(author, StreamAuthor):
         return "stream" if author.query_id.startswith("00000000-") else "program"
-    assert isinstance(author, JobAuthor)
+    assert isinstance(author, BatchWriteAuthor)
     return "job" if author.transaction is None else "transaction"
 
 

@@ -261,13 +261,13 @@ def write(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = draw_rows(world, random.Random(step.draws[0]), "w"), current().ids.unique()
-    world.oracle.claims[job_id] = Claim(values_of(tasks))
+    tasks, operation_id = draw_rows(world, random.Random(step.draws[0]), "w"), current().ids.unique()
+    world.oracle.claims[operation_id] = Claim(values_of(tasks))
     with _other_options(played, _job_options(played)):
-        done = world.call("a batch write", played.query.run_job, job_id, tasks)
+        done = world.call("a batch write", played.query.run_batch_write, operation_id, tasks)
     if not isinstance(done, FtfileError):
         world.oracle.follow(world.now_ms())
-        require(job_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
+        require(operation_id in world.oracle.done, "I3", "a batch write returned, and is not in the log")
 
 
 def write_named(world: World, step: Step) -> None:
@@ -276,11 +276,11 @@ def write_named(world: World, step: Step) -> None:
     if "last" in world.history.columns:
         return
     rows = [row for task in draw_rows(world, random.Random(step.draws[0]), "n") for row in task]
-    job_id = current().ids.unique()
-    world.oracle.claims[job_id] = Claim(values_of([rows]))
+    operation_id = current().ids.unique()
+    world.oracle.claims[operation_id] = Claim(values_of([rows]))
     with _other_options(played, {**world.history.format_options, **_FIXED_NAMES, **world.settings}):
         try:
-            world.call("a batch write of fixed names", played.query.run_job, job_id, [rows])
+            world.call("a batch write of fixed names", played.query.run_batch_write, operation_id, [rows])
         except InvariantViolation as violation:
             names = {add.final_path for add in world.live_parts()} | world.oracle.removed.keys()
             is_taken = any(repr(name) in str(violation.__cause__) for name in names)
@@ -303,7 +303,7 @@ def _transaction(world: World, step: Step) -> None:
         world.oracle.claims[app, version] = Claim(values_of(tasks))
     with _other_options(played, {**_job_options(played), "txnAppId": app, "txnVersion": str(version)}):
         try:
-            done = world.call("a transaction", played.query.run_job, current().ids.unique(), tasks)
+            done = world.call("a transaction", played.query.run_batch_write, current().ids.unique(), tasks)
         except InvariantViolation as violation:
             if not isinstance(violation.__cause__, ReplayMismatch) or _is_provable(world, app, version):
                 raise
@@ -337,18 +337,18 @@ def _replace(world: World, step: Step) -> None:
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = draw_rows(world, random.Random(step.draws[0]), "r"), current().ids.unique()
+    tasks, operation_id = draw_rows(world, random.Random(step.draws[0]), "r"), current().ids.unique()
     directories = {value.partition(b"|")[0] for value in values_of(tasks)}
     options = {"partitionOverwriteMode": "dynamic"}
     if step.pick(1, 2):
         directory = str(step.pick(2, world.history.directories))
         tasks = [[row for row in rows if row["m"] == directory] for rows in tasks]
         directories, options = {directory.encode()}, {"replaceWhere": f"m = '{directory}'"}
-    world.oracle.claims[job_id] = Claim(values_of(tasks), replaced=frozenset(directories))
+    world.oracle.claims[operation_id] = Claim(values_of(tasks), replaced=frozenset(directories))
     played.query.overwrite = True
     try:
         with _other_options(played, {**world.history.format_options, **options, **world.settings}):
-            world.call("a replacement", played.query.run_job, job_id, tasks)
+            world.call("a replacement", played.query.run_batch_write, operation_id, tasks)
     finally:
         played.query.overwrite = False
 
@@ -372,12 +372,12 @@ def _overwrite_with(world: World, step: Step, settings: Mapping[str, str]) -> No
     played = _played(world, step)
     if "last" in world.history.columns:
         return
-    tasks, job_id = draw_rows(world, random.Random(step.draws[0]), "o"), current().ids.unique()
-    world.oracle.claims[job_id] = Claim(values_of(tasks), overwrite=True)
+    tasks, operation_id = draw_rows(world, random.Random(step.draws[0]), "o"), current().ids.unique()
+    world.oracle.claims[operation_id] = Claim(values_of(tasks), overwrite=True)
     played.query.overwrite = True
     try:
         with _other_options(played, {**world.history.format_options, **settings}):
-            world.call("an overwrite", played.query.run_job, job_id, tasks)
+            world.call("an overwrite", played.query.run_batch_write, operation_id, tasks)
     finally:
         played.query.overwrite = False
 

@@ -97,7 +97,7 @@ def make_files(place: Path, file_format: str) -> None:
     query.run(1, [[row(6)], [row(7, "b")]])
     query.run(2, [[row(8), row(9)], []])
     job = {"fileFormat": file_format, "partitionBy": "kind", "txnAppId": "app", "txnVersion": "7"}
-    MicroBatch(str(place / "out"), COLUMNS, job).run_job("2" * 32, [[row(10)], [row(11)]])
+    MicroBatch(str(place / "out"), COLUMNS, job).run_batch_write("2" * 32, [[row(10)], [row(11)]])
     ftfile.compact(str(place / "out"), context=current())
     fs = open_with_keys(normalise(str(place / "out")), current(), None)
     log = CommitLog(fs)

@@ -130,7 +130,7 @@ def calls_of_files(place: Path, file_format: str) -> tuple[dict[str, Call], dict
     def write_job() -> None:
         job = {"fileFormat": file_format, "partitionBy": "kind"}
         query = MicroBatch(out, bases.COLUMNS, job, overwrite=True)
-        query.run_job("9" * 32, [[bases.row(30)]])
+        query.run_batch_write("9" * 32, [[bases.row(30)]])
 
     changes = {
         "compact": lambda: ftfile.compact(out, context=current()),

@@ -125,7 +125,7 @@ def test_settings_of_no_durability_are_damage(tmp_path: Path) -> None:
     options = {"fileFormat": "json", "maxBatchesPerFile": "9"}
     MicroBatch(str(out), {"id": "long"}, options).run(0, [[{"id": 1}]])
     with forged_header(out) as header:
-        header["definitions"][header["assemblySettings"]]["durability"] = "odd"
+        header["definitions"][header["settings"]]["durability"] = "odd"
     forget_all()
     with pytest.raises(CorruptData, match="the durability is 'odd'"):
         ftfile.flush(str(out))

@@ -17,6 +17,6 @@ __all__ = ("compact_due",)
 
 def compact_due(log: CommitLog, code: frozenset[str] = frozenset()) -> CompactReport:
     author = MaintenanceAuthor("compact", log.ids.unique())
-    return CompactionRounds(log=log, author=author, workers=Threads(author.job_id, 1), code=code).compact(
+    return CompactionRounds(log=log, author=author, workers=Threads(author.operation_id, 1), code=code).compact(
         skip_held=True
     )

@@ -13,7 +13,7 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, Unsupported
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format.model import Body, JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor, Body
 from ftfile.log.protocol import commit
 from ftfile.log.publish import HINT_EVERY
 from ftfile.testing.checker import check_directory
@@ -202,7 +202,7 @@ def test_a_second_writer_is_noticed_by_the_conditional_request(sink: Sink) -> No
         query.run(batch, [rows("a")])
     for batch in range(3):
         others = CommitLog(open_filesystem(sink.url, settings=sink.store.settings))
-        commit(others, JobAuthor(f"other {batch}"), lambda *_: Body())
+        commit(others, BatchWriteAuthor(f"other {batch}"), lambda *_: Body())
         with Wire(sink.store, like_aws=True)() as wire:
             query.run(3 + batch, [rows("a")])
         assert wire.counts()["put"] == (3 if batch == 0 else 2), batch

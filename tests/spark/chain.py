@@ -176,7 +176,7 @@ class Chain:
             return
         kept = {name: value for name, value in self._options["first"].items() if name not in NAMES_OF_ROLLING}
         job = MicroBatch(self.middle, COLUMNS, kept, overwrite=True)
-        job.run_job(f"overwrite-{self._changes}", [[{"id": OTHERS_FROM + self._changes, "k": "y"}]])
+        job.run_batch_write(f"overwrite-{self._changes}", [[{"id": OTHERS_FROM + self._changes, "k": "y"}]])
 
     def check(self) -> Counts:
         """Count the rows of the last directory.

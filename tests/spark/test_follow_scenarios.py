@@ -165,7 +165,7 @@ def test_changed_rows_end_the_query_or_are_passed_over(
         ftfile.drop(paths["out"], {"word": "odd"})
     else:
         options = {"fileFormat": "json", "partitionBy": "word", "onNewQuery": "continue"}
-        MicroBatch(paths["out"], COLUMNS, options, overwrite=True).run_job("job", [[{"id": 99, "word": "odd"}]])
+        MicroBatch(paths["out"], COLUMNS, options, overwrite=True).run_batch_write("job", [[{"id": 99, "word": "odd"}]])
     write(paths["out"], range(2, 3), partitionBy="word")
     with pytest.raises(Exception, match=f"ChangedRows.* version 2, {change}"):
         run_available(spark, paths["out"], second)

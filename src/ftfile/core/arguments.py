@@ -58,7 +58,7 @@ class OperationArguments(AccessArguments, total=False):
     progress: OnProgress | None
 
 
-class JobArguments(DirectoryArguments, total=False):
+class SparkOperationArguments(DirectoryArguments, total=False):
     """The arguments of an operation that runs in Spark tasks, with the number of concurrent tasks."""
 
     tasks: int | None
@@ -139,7 +139,7 @@ def _is_session(value: object) -> bool:
     return hasattr(value, "range")
 
 
-_GROUPS = (DirectoryArguments, AccessArguments, OperationArguments, JobArguments)
+_GROUPS = (DirectoryArguments, AccessArguments, OperationArguments, SparkOperationArguments)
 _SHARED = {f"Unpack[{group.__name__}]": group for group in _GROUPS}
 _TEXTS = _ArgumentKind("a list of texts, such as ['a', 'b']", check=_has_texts)
 _KINDS = {

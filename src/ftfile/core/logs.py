@@ -149,10 +149,10 @@ class log_context:  # noqa: N801 - it reads as a function
     is deleted without its end.
     """
 
-    def __init__(self, *, query: str | None = None, batch: int | None = None, job: str | None = None) -> None:
+    def __init__(self, *, query: str | None = None, batch: int | None = None, operation: str | None = None) -> None:
         names = []
-        if job is not None:
-            names.append(f"job {job}")
+        if operation is not None:
+            names.append(f"operation {operation}")
         if query is not None:
             names.append(f"query {query}")
         if batch is not None:

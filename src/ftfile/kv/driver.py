@@ -31,7 +31,7 @@ from ftfile.log.sealed import keys_of
 from ftfile.log.wal import opening_of
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.storage.registry import normalise
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.options import CommonSettings, Encryption, Storage, client_settings
 from ftfile.writing.schema_change import check_schema_change
 from ftfile.writing.stage import Stage
@@ -95,7 +95,7 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
 
 def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Stage:
     """Return the storage settings for the files of a maintenance operation."""
-    return Stage(log.fs, TaskIdentity(JobIdentity(author.job_id), 0, 0), durability)
+    return Stage(log.fs, TaskIdentity(OperationIdentity(author.operation_id), 0, 0), durability)
 
 
 def open_store_log(path: str | os.PathLike[str], access: Access) -> CommitLog:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import CorruptData
 from ftfile.log.format import layout
 from ftfile.log.format.adds import parts_of
-from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
 from ftfile.log.state import (
     Definitions,
     LogState,
@@ -217,7 +217,7 @@ class Fold:
                 settings=record.settings,
             )
             self._queries.set(author.query_id, query_state)
-        elif isinstance(author, JobAuthor) and author.transaction is not None:
+        elif isinstance(author, BatchWriteAuthor) and author.transaction is not None:
             written = TransactionState(author.transaction.version, record.version, record.fingerprint)
             self._transactions.set(author.transaction.app_id, written)
 

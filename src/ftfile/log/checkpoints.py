@@ -69,7 +69,7 @@ class Checkpoint(Value, frozen=True, tag_field="ftfileCheckpoint", tag=CHECKPOIN
     queries: dict[str, QueryState]
     transactions: dict[str, TransactionState]
     segments: dict[str, Any]
-    jobs: tuple[Job, ...] = field(name="assemblyTasks")
+    jobs: tuple[Job, ...]
     removed: dict[str, int] = field(name="removedParts")
     reserved: dict[str, int] = field(name="reservedPaths")
     tables: dict[str, dict[str, list[Any]]]

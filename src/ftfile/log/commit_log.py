@@ -12,7 +12,7 @@ from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.apply import Fold, after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
 from ftfile.log.format.record import IS_SEALED, SMALL_BYTES_MAX, from_checked_text, read_within, to_checked_text
 from ftfile.log.records import RECORD_AGE_MIN_MS, EndCheck, Records, StoreClock, outcome_unknown
 from ftfile.log.state import LogState
@@ -365,7 +365,7 @@ class CommitLog(Records):
             return True
         included = checkpoint[0].includes(record.version, record.nonce)
         author = record.author
-        found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
+        found_again = isinstance(author, StreamAuthor) or (isinstance(author, BatchWriteAuthor) and author.transaction)
         if included is None and not found_again:
             raise CommitOutcomeUnknown(
                 Advice(

@@ -202,5 +202,5 @@ def maintaining(
     """
     log = opener(path, access)
     author = MaintenanceAuthor(operation, access.context.ids.unique())
-    with log_context(job=author.job_id):
+    with log_context(operation=author.operation_id):
         yield log, author

@@ -11,7 +11,7 @@ from ftfile.core.errors import BatchGap, ReplayMismatch, UnknownQuery
 from ftfile.core.logs import get_logger
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import SinkOptions
-from ftfile.log.format.model import APPLICATIONS, JobAuthor, StreamAuthor
+from ftfile.log.format.model import APPLICATIONS, BatchWriteAuthor, StreamAuthor
 from ftfile.log.sealed import SealedFileSystem
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def check_replay(
     problem = _difference(log, author, fingerprint, recorded)
     if problem is None:
         return
-    if isinstance(author, JobAuthor) and author.transaction is not None:
+    if isinstance(author, BatchWriteAuthor) and author.transaction is not None:
         message = _other_write(head, author.transaction, problem)
     else:
         assert isinstance(author, StreamAuthor), f"{author} is never in a log"
@@ -167,7 +167,7 @@ def fingerprint_mac(
         batch = f"{turn.id}/{turn.number}"  # the same in every attempt of the batch
     else:
         assert not isinstance(author, StreamAuthor)
-        batch = author.job_id
+        batch = author.operation_id
     like = None if recorded is None else recorded.digest
     return structs.replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
 
@@ -183,7 +183,7 @@ class _Turn(NamedTuple):
 def _turn_of(author: Author) -> _Turn | None:
     if isinstance(author, StreamAuthor):
         return _Turn("query", author.query_id, author.batch_id)
-    if isinstance(author, JobAuthor) and author.transaction is not None:
+    if isinstance(author, BatchWriteAuthor) and author.transaction is not None:
         return _Turn("application", author.transaction.app_id, author.transaction.version)
     return None
 
@@ -193,7 +193,7 @@ def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
     if isinstance(author, StreamAuthor):
         query = head.queries[author.query_id]
         return query.last_batch, query.version, (query.offsets_hash, query.fingerprint)
-    assert isinstance(author, JobAuthor)
+    assert isinstance(author, BatchWriteAuthor)
     assert author.transaction is not None, f"{author} is never in a log"
     transaction = head.transactions[author.transaction.app_id]
     return transaction.last, transaction.version, (None, transaction.fingerprint)

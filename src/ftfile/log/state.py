@@ -14,10 +14,10 @@ from ftfile.log.format import layout
 from ftfile.log.format.adds import ids_of
 from ftfile.log.format.model import (
     Add,
+    BatchWriteAuthor,
     Count,
     Fingerprint,
     Job,
-    JobAuthor,
     Number,
     OrAbsent,
     Remove,
@@ -173,7 +173,7 @@ class QueryState(Value, frozen=True):
     offsets_hash: str | None
     lineage_start: Count = field(name="lineageStartBatch")
     fingerprint: Fingerprint | None
-    settings: OrAbsent[str] = field(default=None, name="assemblySettings")
+    settings: OrAbsent[str] = None
 
 
 class TransactionState(Value, frozen=True):
@@ -315,7 +315,7 @@ def has_author(
     if isinstance(author, StreamAuthor):
         query = queries.get(author.query_id)
         return query is not None and author.batch_id <= query.last_batch
-    if isinstance(author, JobAuthor) and author.transaction is not None:
+    if isinstance(author, BatchWriteAuthor) and author.transaction is not None:
         last = transactions.get(author.transaction.app_id)
         return last is not None and author.transaction.version <= last.last
     return False

@@ -172,7 +172,7 @@ def _delete_garbage(
 ) -> VacuumReport:
     """Delete files like `vacuum`, except for files of the `keep_last` newest versions."""
     if not dry_run:
-        lower_horizon(log, author.job_id)
+        lower_horizon(log, author.operation_id)
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
@@ -404,7 +404,7 @@ def newest_ms(log: CommitLog) -> int:
     return created_ms(log, version) or 0
 
 
-def lower_horizon(log: CommitLog, job_id: str) -> bool:
+def lower_horizon(log: CommitLog, operation_id: str) -> bool:
     """Revert a horizon after the store's current time, which was set while its clock was ahead; return True if it was.
 
     Two records are written: after the first, vacuums that began before it delete only files that they have listed
@@ -415,7 +415,7 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
         horizon_ms = log.refresh(durable=True).horizon_ms
         if horizon_ms <= store_now_ms(log.fs):
             return False
-        author = MaintenanceAuthor(LOWERING, job_id)
+        author = MaintenanceAuthor(LOWERING, operation_id)
         first = commit(log, author, partial(_repeat, horizon_ms)).version
         now_ms = store_now_ms(log.fs)
 

@@ -81,7 +81,7 @@ def compact(  # noqa: PLR0913 - all by name
     """
     with operating("compact", path, Access.of(access)) as (log, author):
         check_is_files(log.refresh(), os.fspath(path), Advice("merge its runs: ", Remedy("kv.compact")))
-        workers = Threads.of(author.job_id, threads, log.fs.context)
+        workers = Threads.of(author.operation_id, threads, log.fs.context)
         choice = choice_of(log, where, sort_by=sort_by, target_bytes=target_bytes, commit_every=commit_every)
         return rewrite(log, author, workers, choice, dry_run=dry_run, progress=access.get("progress"))
 

@@ -157,7 +157,7 @@ def drop(
         check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         where = settled_for(log.refresh(), where, log.clock)
         choice = Directories(None if everything else where, directory_pattern)
-        workers, progress = Threads.of(author.job_id, 1, log.fs.context), access.get("progress")
+        workers, progress = Threads.of(author.operation_id, 1, log.fs.context), access.get("progress")
         return rewrite(log, author, workers, choice, dry_run=dry_run, progress=progress)
 
 
@@ -228,7 +228,7 @@ def delete(
             access=Access.of(access),
             log=log,
             author=author,
-            workers=Threads.of(author.job_id, threads, log.fs.context),
+            workers=Threads.of(author.operation_id, threads, log.fs.context),
             code=frozenset(code),
             progress=access.get("progress"),
         )
@@ -288,7 +288,7 @@ class Deleting:
         if groups:
             # A failing delete removes the files of its own job. A separate job id protects the files of the flush.
             author = MaintenanceAuthor("flush", self.log.ids.unique())
-            workers = replace(self.workers, job_id=author.job_id)
+            workers = replace(self.workers, operation_id=author.operation_id)
             flush = Flush(
                 url=self.url,
                 access=self.access,

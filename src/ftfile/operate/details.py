@@ -160,8 +160,8 @@ class FileDetails:
     filters: tuple[str, ...]  # applied to its bytes in this order, such as `gzip`
     state: str  # as in `FinishedFile`; also `taken` or `damaged` if another file has its name
     batches: Batches | None  # batches of its rows; None if a batch write added them
-    job_id: str | None  # job of the batch write that added the rows, or of maintenance if no other author is known
-    pieces: int  # number of assembled segments; 0 if there were none, and if the record is no longer kept
+    operation_id: str | None  # of the batch write that added the rows, or of maintenance if no other author is known
+    segments: int  # number of assembled segments; 0 if there were none, and if the record is no longer kept
 
 
 def version_details(log: CommitLog, version: int) -> VersionDetails:
@@ -210,11 +210,11 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     if record is not None:
         operation = operation_of(record)
         whole = _add_in(record, add.id) or add
-    batches = job_id = None
+    batches = operation_id = None
     if add.origin.query_id in head.queries:
         batches = _batches(log, add, added)
     else:
-        job_id = add.origin.query_id
+        operation_id = add.origin.query_id
     place = find_part(log.fs, add).place
     return FileDetails(
         path=path,
@@ -230,8 +230,8 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
         filters=add.filters,
         state=_STATES.get(place, place.value),
         batches=batches,
-        job_id=job_id,
-        pieces=len({piece.add_id for piece in whole.ranges}),
+        operation_id=operation_id,
+        segments=len({source.add_id for source in whole.ranges}),
     )
 
 

@@ -125,7 +125,7 @@ def flush(  # noqa: PLR0913 - all by name
             access=Access.of(access),
             log=log,
             author=author,
-            workers=Threads.of(author.job_id, threads, log.fs.context),
+            workers=Threads.of(author.operation_id, threads, log.fs.context),
             query_id=query_id,
             due_only=due_only,
             commit_every=files_each(commit_every),
@@ -245,7 +245,7 @@ class _FlushRun:
         tracker = Tracker(
             "flush", log.clock, on_progress=flush.progress, total=len(inputs), total_bytes=total_bytes(inputs)
         )
-        with removing_unrecorded(log.fs, flush.author.job_id) as named:
+        with removing_unrecorded(log.fs, flush.author.operation_id) as named:
             while self._flush_some(head, tracker, named):
                 head = log.refresh(durable=True)
         # An earlier flush may have been killed after its record and before it published the files.

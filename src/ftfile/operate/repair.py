@@ -107,7 +107,7 @@ def repair(
     fs = open_log(path, place._replace(at_least_version=None), repairs=True).fs
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
     author = MaintenanceAuthor(OPERATION, fs.context.ids.unique())
-    with log_context(job=author.job_id):
+    with log_context(operation=author.operation_id):
         report = verify(fs, full=full, progress=progress, at_least_version=place.at_least_version)
         asked.check(report)
         if dry_run:

@@ -328,7 +328,7 @@ def _cut(repairer: Repairer, action: Action) -> None:
 
 
 def _lower_horizon(repairer: Repairer, _: Action) -> None:
-    lower_horizon(repairer.open_log(), repairer.author.job_id)
+    lower_horizon(repairer.open_log(), repairer.author.operation_id)
 
 
 def _publish_part(repairer: Repairer, action: Action) -> None:

@@ -135,7 +135,7 @@ def rewrite(
     if dry_run:
         return operation.plan()
     pending: tuple[Rewrite, ...] = ()
-    with removing_unrecorded(log.fs, author.job_id) as named:
+    with removing_unrecorded(log.fs, author.operation_id) as named:
         for _ in range(TRIES):
             result = operation.run(pending, named)
             if isinstance(result, Recorded):

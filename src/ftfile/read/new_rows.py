@@ -134,7 +134,7 @@ def new_rows_of(record: Record) -> tuple[Add, ...]:
     if isinstance(author, StreamAuthor):
         origin = Origin(author.query_id, author.batch_id, author.batch_id)
     else:
-        origin = Origin(author.job_id, 0, 0)
+        origin = Origin(author.operation_id, 0, 0)
     return tuple(add for add in record.adds if add.origin == origin)
 
 

@@ -67,7 +67,7 @@ class FinishedFile:
         directory: the sub-directory, such as `column=value/…`; empty for the directory itself.
         query_id: the streaming query that wrote it, else None.
         batch_id: its last micro-batch of that query, else None.
-        job_id: the batch write or maintenance operation that wrote it, as in `history()`, else None.
+        operation_id: the batch write or maintenance operation that wrote it, as in `history()`, else None.
         checksum: of the bytes on storage.
         statistics: bounds by column; fields of structs are named like `address.city`. None if they were not requested.
     """
@@ -79,7 +79,7 @@ class FinishedFile:
     directory: str
     query_id: str | None
     batch_id: int | None
-    job_id: str | None
+    operation_id: str | None
     checksum: str
     state: FileState
     statistics: dict[str, ColumnBounds] | None = None
@@ -114,7 +114,7 @@ def finished_files(
                 directory=layout.directory_of(add.directory_key),
                 query_id=origin.query_id if is_stream else None,
                 batch_id=origin.last_batch if is_stream else None,
-                job_id=None if is_stream else origin.query_id,
+                operation_id=None if is_stream else origin.query_id,
                 checksum=add.checksum,
                 state=state,
                 statistics=bounds.get(add.id),
@@ -203,7 +203,7 @@ _ROWS_MAX = 8_192
 _BYTES = 256 << 10  # approximate
 
 
-class Piece(NamedTuple):
+class AddRange(NamedTuple):
     """An add, or a share of its rows."""
 
     add: Add
@@ -220,25 +220,25 @@ class _EncodedShare(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The pieces that one task reads, in their order, encoded once."""
+    """The ranges that one task reads, in their order, encoded once."""
 
     content: bytes = b""
 
     @property
-    def pieces(self) -> Sequence[Piece]:
-        """Return the pieces, newly decoded."""
+    def ranges(self) -> Sequence[AddRange]:
+        """Return the ranges, newly decoded."""
         return self.decode()[0]
 
-    def decode(self) -> tuple[Sequence[Piece], dict[str, Any]]:
-        """Return the pieces, and the definitions of all encodings that the adds refer to, by key."""
+    def decode(self) -> tuple[Sequence[AddRange], dict[str, Any]]:
+        """Return the ranges, and the definitions of all encodings that the adds refer to, by key."""
         if not self.content:
             return (), {}
         contents = msgspec.msgpack.decode(self.content, type=_EncodedShare)
-        pieces = []
+        ranges = []
         for position, add in enumerate(decode_columns(contents.adds)):
             span = contents.spans.get(position)
-            pieces.append(Piece(add, None if span is None else Span(*span)))
-        return pieces, contents.encodings
+            ranges.append(AddRange(add, None if span is None else Span(*span)))
+        return ranges, contents.encodings
 
 
 def pack(
@@ -272,9 +272,9 @@ def read_share(
     If the adds are not `is_old`, they are live; see `open_add`. The filter uses requested columns with the same types,
     spelled as in the files.
     """
-    pieces, encodings = share.decode()
+    ranges, encodings = share.decode()
     recorded = {key: _as_recorded(encoding, requested) for key, encoding in encodings.items()}
-    for add, span in pieces:
+    for add, span in ranges:
         encoding, schema = encodings[add.encoding], recorded[add.encoding]
         in_path = columns_in_path(encoding)
         if in_path.issuperset(schema.names):

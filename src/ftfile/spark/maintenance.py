@@ -33,7 +33,7 @@ from ftfile.operate.verify.verify_directory import verify as verify_directory
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import normalise, settings_for_others
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.workers import Workers
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
-    from ftfile.core.arguments import JobArguments
+    from ftfile.core.arguments import SparkOperationArguments
     from ftfile.kv.reading.verify import StoreReport
     from ftfile.kv.upkeep.compact import CompactReport
     from ftfile.log.commit_log import CommitLog
@@ -84,7 +84,7 @@ class SparkTasks(Workers):
         packed = []
         for share in shares:
             packed.append(_packed(fs, [pieces[number] for number in share]))
-        task = _Shares(place, self.job_id, work, packed)
+        task = _Shares(place, self.operation_id, work, packed)
         _log.info("%d pieces of work are divided among %d tasks", len(pieces), len(shares))
 
         def results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,9 +110,9 @@ def shares_of(sizes: Sequence[int], count: int) -> list[list[int]]:
 class _Shares(Shipped):
     """The work of the tasks of a job."""
 
-    def __init__(self, place: TaskDirectory, job_id: str, work: Work[Any, Any], shares: Sequence[bytes]) -> None:
+    def __init__(self, place: TaskDirectory, operation_id: str, work: Work[Any, Any], shares: Sequence[bytes]) -> None:
         self._place = place
-        self._job_id = job_id
+        self._operation_id = operation_id
         self._work = work
         self._shares = shares
 
@@ -129,7 +129,7 @@ class _Shares(Shipped):
             attempt = 0
         else:
             attempt = context.attemptNumber()
-        task = TaskIdentity(JobIdentity(self._job_id), number, attempt)
+        task = TaskIdentity(OperationIdentity(self._operation_id), number, attempt)
         return _packed(fs, self._work.do(fs, task, _unpacked(fs, self._shares[number])))
 
 
@@ -174,7 +174,7 @@ def compact(  # noqa: PLR0913 - all by name
     commit_every: int | None = None,
     full: bool = False,
     merge: str | Mapping[str, str] | None = None,
-    **access: Unpack[JobArguments],
+    **access: Unpack[SparkOperationArguments],
 ) -> RewriteReport | CompactReport:
     """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`, and return a report.
 
@@ -224,7 +224,7 @@ def flush(
     query_id: str | None = None,
     commit_every: int | None = None,
     code: Collection[str] = (),
-    **access: Unpack[JobArguments],
+    **access: Unpack[SparkOperationArguments],
 ) -> FlushReport:
     """Finish open files as `ftfile.flush` does, in Spark tasks, and return a report.
 
@@ -271,7 +271,7 @@ def delete(
     *,
     dry_run: bool = False,
     code: Collection[str] = (),
-    **access: Unpack[JobArguments],
+    **access: Unpack[SparkOperationArguments],
 ) -> RewriteReport:
     """Delete the rows for which a condition is true, as `ftfile.delete` does, and return a report.
 
@@ -308,7 +308,7 @@ def verify(
     path: str | os.PathLike[str],
     *,
     full: bool | None = None,
-    **access: Unpack[JobArguments],
+    **access: Unpack[SparkOperationArguments],
 ) -> VerifyReport | StoreReport:
     """Compare files with their log as `ftfile.open(path).verify()` does, or runs of a store as `ftfile.kv.verify`.
 
@@ -338,7 +338,7 @@ def verify(
 
 @contextlib.contextmanager
 def _maintaining(
-    operation: str, spark: SparkSession, path: str | os.PathLike[str], arguments: JobArguments
+    operation: str, spark: SparkSession, path: str | os.PathLike[str], arguments: SparkOperationArguments
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
     """Provide the log of a directory, the author of an operation's records, and the tasks that run the operation.
 
@@ -355,7 +355,7 @@ def _maintaining(
         else:
             marker = write_marker(log.fs)
         place = TaskDirectory(path=url, key_provider=access.key_provider, storage=executor_settings, marker=marker)
-        yield log, author, SparkTasks(author.job_id, at_once, spark, place)
+        yield log, author, SparkTasks(author.operation_id, at_once, spark, place)
 
 
 def _check_no_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:

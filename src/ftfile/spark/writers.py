@@ -16,7 +16,7 @@ from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import Shipped, only_commits
 from ftfile.spark.workers.tuning import tune_worker
 from ftfile.writing.batch import abort_batch, commit_batch, plan_write
-from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.options import WriteConfig
 from ftfile.writing.spark_checkpoint import read_query_id
 
@@ -129,13 +129,13 @@ class BatchWriter(_Writer[_C], DataSourceArrowWriter):
 
     def __init__(self, sink: Sink[_C], config: _C) -> None:
         super().__init__(sink, config)
-        self._job_id = SYSTEM.ids.unique()
+        self._operation_id = SYSTEM.ids.unique()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
         context = task_context()
         # In `foreachBatch`, the properties of the stream are also set. They do not identify this write.
-        identity = TaskIdentity(JobIdentity(self._job_id), context.partitionId(), context.attemptNumber())
+        identity = TaskIdentity(OperationIdentity(self._operation_id), context.partitionId(), context.attemptNumber())
         return self._write(identity, iterator)
 
 

@@ -27,7 +27,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_piece
 from ftfile.log.format import layout
 from ftfile.log.format.layout import restored_version
-from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.places import list_or_empty, open_add, walk
 from ftfile.log.records import read_published
 from ftfile.log.sealed import identity_of_letters, keys_of
@@ -149,7 +149,7 @@ def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark:
             follows = author.batch_id == expected or (expected is None and log.start > 0)
             require(follows, "I4", "{} follows {} with start {}", author, batches[-1:], start)
             batches.append(author.batch_id)
-        elif isinstance(author, JobAuthor) and author.transaction is not None:
+        elif isinstance(author, BatchWriteAuthor) and author.transaction is not None:
             last = transactions.get(author.transaction.app_id, -1)
             require(author.transaction.version > last, "I2", f"{author} follows version {last}")
             transactions[author.transaction.app_id] = author.transaction.version

@@ -22,7 +22,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.writing.batch import abort_batch, commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink, forget_caches
-from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ class BatchQuery(ABC):
         """Abort, as Spark does if a task or the commit raised, or if the query is stopped."""
         abort_batch(self.config(), messages, batch_id, current())
 
-    def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
+    def run_batch_write(self, operation_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a batch write instead: a separate commit without a batch id, with the settings of the pickled plan."""
-        planned, writer = self.pickled_plan(), JobIdentity(job_id)
+        planned, writer = self.pickled_plan(), OperationIdentity(operation_id)
         messages = self._messages_of(planned, writer, partitions)
         shipped: WritePlan[Any] = pickle.loads(planned)  # noqa: S301 - our own
         return commit_batch(shipped.sink, shipped.config, messages=messages, batch_id=None, context=current())

@@ -177,7 +177,7 @@ class SourceRun:
 
     def _ids(self, share: Any) -> list[str]:  # noqa: ANN401 - a share of either kind
         # A restore gives a file another id, by which a repeated batch may find it.
-        return [layout.original_id(piece.add.id) for piece in share.pieces]
+        return [layout.original_id(each.add.id) for each in share.ranges]
 
     def _read(self, shipped: bytes) -> list[Row]:
         """Read a share as in a separate process."""

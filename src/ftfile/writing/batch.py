@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.log.directory import file_as_config_error, write_marker
-from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
 from ftfile.log.policy import check_known_query, find_record
 from ftfile.writing.messages import (
     StreamIdentity,
@@ -116,7 +116,7 @@ def _may_be_repetition(common: CommonSettings, query_id: str | None, context: Co
     cannot be read, only the commit knows the batch.
     """
     if common.transaction is not None:
-        return head.has(JobAuthor("", common.transaction))
+        return head.has(BatchWriteAuthor("", common.transaction))
     if not common.is_stream or common.is_application:
         return False
     if query_id is None or common.checkpoint is None:
@@ -240,7 +240,11 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
         return record.version
     for version in range(head.version, max(head.version - ABORTED_JOB_RECORDS, head.log_start - 1), -1):
         record = log.read_record(version)
-        if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
+        if (
+            record is not None
+            and isinstance(record.author, BatchWriteAuthor)
+            and record.author.operation_id == writer.operation_id
+        ):
             return version
     return None
 
@@ -248,4 +252,4 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
 def _name_of(writer: WriterIdentity) -> str:
     if isinstance(writer, StreamIdentity):
         return f"batch {writer.batch_number}"
-    return f"job {writer.owner}"
+    return f"operation {writer.owner}"

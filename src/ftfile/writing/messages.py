@@ -14,7 +14,7 @@ from ftfile.core.logs import log_context
 from ftfile.log.commit_log import in_seconds
 from ftfile.log.format import layout
 from ftfile.log.format.layout import dead_letter_path
-from ftfile.log.format.model import Add, Fingerprint, JobAuthor, Origin, StreamAuthor
+from ftfile.log.format.model import Add, BatchWriteAuthor, Fingerprint, Origin, StreamAuthor
 from ftfile.log.policy import find_record
 from ftfile.writing.spark_checkpoint import read_offsets
 
@@ -54,31 +54,31 @@ class StreamIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class JobIdentity:
+class OperationIdentity:
     """One batch write, with a random id that the driver generates."""
 
-    job_id: str
-    batch_number: ClassVar[int] = 0  # a job has one batch
+    operation_id: str
+    batch_number: ClassVar[int] = 0  # an operation has one batch
 
     @property
     def owner(self) -> str:
         """Return the name under which files are staged."""
-        return self.job_id
+        return self.operation_id
 
     @property
     def name_stem(self) -> str:
         """Return the middle of part names."""
-        return f"w{self.job_id[:12]}"
+        return f"w{self.operation_id[:12]}"
 
 
-WriterIdentity = StreamIdentity | JobIdentity
+WriterIdentity = StreamIdentity | OperationIdentity
 
 
 def log_context_of(writer: WriterIdentity) -> log_context:
-    """Return a context that adds the writer's batch or job to log lines."""
+    """Return a context that adds the writer's batch or operation to log lines."""
     if isinstance(writer, StreamIdentity):
         return log_context(query=writer.query_id, batch=writer.batch_id)
-    return log_context(job=writer.job_id)
+    return log_context(operation=writer.operation_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def author_of(
 ) -> Author:
     """Return the author of a record, with the offsets of its batch if the checkpoint can be read."""
     if not isinstance(writer, StreamIdentity):
-        return JobAuthor(writer.job_id, transaction)
+        return BatchWriteAuthor(writer.operation_id, transaction)
     offsets = read_offsets(checkpoint, writer.batch_id, context)
     hash_and_offsets = (offsets.hash, offsets.offsets) if offsets else (None, None)
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)

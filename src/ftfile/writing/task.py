@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import check_marker
-from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
 from ftfile.writing.bad_records import BadRecords
 from ftfile.writing.messages import (
     AssemblyResults,
@@ -135,7 +135,7 @@ def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> A
     if isinstance(writer, StreamIdentity):
         return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
     if transaction is not None:
-        return JobAuthor(writer.job_id, transaction)
+        return BatchWriteAuthor(writer.operation_id, transaction)
     return None
 
 

@@ -18,7 +18,7 @@ from ftfile.log.format import layout
 from ftfile.log.places import list_or_empty
 from ftfile.storage.calls import Pool
 from ftfile.writing.dropped_files import DroppedFile, delete_dropped
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ class Work(ABC, Generic[Piece, Result]):
 class Workers(ABC):
     """The threads or tasks that process the pieces of one operation."""
 
-    job_id: str
+    operation_id: str
     at_once: int  # number of pieces that run in parallel
 
     @abstractmethod
@@ -68,18 +68,18 @@ class Threads(Workers):
     """The threads of this process: by default one for each core."""
 
     @classmethod
-    def of(cls, job_id: str, threads: int | None, context: Context) -> Threads:
+    def of(cls, operation_id: str, threads: int | None, context: Context) -> Threads:
         """Return the threads for an operation. A number below 1 raises a ConfigError."""
         if threads is not None and threads < 1:
             raise ConfigError(Advice(Argument("threads", threads), ": at least one thread is needed"))
-        return cls(job_id, threads or context.threads or cores())
+        return cls(operation_id, threads or context.threads or cores())
 
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
     ) -> Iterator[tuple[int, Result]]:
         """Yield each result when it is complete. An error is raised after all running pieces have ended."""
         del written  # the file system already has these settings
-        task = TaskIdentity(JobIdentity(self.job_id), 0, 0)
+        task = TaskIdentity(OperationIdentity(self.operation_id), 0, 0)
         threads = min(self.at_once, len(pieces))
         if threads <= 1:
             for number, piece in enumerate(pieces):
@@ -132,7 +132,7 @@ def rounds_of(
 
 
 @contextlib.contextmanager
-def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
+def removing_unrecorded(fs: FileSystem, operation_id: str) -> Iterator[set[str]]:
     """Provide a set for the paths that a record may name. If the block fails, delete the job's other staged files.
 
     Vacuum deletes the files that cannot be deleted here, and files that a task in another process writes later.
@@ -142,7 +142,7 @@ def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
         yield named
     except BaseException as error:  # including KeyboardInterrupt; raised again below
         if not (isinstance(error, Exception) and is_away(error)):
-            directory = layout.staged_directory(job_id)
+            directory = layout.staged_directory(operation_id)
             with contextlib.suppress(FtfileError):
                 unnamed = [info.path for info in list_or_empty(fs, directory) if info.path not in named]
                 delete_dropped(fs, f"{directory}/", [DroppedFile("", path) for path in unnamed])

@@ -20,8 +20,8 @@ def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
     log = get_logger("ftfile.test")
     with log_context(query="q1", batch=7):
         log.warning("inside %d", 1)
-    with log_context(job="j"):
-        log.warning("a job")
+    with log_context(operation="j"):
+        log.warning("an operation")
     with log_context(batch=3):
         log.warning("of a batch")
     with log_context():
@@ -29,7 +29,7 @@ def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
     log.warning("outside")
     assert [record.getMessage() for record in caplog.records] == [
         "[query q1 batch 7] inside 1",
-        "[job j] a job",
+        "[operation j] an operation",
         "[batch 3] of a batch",
         "without a context",
         "outside",

@@ -23,7 +23,7 @@ from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, Body, JobAuthor, Origin, Remove
+from ftfile.log.format.model import Add, BatchWriteAuthor, Body, Origin, Remove
 from ftfile.log.protocol import commit
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.storage.registry import open_filesystem
@@ -127,7 +127,7 @@ class Builder:
                 definitions={self._encoding: encoding, f"schema-{self._encoding}": self.definition.to_json()["schema"]},
             )
 
-        return commit(self.log, JobAuthor(self.log.ids.unique()), prepare).version
+        return commit(self.log, BatchWriteAuthor(self.log.ids.unique()), prepare).version
 
     # --------------------------------------------------------------------------------------------------------- jobs
     def jobs(self) -> int:

@@ -209,7 +209,7 @@ class TestMerges:
     def test_jobs_are_done_by_batch_writes_as_well(self, out: str) -> None:
         query = counting(out, flushIntervalCount="4")
         for job in range(30):
-            query.run_job(f"job {job}", [rows("a", "b", "c")])
+            query.run_batch_write(f"job {job}", [rows("a", "b", "c")])
         assert rows_of(out) == dict.fromkeys("abc", 30)
         assert len(head_of(out).segments) < 30
 
@@ -336,7 +336,7 @@ class TestJobs:
         assert late[0].rewritten
         replacing = counting(out, buckets="1")
         replacing.overwrite = True
-        replacing.run_job("job", [rows("c")])
+        replacing.run_batch_write("job", [rows("c")])
         query.commit(2, list(late))
         assert rows_of(out) == {"b": 1, "c": 1}
 

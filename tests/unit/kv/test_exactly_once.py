@@ -154,7 +154,7 @@ class TestAttempts:
 class TestTransactions:
     def write(self, out: str, version: int, app: str = "app", **options: str) -> Committed:
         query = counting(out, txnAppId=app, txnVersion=str(version), **options)
-        return query.run_job(current().ids.unique(), [rows("a"), rows("a", "b")])
+        return query.run_batch_write(current().ids.unique(), [rows("a"), rows("a", "b")])
 
     @pytest.mark.slow
     def test_a_repeated_write_is_found(self, out: str) -> None:
@@ -169,7 +169,7 @@ class TestTransactions:
 
     def test_without_one_a_write_is_new_each_time(self, out: str) -> None:
         for job in ("one", "two"):
-            counting(out).run_job(job, [rows("a")])
+            counting(out).run_batch_write(job, [rows("a")])
         assert rows_of(out) == {"a": 2}
 
 

@@ -17,7 +17,7 @@ from ftfile.kv.writer import StoreSink
 from ftfile.rows.buffers import from_texts, numbers_from
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.task import write_task
 
 if TYPE_CHECKING:
@@ -67,6 +67,6 @@ def write(path: str) -> pa.Array:
     config = StoreConfig.from_options({"path": path, "keyColumns": "word", "merge": "n:sum", "buckets": "2"}, schema)
     for batch in range(2):
         plan = plan_write(StoreSink(), config, SYSTEM)
-        message = write_task(plan, TaskIdentity(JobIdentity(str(batch)), 0, 0), iter([rows]), SYSTEM)
+        message = write_task(plan, TaskIdentity(OperationIdentity(str(batch)), 0, 0), iter([rows]), SYSTEM)
         commit_batch(plan.sink, plan.config, [message], None, SYSTEM)
     return words

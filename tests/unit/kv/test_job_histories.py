@@ -22,7 +22,7 @@ from ftfile.kv.run_files import RunSpool
 from ftfile.log.format.model import Origin
 from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.writing.messages import JobIdentity, TaskIdentity, segment_of
+from ftfile.writing.messages import OperationIdentity, TaskIdentity, segment_of
 from ftfile.writing.stage import Stage
 from tests.unit.kv.histories import STEPS, TTL_MS, Store
 
@@ -68,7 +68,7 @@ class StoredRuns(Store):
         self.fs.context = Context(clock=ManualClock(), ids=SeededIds(seed + 1000))
         self.block_bytes = self.rng.choice((1, 100, 400))
         self.tables: dict[str, pa.Table] = {}
-        self.stage = Stage(self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
+        self.stage = Stage(self.fs, TaskIdentity(OperationIdentity("job"), 0, 0))
 
     def _output(self, bucket: str, table: pa.Table) -> Run:
         spool = RunSpool(self.stage, self.definition, Chain(), "lz4", self.block_bytes)

@@ -411,7 +411,7 @@ def test_history_tells_of_every_kind_of_writer(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     query = counting(out, badRecords="drop")
     query.run(0, [[*rows("a", "b"), {"k": None, "n": 1}]])
-    query.run_job("job", [rows("a")])
+    query.run_batch_write("job", [rows("a")])
     with kv.KeyValueStore(out, writer="w", maintenance="none") as store:
         store.merge("a", 5)
         store.merge("c", 1)
@@ -423,5 +423,5 @@ def test_history_tells_of_every_kind_of_writer(tmp_path: Path) -> None:
     assert [each.operation for each in found] == ["stream", "batch", "openWriter", "batch", "purge"]
     assert [each.rows for each in found] == [2, 1, 0, 2, 0]
     assert [each.bad_records for each in found] == [1, 0, 0, 0, 0]
-    assert (found[0].query_id, found[0].batch_id, found[1].job_id) == (query.query_id, 0, "job")
+    assert (found[0].query_id, found[0].batch_id, found[1].operation_id) == (query.query_id, 0, "job")
     assert all(each.size_bytes > 0 and each.durability for each in found if each.operation != "openWriter")

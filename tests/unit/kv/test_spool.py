@@ -16,7 +16,7 @@ from ftfile.kv.planning.runs import RunMetadata
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.format.layout import storage_identity
 from ftfile.testing.context import open_filesystem
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 from tests.unit.kv.documented_run import Documented
 from tests.unit.writing.files.encrypted import ring
@@ -34,7 +34,7 @@ def rows_of(*ids: int, **columns: object) -> pa.Table:
 
 
 def stage_in(path: Path) -> Stage:
-    return Stage(open_filesystem(str(path)), TaskIdentity(JobIdentity("job"), 0, 0))
+    return Stage(open_filesystem(str(path)), TaskIdentity(OperationIdentity("job"), 0, 0))
 
 
 def test_runs_lie_in_one_file(tmp_path: Path) -> None:

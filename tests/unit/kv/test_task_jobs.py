@@ -29,7 +29,7 @@ from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
 from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 from tests.unit.kv.runs import Written
 
@@ -55,7 +55,7 @@ class Bench:
     versions: int = 0
 
     def stage(self, partition: int = 0) -> Stage:
-        return Stage(self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
+        return Stage(self.fs, TaskIdentity(OperationIdentity("job"), partition, 0))
 
     def spool(self, stage: Stage) -> RunSpool:
         return RunSpool(stage, self.definition, Chain(), "lz4", self.block_bytes)
@@ -106,7 +106,7 @@ class Bench:
         )
 
     def compactor(self, version: int = 0, fs: FileSystem | None = None, **more: Any) -> Compactor:
-        stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
+        stage = Stage(fs or self.fs, TaskIdentity(OperationIdentity("job"), 0, 0))
         return Compactor(
             stage=stage,
             definition=self.definition,

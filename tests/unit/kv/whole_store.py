@@ -105,7 +105,7 @@ class WholeStore:
         """Replace all rows."""
         rows = self._rows()
         query = StoreBatch(self.path, COLUMNS, self.queries[0].options, overwrite=True)
-        done = query.run_job(f"job-{self.rng.random()}", [rows])
+        done = query.run_batch_write(f"job-{self.rng.random()}", [rows])
         self.expected = Expected(self.expected.definition)
         self._apply(rows)
         self._note(done.version)

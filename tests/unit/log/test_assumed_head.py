@@ -9,7 +9,7 @@ import pytest
 from ftfile.core.errors import BatchGap, UserCodeError
 from ftfile.log.commit_log import ALONE_FROM, CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor
+from ftfile.log.format.model import BatchWriteAuthor, Body, MaintenanceAuthor
 from ftfile.log.protocol import Committed, commit
 from ftfile.storage.api import StoredFile
 from ftfile.storage.registry import WrapperFileSystem
@@ -95,8 +95,8 @@ def test_that_nothing_is_to_be_recorded_is_decided_at_the_real_head(warm: Driver
         return Body() if head.version == 3 else None
 
     by_others(warm, 3)
-    assert commit(warm.log, JobAuthor("upkeep"), prepare).version == 4
-    assert commit(warm.log, JobAuthor("upkeep"), prepare) == Committed(4, replayed=False)
+    assert commit(warm.log, BatchWriteAuthor("upkeep"), prepare).version == 4
+    assert commit(warm.log, BatchWriteAuthor("upkeep"), prepare) == Committed(4, replayed=False)
 
 
 def test_an_error_of_the_user_is_raised_once(warm: Driver) -> None:
@@ -107,7 +107,7 @@ def test_an_error_of_the_user_is_raised_once(warm: Driver) -> None:
         raise UserCodeError("the user's")
 
     with pytest.raises(UserCodeError):
-        commit(warm.log, JobAuthor("upkeep"), prepare)
+        commit(warm.log, BatchWriteAuthor("upkeep"), prepare)
     assert heads == [2]
 
 
@@ -116,7 +116,7 @@ def test_a_replaced_directory_is_noticed(warm: Driver) -> None:
     for version in range(3):
         warm.fs.delete(layout.record_path(version))
     warm.fs.delete(layout.PUBLISHED_HINT)
-    warm.create_record(CommitLog(warm.fs), author=JobAuthor("another"))
+    warm.create_record(CommitLog(warm.fs), author=BatchWriteAuthor("another"))
     with pytest.raises(BatchGap):
         warm.commit(3, warm.stage(3))
     assert warm.log.refresh().version == 0

@@ -17,9 +17,9 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import (
     Add,
+    BatchWriteAuthor,
     Fingerprint,
     Job,
-    JobAuthor,
     MaintenanceAuthor,
     Origin,
     Record,
@@ -69,8 +69,8 @@ class TestRecordFormat:
         [
             StreamAuthor("q", "r", 3, "sha256:1", [{"0": 5}, None]),
             StreamAuthor("q", "r", 3),
-            JobAuthor("j"),
-            JobAuthor("j", Transaction("a", 7)),
+            BatchWriteAuthor("j"),
+            BatchWriteAuthor("j", Transaction("a", 7)),
             MaintenanceAuthor("compact", "j"),
         ],
     )
@@ -107,7 +107,7 @@ class TestRecordFormat:
         assert decode_record(encoded.content, "path", _no_companion) == record
 
     def test_a_large_record_keeps_its_adds_in_a_companion(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        record = Record(0, "n", JobAuthor("j"), 0, adds=(PART,))
+        record = Record(0, "n", BatchWriteAuthor("j"), 0, adds=(PART,))
         monkeypatch.setattr("ftfile.log.format.record.COMPANION_FROM_BYTES", 10)
         encoded = encode_record(record)
         companion = encoded.companion
@@ -121,7 +121,7 @@ class TestRecordFormat:
 
     @pytest.mark.slow
     def test_every_damaged_byte_and_every_truncation_is_detected(self) -> None:
-        content = encode_record(Record(0, "n", JobAuthor("j"), 0, adds=(PART,))).content
+        content = encode_record(Record(0, "n", BatchWriteAuthor("j"), 0, adds=(PART,))).content
         for position in range(len(content)):
             damaged = bytearray(content)
             damaged[position] ^= 1
@@ -157,7 +157,7 @@ class TestCheckpoints:
             horizon_ms=5,
             tasks=3,
         )
-        driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
+        driver.create_record(author=BatchWriteAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
         state = CommitLog(driver.fs).refresh()
         assert decode_checkpoint(encode_checkpoint(state), "path") == state
         assert set(state.segments) == {"live"}
@@ -178,7 +178,7 @@ class TestCheckpoints:
     def test_it_lists_what_is_not_published_and_roll_forward_starts_there(self, driver: Driver) -> None:
         add = driver.stage(0)
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
-        driver.create_record(author=JobAuthor("j"))
+        driver.create_record(author=BatchWriteAuthor("j"))
         write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())
         driver.fs.delete(layout.record_path(0))
         driver.restart()
@@ -240,11 +240,11 @@ class TestCheckpoints:
     def test_of_a_job_whose_slot_was_passed_long_ago_nothing_is_claimed(self, driver: Driver) -> None:
         log = CommitLog(self.passed_long_ago(driver))
         with pytest.raises(CommitOutcomeUnknown, match="history"):
-            driver.commit_as(JobAuthor("j"), adds=(driver.stage(1),), log=log)
+            driver.commit_as(BatchWriteAuthor("j"), adds=(driver.stage(1),), log=log)
 
     def test_a_transaction_whose_slot_was_passed_long_ago_is_looked_for_and_made_again(self, driver: Driver) -> None:
         log = CommitLog(self.passed_long_ago(driver))
-        author = JobAuthor("j", Transaction("app", 1))
+        author = BatchWriteAuthor("j", Transaction("app", 1))
         fingerprint = rows()
         assert driver.commit_as(author, adds=(driver.stage(1),), fingerprint=fingerprint, log=log).version == 501
         assert driver.commit_as(author, adds=(driver.stage(1),), fingerprint=fingerprint, log=log).replayed

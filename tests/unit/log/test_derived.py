@@ -15,7 +15,7 @@ from ftfile.log.apply import after
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, Record
+from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, Record
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.format.version_blocks import fewest
 from ftfile.log.protocol import Committed
@@ -187,7 +187,7 @@ class TestAnotherHistory:
     def test_a_hint_that_names_another_record_is_not_believed(self, other: Driver) -> None:
         write_published(other.fs, PublishedHint(3, "of another history"))
         waiting = other.stage(99)
-        other.create_record(author=JobAuthor("waiting"), adds=(waiting,))
+        other.create_record(author=BatchWriteAuthor("waiting"), adds=(waiting,))
         other.restart()
         other.commit_new(SHARED)
         assert waiting.final_path in other.visible()

@@ -22,7 +22,7 @@ from ftfile.log.format import column_coding, compacted, layout
 from ftfile.log.format import record as record_format
 from ftfile.log.format.column_coding import unpack_json
 from ftfile.log.format.compacted import FIELDS, CompactedLog, decode_compacted, encode_compacted
-from ftfile.log.format.model import Add, JobAuthor, Origin, Record, Transaction
+from ftfile.log.format.model import Add, BatchWriteAuthor, Origin, Record, Transaction
 from ftfile.log.format.record import check_json, decode_record, encode_record, json_value, read_within, to_checked_text
 from ftfile.log.places import read_note
 from ftfile.log.publish import renew_checkpoint
@@ -108,7 +108,7 @@ NUMBERS_OF_RECORDS: tuple[tuple[int, tuple[str | int, ...]], ...] = (
     (0, ("author", "batchId")),
     *((1, ("adds", 0, name)) for name in ("lengthBytes", "logicalLengthBytes", "rows")),
     *((1, ("adds", 0, "origin", name)) for name in ("firstBatch", "lastBatch")),
-    (1, ("assemblyTasks", 0, "attempts")),
+    (1, ("jobs", 0, "attempts")),
 )
 
 
@@ -142,11 +142,11 @@ class TestFields:
                 decode_record(with_value(ENCODED, 1, ("adds", 0, "filters"), value), PATH, lambda _: b"")
 
     def test_the_number_of_a_transaction_may_be_negative(self) -> None:
-        author = JobAuthor("j", Transaction("app", -5))
+        author = BatchWriteAuthor("j", Transaction("app", -5))
         content = encode_record(structs.replace(RECORD, author=author)).content
         assert decode_record(content, PATH, lambda _: b"").author == author
         with pytest.raises(ConfigError, match="an int"):
-            encode_record(structs.replace(RECORD, author=JobAuthor("j", Transaction("app", 1 << 63))))
+            encode_record(structs.replace(RECORD, author=BatchWriteAuthor("j", Transaction("app", 1 << 63))))
 
 
 class TestRanges:
@@ -277,7 +277,7 @@ class TestWriters:
             with pytest.raises(ConfigError, match=r"nested levels.* fewer files at once"):
                 encode_record(record)
         add = Add("a", "part", "p", "f", 1, 1, "crc32:0", 1, "", "e", Origin("q", 0, 0))
-        record = Record(0, "n", JobAuthor("j"), 0, adds=(add,) * 20)
+        record = Record(0, "n", BatchWriteAuthor("j"), 0, adds=(add,) * 20)
         monkeypatch.setattr(record_format, "FILE_BYTES_MAX", 1000)
         with pytest.raises(ConfigError, match=r"a file of the log cannot have .* fewer files at once"):
             encode_record(record)

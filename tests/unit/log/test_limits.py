@@ -20,7 +20,16 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as range_format
 from ftfile.log.format import layout
 from ftfile.log.format import record as record_format
-from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.format.model import (
+    Add,
+    BatchWriteAuthor,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
+)
 from ftfile.log.format.version_blocks import fewest
 from ftfile.log.policy import find_record
 from ftfile.log.read import add_table as merging
@@ -98,7 +107,7 @@ class TestState:
     def test_removed_parts(self) -> None:
         count = fold.REMOVED_KEPT + 1
         parts = [part(f"p{number}") for number in range(count)]
-        state = after(LogState(), Record(0, "n0", JobAuthor("j"), 0, adds=tuple(parts)))
+        state = after(LogState(), Record(0, "n0", BatchWriteAuthor("j"), 0, adds=tuple(parts)))
         for version, removed in enumerate((parts[:5000], parts[5000:]), 1):
             removes = tuple(Remove.of(add) for add in removed)
             author = MaintenanceAuthor("drop", "x")
@@ -155,7 +164,7 @@ class TestSharing:
         for _ in range(3):
             driver.create_record(
                 other,
-                author=JobAuthor("j", Transaction("app", other.refresh().version)),
+                author=BatchWriteAuthor("j", Transaction("app", other.refresh().version)),
                 adds=(structs.replace(driver.stage(1), kind="segment", final_path=None),),
                 tables={"t": {"set": {"b": 2}, "drop": ["a"]}},
                 definitions={"f": "2"},
@@ -167,7 +176,7 @@ class TestSharing:
     def test_looking_for_a_missing_part_does_not_advance_the_head(self, driver: Driver) -> None:
         driver.commit_new(0)
         head = driver.log.refresh()
-        driver.create_record(author=JobAuthor("other"))
+        driver.create_record(author=BatchWriteAuthor("other"))
         driver.log.refresh(durable=True)
         assert head.version == 0
 
@@ -400,7 +409,7 @@ class TestRanges:
         fs.make_directories(layout.COMPACTED)
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
-        made = compact_records([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
+        made = compact_records([Record(0, "n0", BatchWriteAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
         found = read_compacted(fs, write_compacted(fs, SYSTEM.ids, made), ended=True)
         assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
         assert sum(len(set(document.versions().ids)) for document in found.kept) == count
@@ -410,7 +419,9 @@ class TestRanges:
         fs = MemoryFileSystem("headers")
         fs.make_directories(layout.COMPACTED)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
-        record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce="")
+        record = Record(
+            0, "n0", BatchWriteAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce=""
+        )
         name = write_compacted(fs, SYSTEM.ids, compact_records([record], 0))
         reads: list[int] = []
 
@@ -443,4 +454,4 @@ class TestCheckpoints:
 
 class TestRewrites:
     def test_a_proposal_without_rows_is_one(self, driver: Driver) -> None:
-        assert driver.commit_as(JobAuthor("j")).version == 0
+        assert driver.commit_as(BatchWriteAuthor("j")).version == 0

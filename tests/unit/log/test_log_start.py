@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Record, Remove
+from ftfile.log.format.model import Add, BatchWriteAuthor, MaintenanceAuthor, Record, Remove
 from ftfile.log.format.record import encode_record
 from ftfile.log.policy import DEFAULT_POLICY
 from ftfile.log.protocol import Committed
@@ -46,7 +46,7 @@ def delete_records(driver: Driver, log_start: int) -> None:
 
 def bury(driver: Driver, version: int, **fields: Any) -> Record:
     """Create a record in an emptied slot, as a committer does that was left behind long ago."""
-    author = JobAuthor("left behind")
+    author = BatchWriteAuthor("left behind")
     dead = Record(version, "dead", author, 0, **fields)
     driver.fs.create_exclusive(layout.record_path(version), encode_record(dead).content)
     return dead
@@ -173,7 +173,7 @@ class TestCommitters:
         """The checkpoint lists unpublished parts. A hint from a dead record must not remove parts from the list."""
         driver.commit_new(0)
         waiting = driver.stage(1)
-        driver.create_record(author=JobAuthor("waiting"), adds=(waiting,))
+        driver.create_record(author=BatchWriteAuthor("waiting"), adds=(waiting,))
         for number in range(3):
             driver.create_record(author=MaintenanceAuthor("test", str(number)))
         write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())

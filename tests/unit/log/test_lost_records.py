@@ -9,7 +9,7 @@ import pytest
 from ftfile.core.errors import CorruptData
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def write_job(driver: Driver) -> None:
     log = CommitLog(driver.fs)
-    driver.commit_as(JobAuthor("job"), adds=(driver.stage(9),), log=log)
+    driver.commit_as(BatchWriteAuthor("job"), adds=(driver.stage(9),), log=log)
 
 
 @parametrize("lost", [(9,), (8, 9), (3,), (3, 4, 5, 6, 7, 8), tuple(range(9)), (0,)], quick=2)
@@ -114,7 +114,7 @@ class TestReplaced:
             driver.fs.delete(info.path)
         driver.fs.delete(layout.PUBLISHED_HINT)
         for number in range(2):
-            driver.create_record(author=JobAuthor(f"other{number}"))
+            driver.create_record(author=BatchWriteAuthor(f"other{number}"))
         assert driver.log.refresh().queries == {}
 
 

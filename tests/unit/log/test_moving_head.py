@@ -9,7 +9,7 @@ import pytest
 from ftfile.core.errors import NameCollision
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor
 from ftfile.log.protocol import Committed
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -32,7 +32,7 @@ class Rival(WrapperFileSystem):
     def stat(self, path: str) -> FileInfo:
         if path == self._gone and self._add is not None:
             add, self._add = self._add, None
-            self._driver.create_record(author=JobAuthor("rival"), adds=(add,))
+            self._driver.create_record(author=BatchWriteAuthor("rival"), adds=(add,))
         return super().stat(path)
 
 

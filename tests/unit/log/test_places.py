@@ -16,7 +16,7 @@ from ftfile.log import checkpoints, places
 from ftfile.log import publish as keeping
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, Remove
+from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, Remove
 from ftfile.log.places import is_recorded
 from ftfile.log.protocol import catch_up
 from ftfile.log.publish import still_live
@@ -362,7 +362,7 @@ class TestDurability:
         driver.commit_new(0)
         add = driver.stage(1)
         driver.create_record(author=driver.author(1), adds=(add,))
-        catch_up(CommitLog(watched), JobAuthor("j"))
+        catch_up(CommitLog(watched), BatchWriteAuthor("j"))
         calls = watched.calls
         assert Call("sync_directory", layout.LOG) in calls[: calls.index(Call("rename", add.path))]
 

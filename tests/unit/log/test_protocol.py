@@ -31,7 +31,15 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Fingerprint, JobAuthor, MaintenanceAuthor, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.format.model import (
+    BatchWriteAuthor,
+    Fingerprint,
+    MaintenanceAuthor,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
+)
 from ftfile.log.format.record import encode_record, to_checked_text
 from ftfile.log.protocol import Committed
 from ftfile.log.read.snapshot import take_snapshot
@@ -188,7 +196,7 @@ class TestReplay:
 
     def test_a_transaction_up_to_the_last_version_counts_as_found(self, driver: Driver) -> None:
         def write(version: int) -> Committed:
-            author = JobAuthor(f"job{version}", Transaction("app", version))
+            author = BatchWriteAuthor(f"job{version}", Transaction("app", version))
             return driver.commit_as(author, adds=(driver.stage(0),), fingerprint=rows())
 
         assert [write(v).replayed for v in (2, 3, 3, 2, 4)] == [False, False, True, True, False]
@@ -206,7 +214,7 @@ class TestLineage:
         assert len(driver.visible()) == 3
 
     def test_batch_jobs_are_no_other_query(self, driver: Driver) -> None:
-        driver.commit_as(JobAuthor("job"), adds=(driver.stage(0),))
+        driver.commit_as(BatchWriteAuthor("job"), adds=(driver.stage(0),))
         driver.commit_new(0)
 
     def test_a_first_batch_other_than_zero_is_a_gap(self, driver: Driver) -> None:
@@ -270,7 +278,7 @@ class TestNonce:
         add = driver.stage(0)
         log = CommitLog(InContext(Expiring(driver.fs, took_effect=took_effect), clock=_NoWait()))
         with pytest.raises(CommitOutcomeUnknown, match=r"is unknown whether version .* was created.*the token expired"):
-            driver.commit_as(JobAuthor("j"), adds=(add,), log=log)
+            driver.commit_as(BatchWriteAuthor("j"), adds=(add,), log=log)
         assert driver.fs.exists(layout.record_path(0)) == took_effect
         assert driver.fs.exists(add.path)
 
@@ -293,7 +301,7 @@ class TestNonce:
 
         log = CommitLog(InContext(Blind(driver.fs, took_effect=True), clock=_NoWait()))
         with pytest.raises(CommitOutcomeUnknown, match=r"is unknown whether version .* was created.*the token expired"):
-            driver.commit_as(JobAuthor("j"), adds=(driver.stage(0),), log=log)
+            driver.commit_as(BatchWriteAuthor("j"), adds=(driver.stage(0),), log=log)
 
     def test_something_that_is_no_record_in_its_place_is_an_error(self, driver: Driver) -> None:
         driver.commit_new(0)
@@ -441,7 +449,7 @@ class TestRewrites:
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path.endswith(".record") and not self.beaten:
                     self.beaten = True
-                    driver.create_record(author=JobAuthor("late"), adds=(late,))
+                    driver.create_record(author=BatchWriteAuthor("late"), adds=(late,))
                 super().create_exclusive(path, content)
 
         driver.commit(1, new, overwrite=True, log=CommitLog(Rival(driver.fs)))
@@ -473,7 +481,7 @@ class TestPublish:
                 if path.endswith(".record"):
                     seen.append(driver.visible())
                     if len(seen) == 1:
-                        driver.create_record(author=JobAuthor("rival"), adds=(theirs,))
+                        driver.create_record(author=BatchWriteAuthor("rival"), adds=(theirs,))
                 super().create_exclusive(path, content)
 
         driver.commit(0, driver.stage(0), log=CommitLog(Rival(driver.fs)))
@@ -603,7 +611,7 @@ class TestPublish:
         # The directory of a query is kept, that of a job is removed if it is empty.
         job = type(driver)(driver.fs, "job-1")
         leftover = job.stage(0)
-        driver.commit_as(JobAuthor("job-1"), adds=(job.stage(0),))
+        driver.commit_as(BatchWriteAuthor("job-1"), adds=(job.stage(0),))
         assert driver.fs.exists(leftover.path)
 
 
@@ -686,7 +694,7 @@ class TestOthers:
                 raise PermissionDenied("rename", source, target)
 
         with pytest.raises(NotPublished, match="version 0 is committed but not completely published"):
-            driver.commit_as(JobAuthor("j"), adds=(driver.stage(0),), log=CommitLog(Denied(driver.fs)))
+            driver.commit_as(BatchWriteAuthor("j"), adds=(driver.stage(0),), log=CommitLog(Denied(driver.fs)))
         driver.commit_new(0)
         assert len(driver.visible()) == 2
 
@@ -698,7 +706,7 @@ class TestOthers:
                 return super().list(path)
 
         with pytest.raises(CommitOutcomeUnknown, match=r"is unknown whether version .* was created"):
-            driver.commit_as(JobAuthor("j"), log=CommitLog(Blind(driver.fs)))
+            driver.commit_as(BatchWriteAuthor("j"), log=CommitLog(Blind(driver.fs)))
 
     def test_what_others_cannot_publish_is_tried_once(self, driver: Driver, fs: FileSystem) -> None:
         stuck = [driver.stage(batch) for batch in range(3)]
@@ -772,7 +780,7 @@ class TestOthers:
 
     def test_the_stage_of_a_job_is_removed_with_its_owner(self, driver: Driver) -> None:
         job = type(driver)(driver.fs, "job-1")
-        driver.commit_as(JobAuthor("job-1"), adds=(job.stage(0),))
+        driver.commit_as(BatchWriteAuthor("job-1"), adds=(job.stage(0),))
         assert driver.fs.list(layout.STAGED) == []
 
     def test_another_kind_of_fingerprint_is_no_other_content(

@@ -24,7 +24,7 @@ from ftfile.log import publish as keeping
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor, Remove
+from ftfile.log.format.model import BatchWriteAuthor, Remove
 from ftfile.log.publish import publish
 from ftfile.log.state import SharedMap
 from ftfile.storage.registry import WrapperFileSystem
@@ -228,7 +228,7 @@ class TestHarmless:
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({operation}), path=path)
         faulty = FaultyFileSystem(driver.fs, [denied])
         add = driver.stage(0)
-        driver.commit_as(JobAuthor("job"), adds=(add,), log=CommitLog(faulty))
+        driver.commit_as(BatchWriteAuthor("job"), adds=(add,), log=CommitLog(faulty))
         assert faulty.injected
         assert driver.visible() == {add.final_path}
         driver.with_policy(on_new_query="continue").commit_new(0)

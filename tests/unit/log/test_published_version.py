@@ -9,7 +9,7 @@ import pytest
 from ftfile.core.errors import CorruptData, NotPublished, Unavailable
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor
 from ftfile.log.policy import DEFAULT_POLICY
 from ftfile.log.publish import HINT_EVERY, roll_forward
 from ftfile.storage.registry import WrapperFileSystem
@@ -72,7 +72,7 @@ def test_is_before_a_record_that_could_not_be_published() -> None:
     failing = CommitLog(FaultyFileSystem(driver.fs, [stuck]))
     with pytest.raises(NotPublished):
         driver.commit(1, driver.stage(1), log=failing)
-    driver.commit_as(JobAuthor("another"), log=CommitLog(FaultyFileSystem(driver.fs, [stuck])))
+    driver.commit_as(BatchWriteAuthor("another"), log=CommitLog(FaultyFileSystem(driver.fs, [stuck])))
     assert published(driver) == [None, 0, 0]
     assert [*CommitLog(driver.fs).refresh().unpublished] == [1]
     driver.restart()

@@ -22,7 +22,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.format.model import BatchWriteAuthor, Body, MaintenanceAuthor, Record, Remove, StreamAuthor, Transaction
 from ftfile.log.format.record import encode_record
 from ftfile.log.policy import find_record
 from ftfile.log.protocol import Committed, commit
@@ -116,7 +116,7 @@ class TestPrepare:
 
     def test_nothing_to_record_leaves_the_log_as_it_is(self, driver: Driver) -> None:
         driver.commit_new(0)
-        assert commit(driver.log, JobAuthor("j"), lambda *_: None) == Committed(0, replayed=False)
+        assert commit(driver.log, BatchWriteAuthor("j"), lambda *_: None) == Committed(0, replayed=False)
         assert driver.log.refresh().version == 0
 
     def test_the_protocol_checks_the_adds_of_every_caller(self, driver: Driver) -> None:
@@ -125,7 +125,7 @@ class TestPrepare:
         driver.fs.create_exclusive("taken", b"foreign")
         for add, error in ((lost, CorruptData), (taken, NameCollision)):
             with pytest.raises(error):
-                commit(driver.log, JobAuthor("j"), lambda *_, add=add: Body(adds=(add,)))
+                commit(driver.log, BatchWriteAuthor("j"), lambda *_, add=add: Body(adds=(add,)))
         assert driver.log.refresh().version == -1
 
 
@@ -185,7 +185,7 @@ class TestOldBatches:
         numbers, versions = itertools.count(), []
         for batch in range(14):
             for number in itertools.islice(numbers, others[batch % len(others)]):
-                kinds = MaintenanceAuthor("x", "y"), JobAuthor("z", Transaction("query-1", number))
+                kinds = MaintenanceAuthor("x", "y"), BatchWriteAuthor("z", Transaction("query-1", number))
                 driver.create_record(author=kinds[number % 2])
             versions.append(driver.create_record(author=driver.author(batch)).version)
         head = driver.log.refresh()
@@ -202,8 +202,8 @@ class TestOldBatches:
 
     def test_a_version_before_the_last_is_compared_with_its_own_record(self, driver: Driver) -> None:
         for version in range(3):
-            driver.commit_new(0, author=JobAuthor("job", Transaction("app", version)), digest=str(version))
-        again = JobAuthor("again", Transaction("app", 1))
+            driver.commit_new(0, author=BatchWriteAuthor("job", Transaction("app", version)), digest=str(version))
+        again = BatchWriteAuthor("again", Transaction("app", 1))
         assert driver.commit(0, driver.stage(0), author=again, digest="1").replayed
         with pytest.raises(ReplayMismatch):
             driver.commit(0, driver.stage(0), author=again, digest="2")

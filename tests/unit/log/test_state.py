@@ -16,7 +16,16 @@ from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_ch
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.format.model import (
+    Add,
+    BatchWriteAuthor,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
+)
 from ftfile.log.format.record import encode_record
 from ftfile.log.publish import renew_checkpoint, write_checkpoint_if_due
 from ftfile.log.state import LogState, SharedMap
@@ -114,7 +123,7 @@ class TestRemoved:
 
     def test_a_rewrite_made_long_ago_is_dropped(self, driver: Driver) -> None:
         old = driver.commit_new(0)
-        driver.create_record(author=JobAuthor("many"), adds=tuple(part(f"p{number}") for number in range(12)))
+        driver.create_record(author=BatchWriteAuthor("many"), adds=tuple(part(f"p{number}") for number in range(12)))
         gone = tuple(Remove.of(part(f"p{number}")) for number in range(12))
         driver.create_record(author=MaintenanceAuthor("test", "drop"), removes=gone)
         new = driver.stage(1)
@@ -165,13 +174,13 @@ class TestDefinitions:
 def test_queries_and_transactions_are_never_forgotten() -> None:
     fold = Fold()
     fold.record(author=StreamAuthor("old", "r", 7), lineage_start=7)
-    fold.record(author=JobAuthor("j", Transaction("app", 3)))
+    fold.record(author=BatchWriteAuthor("j", Transaction("app", 3)))
     for version in range(2, 700):
         fold.record(author=StreamAuthor("new", "r", version - 2), lineage_start=None if version > 2 else 0)
         if version % 100 == 0:
             fold.restart()
     assert fold.state.has(StreamAuthor("old", "r", 7))
-    assert fold.state.has(JobAuthor("k", Transaction("app", 3)))
+    assert fold.state.has(BatchWriteAuthor("k", Transaction("app", 3)))
     assert not fold.state.has(StreamAuthor("old", "r", 8))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.log import apply as fold
 from ftfile.log.apply import TablesBuilder, after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
-from ftfile.log.format.model import JobAuthor, Record
+from ftfile.log.format.model import BatchWriteAuthor, Record
 from ftfile.log.format.record import decode_record, encode_record
 from ftfile.log.state import LogState, Tables
 
@@ -57,7 +57,7 @@ def test_a_clock_that_goes_back_forgets_nothing_too_early() -> None:
 def test_it_goes_through_records_and_checkpoints_in_its_order() -> None:
     state = LogState()
     for version, changes in enumerate([{"t": {"set": {"b": 1, "a": 2}}}, {"t": {"set": {"b": 3}}}]):
-        record = Record(version, f"n{version}", JobAuthor("j"), 5 + version, tables=changes)
+        record = Record(version, f"n{version}", BatchWriteAuthor("j"), 5 + version, tables=changes)
         content = encode_record(record).content
         state = after(state, decode_record(content, "path", lambda _: b""))
     assert list(state.tables["t"].items()) == [("a", [5, 2]), ("b", [6, 3])]

@@ -20,7 +20,7 @@ from ftfile.log import vacuum as vacuuming
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout, record
-from ftfile.log.format.model import Add, Body, JobAuthor, MaintenanceAuthor, Record, Remove
+from ftfile.log.format.model import Add, BatchWriteAuthor, Body, MaintenanceAuthor, Record, Remove
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import open_add
 from ftfile.log.protocol import commit
@@ -240,7 +240,7 @@ class TestStaged:
         world.driver.commit_new(0)
         lost, late = world.driver.stage(1), world.driver.stage(1)
         world.days(8)
-        world.fs.before_record = lambda: world.driver.create_record(author=JobAuthor("late"), adds=(late,))
+        world.fs.before_record = lambda: world.driver.create_record(author=BatchWriteAuthor("late"), adds=(late,))
         world.vacuum()
         assert not world.exists(lost.path)
         assert open_add(late, world.fs.read) == b"row\n"
@@ -417,7 +417,7 @@ class TestSpools:
         world.driver.stage(0)
         segments = self.spool(world)
         world.days(8)
-        world.fs.before_record = lambda: world.driver.create_record(author=JobAuthor("late"), adds=segments)
+        world.fs.before_record = lambda: world.driver.create_record(author=BatchWriteAuthor("late"), adds=segments)
         assert len(world.vacuum().files) == 1
         assert world.exists(segments[0].path)
 
@@ -625,7 +625,7 @@ class TestLog:
         self.fill(world, 16)
         world.days(8)
         world.vacuum()
-        dead = Record(3, "dead", JobAuthor("left behind"), 0)
+        dead = Record(3, "dead", BatchWriteAuthor("left behind"), 0)
         world.fs.create_exclusive(layout.record_path(3), encode_record(dead).content)
         assert world.vacuum().files == ()
         world.days(8)
@@ -637,7 +637,7 @@ class TestLog:
         world.days(8)
         world.vacuum()
         monkeypatch.setattr(record, "COMPANION_FROM_BYTES", 0)
-        encoded = encode_record(Record(3, "dead", JobAuthor("left behind"), 0))
+        encoded = encode_record(Record(3, "dead", BatchWriteAuthor("left behind"), 0))
         assert encoded.companion is not None
         world.fs.create_exclusive(layout.record_path(3), encoded.content)
         check_directory(world.fs)
@@ -744,7 +744,7 @@ class TestNames:
     def test_what_is_still_to_be_hidden_keeps_its_name(self, world: World) -> None:
         """Hiding it fails for days; the process that succeeds at last must not hide another part of that name."""
         old = world.driver.stage(0, name="same.txt")
-        world.driver.create_record(author=JobAuthor("first"), adds=(old,))
+        world.driver.create_record(author=BatchWriteAuthor("first"), adds=(old,))
         world.driver.commit_new(0)
         world.fs.unmovable = "same.txt"
         world.driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))

@@ -16,7 +16,7 @@ from ftfile.log import vacuum as vacuuming
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor
+from ftfile.log.format.model import BatchWriteAuthor, Body, MaintenanceAuthor
 from ftfile.log.format.version_blocks import fewest
 from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_records import list_compacted
@@ -306,7 +306,7 @@ class TestUnpublished:
         world.driver.commit_new(0)
         stuck = world.driver.stage(0)
         world.fs.unmovable = stuck.path
-        world.driver.create_record(author=JobAuthor("j"), adds=(stuck,))
+        world.driver.create_record(author=BatchWriteAuthor("j"), adds=(stuck,))
         for batch in range(1, 6):
             world.driver.commit_new(batch)
         self.write_checkpoints(world)
@@ -388,7 +388,7 @@ class TestTwoAtOnce:
         busy = []
 
         def look(*_: object, **__: object) -> None:
-            busy.append(world.driver.create_record(author=JobAuthor("busy")))
+            busy.append(world.driver.create_record(author=BatchWriteAuthor("busy")))
             raise ftfile.core.errors.CorruptData("log", "a record", "none")
 
         monkeypatch.setattr(garbage, "find_garbage", look)

@@ -122,9 +122,9 @@ class TestRepetitions:
     def test_batch_write_of_spark(self, out: str, change: Callable[[], int]) -> None:
         options = {"fileFormat": "csv", "header": "true", "onSchemaChange": "widen"}
         query = MicroBatch(out, {"k": "string", "n": "integer"}, options | {"txnAppId": "load", "txnVersion": "7"})
-        query.run_job("a" * 32, [[{"k": "a", "n": 1}]])
+        query.run_batch_write("a" * 32, [[{"k": "a", "n": 1}]])
         version = change()
-        assert query.run_job("b" * 32, [[{"k": "a", "n": 1}]]).replayed
+        assert query.run_batch_write("b" * 32, [[{"k": "a", "n": 1}]]).replayed
         assert version_of(out) == version
 
     def test_writer(self, out: str, change: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:

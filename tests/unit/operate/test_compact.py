@@ -151,10 +151,10 @@ class TestParts:
     @pytest.mark.slow
     def test_parts_of_several_writers_are_merged(self, out: str) -> None:
         query = written(out, 2)
-        query.run_job("job", [rows(4)])
+        query.run_batch_write("job", [rows(4)])
         assert ftfile.compact(out, context=current()).files_removed == 3
         (file,) = ftfile.open(out).files()
-        assert file.job_id == ftfile.open(out).history()[-1].job_id
+        assert file.operation_id == ftfile.open(out).history()[-1].operation_id
         assert read(out) == rows(0, 6)
 
     def test_of_one_writer_the_batches_are_told(self, out: str) -> None:
@@ -210,7 +210,7 @@ class TestParts:
         after = ftfile.open(out).snapshot().adds.values()
         assert [add for add in after if add.kind == "segment"] == opened
         ftfile.flush(out, context=current())
-        MicroBatch(out, COLUMNS, {"fileFormat": "json"}, "q", attempts=1).run_job("job", [rows(8)])
+        MicroBatch(out, COLUMNS, {"fileFormat": "json"}, "q", attempts=1).run_batch_write("job", [rows(8)])
         assert ftfile.compact(out, context=current()).files_removed == 3
         assert read(out) == [*before, *rows(8)]
 
@@ -368,7 +368,7 @@ class TestRaces:
         with mounted(inner) as url:
             written(url)
             rival = MicroBatch(url, COLUMNS, {"fileFormat": "json"}, overwrite=True)
-            report = self.race(inner, lambda: rival.run_job("job", [rows(9)]))
+            report = self.race(inner, lambda: rival.run_batch_write("job", [rows(9)]))
             assert report == RewriteReport(files_lost=3)
             self.check(url, [9, 10])
             assert ftfile.open(url).version() == 3

@@ -478,7 +478,7 @@ class TestRaces:
             written(url)
             rival = MicroBatch(url, COLUMNS, {"fileFormat": "json"}, overwrite=True)
             rows = [{"id": number, "word": "w", "day": "a"} for number in (3, 4)]
-            self.race(inner, lambda: rival.run_job("job", [rows]), 1, "id = 3")
+            self.race(inner, lambda: rival.run_batch_write("job", [rows]), 1, "id = 3")
             self.check(url, [4])
 
     @pytest.mark.slow

@@ -191,7 +191,7 @@ def test_columns_and_partitions_are_those_of_the_older_version(tmp_path: Path) -
         out, {"id": "long", "day": "string", "more": "long"}, {"fileFormat": "json", "partitionBy": "day"}, "2"
     )
     wide.overwrite = True
-    wide.run_job("job", [[{"id": 1, "day": "1", "more": 2}]])
+    wide.run_batch_write("job", [[{"id": 1, "day": "1", "more": 2}]])
     ftfile.restore(out, 0)
     assert ftfile.open(out).to_arrow().column_names == ["id", "month"]
     assert ids(out) == [6, 7, 8]

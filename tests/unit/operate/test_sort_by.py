@@ -120,7 +120,7 @@ def test_new_files_are_sorted_with_the_files_that_they_overlap_only(out: str) ->
     ftfile.compact(out, sort_by="id", target_bytes=2000)
     files = len(ftfile.open(out).files())
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
-    query.run_job("job", [[{"id": 500, "word": "new"}]])
+    query.run_batch_write("job", [[{"id": 500, "word": "new"}]])
     report = ftfile.compact(out, sort_by="id", target_bytes=2000)
     assert report.files_removed == 2 < files
     assert sorted(ids(out)) == sorted([*range(1000), 500])
@@ -198,7 +198,7 @@ def test_each_directory_and_each_encoding_for_itself(out: str) -> None:
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
     for batch in range(3):
         query.run(batch, [[{"id": number, "word": word} for number in (9, batch) for word in "ab"]])
-    MicroBatch(out, COLUMNS, {"fileFormat": "json", "compression": "gzip", "partitionBy": "word"}).run_job(
+    MicroBatch(out, COLUMNS, {"fileFormat": "json", "compression": "gzip", "partitionBy": "word"}).run_batch_write(
         "job", [[{"id": 1, "word": "a"}]]
     )
     assert ftfile.compact(out, {"word": "a"}, sort_by="id").files_removed == 3

@@ -70,7 +70,7 @@ def test_the_first_write_leaves_no_rows(tmp_path: Path) -> None:
     [
         lambda out: ftfile.drop(out, "all"),
         lambda out: ftfile.delete(out, "id > 5"),
-        lambda out: MicroBatch(out, COLUMNS, OPTIONS, overwrite=True).run_job("7" * 32, [[{"id": 7}]]),
+        lambda out: MicroBatch(out, COLUMNS, OPTIONS, overwrite=True).run_batch_write("7" * 32, [[{"id": 7}]]),
         lambda out: ftfile.restore(out, 0),
     ],
     ids=["drop", "delete", "overwrite", "restore"],

@@ -59,7 +59,7 @@ MAINTENANCE: dict[str, Callable[[str], object]] = {
     "drop": lambda out: ftfile.drop(out, "half = 1"),
     "overwrite": lambda out: MicroBatch(
         out, {"id": "long", "half": "integer"}, {"partitionBy": "half"}, overwrite=True
-    ).run_job("job", [[{"id": 99, "half": 0}]]),
+    ).run_batch_write("job", [[{"id": 99, "half": 0}]]),
     "vacuum": vacuumed,
     "twice": rewritten_twice,
 }

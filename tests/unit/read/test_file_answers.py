@@ -289,7 +289,7 @@ def test_adds_of_tasks_have_no_statistics(tmp_path: Any) -> None:
     adds = [*snapshot.adds.values()]
     assert all(add.statistics for add in adds)
     for share in pack(adds, snapshot.definitions):
-        assert not any(piece.add.statistics for piece in share.pieces)
+        assert not any(piece.add.statistics for piece in share.ranges)
     for piece in pieces_of(adds, [adds]):
         assert not any(add.statistics for add in piece.inputs)
     assert adds[0].without_statistics().without_statistics().id == adds[0].id

@@ -93,14 +93,14 @@ class Directory:
     def job(self) -> None:
         tasks = self.tasks()
         job = MicroBatch(self.url, COLUMNS, {"fileFormat": "json", "partitionBy": "k", "onNewQuery": "continue"})
-        self._added(job.run_job(current().ids.unique(), tasks).version, tasks)
+        self._added(job.run_batch_write(current().ids.unique(), tasks).version, tasks)
 
     def overwrite(self) -> None:
         tasks = self.tasks()
         options = {"fileFormat": "json", "partitionBy": "k", "onNewQuery": "continue"}
         job = MicroBatch(self.url, COLUMNS, options, overwrite=True)
         before = self.rows()
-        done = job.run_job(current().ids.unique(), tasks)
+        done = job.run_batch_write(current().ids.unique(), tasks)
         rows = {row["id"] for task in tasks for row in task}
         self._note(done.version, set() if before else rows, rows)
 

@@ -64,7 +64,7 @@ def test_a_first_snapshot_is_a_thousand_batches(tmp_path: Path) -> None:
     plans = 0
     while (end := planner.plan(start)) != start:
         assert len(json.dumps(end.to_offset())) <= OFFSET_BYTES_MAX
-        read = [piece.add.id for share in planner.shares(start, end) for piece in share.pieces]
+        read = [each.add.id for share in planner.shares(start, end) for each in share.ranges]
         assert len(read) == PARTS // BATCHES
         seen.update(read)
         start, plans = end, plans + 1

@@ -320,7 +320,7 @@ def test_the_backlog_is_reported(out: str) -> None:
     write(out, range(3))
     offset = stream.latest_offset(START)
     assert stream.report() == {"version": 2, "versionsBehind": 2, "versionsSkipped": 0}
-    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_job("job", [[{"id": 7}]])
+    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_batch_write("job", [[{"id": 7}]])
     write(out, range(3, 4))
     offset = stream.latest_offset(offset)
     assert stream.report() == {"version": 4, "versionsBehind": 3, "versionsSkipped": 0}
@@ -356,7 +356,7 @@ def test_an_overwrite_is_an_error_before_anything_of_it_is_planned(out: str, pro
     run = SourceRun(out, COLUMNS, protocol=protocol)
     run.run()
     write(out, range(2, 3))
-    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_job("job", [[{"id": 7}]])
+    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_batch_write("job", [[{"id": 7}]])
     assert run.run_batch()
     assert ids(run) == rows_of(range(3))
     for _ in range(2):
@@ -415,7 +415,7 @@ def test_rows_that_end_in_as_many_files_are_an_error(out: str) -> None:
 
 def test_an_overwrite_of_nothing_is_read(out: str) -> None:
     run = SourceRun(out, COLUMNS, {"startingVersion": "0"})
-    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_job("job", [[{"id": 7}]])
+    MicroBatch(out, COLUMNS, JSON, overwrite=True).run_batch_write("job", [[{"id": 7}]])
     run.run()
     assert ids(run) == [7]
 

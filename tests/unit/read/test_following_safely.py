@@ -101,7 +101,7 @@ def test_definitions_that_the_head_has_forgotten(tmp_path: Path) -> None:
             # The second write contains no definition.
             options = {"fileFormat": "csv", "nullValue": "-", "sep": "aacdefgh"[number], "onNewQuery": "continue"}
             options["onFormatChange"] = "accept"
-            MicroBatch(out, COLUMNS, options).run_job(str(number), [[{"word": str(number)}]])
+            MicroBatch(out, COLUMNS, options).run_batch_write(str(number), [[{"word": str(number)}]])
         run = SourceRun(out, COLUMNS, {"startingVersion": "1", "maxFilesPerTrigger": "1"})
         run.run()
         log = CommitLog(open_filesystem(out))

@@ -311,17 +311,17 @@ def test_files_say_where_they_come_from_as_the_history_does(tmp_path: Path) -> N
     options = {"fileFormat": "json", "partitionBy": "day,n"}
     query = MicroBatch(out, {"id": "long", "day": "date", "n": "integer"}, options)
     query.run(0, [[{"id": 1, "day": DAYS[0], "n": 7}]])
-    query.run_job("some-job", [[{"id": 2, "day": None, "n": 8}]])
+    query.run_batch_write("some-job", [[{"id": 2, "day": None, "n": 8}]])
     stream, job = ftfile.open(out).files()
-    assert (stream.query_id, stream.batch_id, stream.job_id) == (query.query_id, 0, None)
+    assert (stream.query_id, stream.batch_id, stream.operation_id) == (query.query_id, 0, None)
     assert (stream.partition, stream.directory, stream.state) == (
         {"day": DAYS[0], "n": 7},
         "day=2024-07-01/n=7",
         "published",
     )
-    assert (job.query_id, job.batch_id, job.job_id) == (None, None, "some-job")
+    assert (job.query_id, job.batch_id, job.operation_id) == (None, None, "some-job")
     assert job.partition == {"day": None, "n": 8}
-    assert [version.job_id for version in ftfile.open(out).history()] == [None, "some-job"]
+    assert [version.operation_id for version in ftfile.open(out).history()] == [None, "some-job"]
 
 
 @pytest.mark.slow
@@ -394,7 +394,7 @@ def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Pa
     assert directory.count(where="at = '2024-07-01 12:00:00'") == 0
     # As in a drop, a path is compared by the time zone of its files, and a timestamp column as one instant.
     options |= {"timeZone": "UTC", "onFormatChange": "accept"}
-    MicroBatch(out, columns, options, "2").run_job("job", [[{"id": 2, "at": NOON.replace(hour=14)}]])
+    MicroBatch(out, columns, options, "2").run_batch_write("job", [[{"id": 2, "at": NOON.replace(hour=14)}]])
     found = directory.to_arrow(where="at = '2024-07-01 14:00:00'")["id"].to_pylist()
     assert found == ([1, 2] if "partitionBy" in options else [2])
     if "partitionBy" in options:

@@ -115,10 +115,10 @@ def test_shares_are_decoded_as_they_were_packed() -> None:
     assert shares == pack(snapshot(ADDS[:3], ADDS[3:]).values(), DEFINITIONS, task_bytes=1)
     adds = []
     for share in pickle.loads(pickle.dumps(shares)):
-        pieces, encodings = share.decode()
-        adds += [piece.add for piece in pieces]
-        assert [piece.span for piece in pieces] == [None] * len(pieces)
-        assert encodings == {piece.add.encoding: DEFINITIONS[piece.add.encoding] for piece in pieces}
+        ranges, encodings = share.decode()
+        adds += [each.add for each in ranges]
+        assert [each.span for each in ranges] == [None] * len(ranges)
+        assert encodings == {each.add.encoding: DEFINITIONS[each.add.encoding] for each in ranges}
     assert by_id(adds) == by_id(needed(ADDS))
     assert len(shares) > 1
     assert pack([], DEFINITIONS) == []
@@ -132,12 +132,12 @@ def test_spans_are_of_their_adds() -> None:
     for number, length in enumerate((unit, 3 * unit, unit // 8, 9 * unit, unit // 8, unit // 8, 5 * unit)):
         adds.append(structs.replace(PART, id=f"{number:016}", length=length, filters=()))
     definitions = {"e1": {"format": {"name": "parquet"}}}
-    shares = [share.pieces for share in pack(adds, definitions, task_bytes=2 * unit)]
+    shares = [share.ranges for share in pack(adds, definitions, task_bytes=2 * unit)]
     expected = []
     for add in needed(adds):
         count = -(-add.length // (2 * unit))
         expected += [(add, Span(number, count) if count > 1 else None) for number in range(count)]
-    assert [(piece.add, piece.span) for pieces in shares for piece in pieces] == expected
+    assert [(each.add, each.span) for ranges in shares for each in ranges] == expected
     assert max(map(len, shares)) > 1
 
 

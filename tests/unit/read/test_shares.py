@@ -112,13 +112,13 @@ def test_small_files_are_read_together_and_of_many_more_by_each_task(
     snapshot = written(str(tmp_path / "out"), fileFormat="json")
     (add,) = snapshot.adds.values()
     adds = [structs.replace(add, id=f"{number}", length=OPEN_COST_BYTES) for number in range(64)]
-    assert [len(share.pieces) for share in pack(adds, snapshot.definitions)] == [16] * 4
-    assert [len(share.pieces) for share in pack(adds, snapshot.definitions, cores=2)] == [16] * 4
-    assert [len(share.pieces) for share in pack(adds, snapshot.definitions, cores=8)] == [8] * 8
-    assert [len(share.pieces) for share in pack(adds, snapshot.definitions, cores=64)] == [2] * 32
-    assert [len(share.pieces) for share in pack(adds[:1], snapshot.definitions, cores=64)] == [1]
+    assert [len(share.ranges) for share in pack(adds, snapshot.definitions)] == [16] * 4
+    assert [len(share.ranges) for share in pack(adds, snapshot.definitions, cores=2)] == [16] * 4
+    assert [len(share.ranges) for share in pack(adds, snapshot.definitions, cores=8)] == [8] * 8
+    assert [len(share.ranges) for share in pack(adds, snapshot.definitions, cores=64)] == [2] * 32
+    assert [len(share.ranges) for share in pack(adds[:1], snapshot.definitions, cores=64)] == [1]
     monkeypatch.setattr(shares, "_TASKS_MAX", 2)
-    assert [len(share.pieces) for share in pack(adds, snapshot.definitions)] == [32] * 2
+    assert [len(share.ranges) for share in pack(adds, snapshot.definitions)] == [32] * 2
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])

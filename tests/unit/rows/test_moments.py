@@ -275,7 +275,7 @@ def test_an_overwrite_replaces_by_the_time_of_its_plan(tmp_path: Path) -> None:
     MicroBatch(out, {"id": "long", "day": "date"}, options).run(0, [rows])
     asked = options | {"replaceWhere": "day >= current_date() - interval 1 day"}
     with repeatable(ManualClock(ms("2024-03-01T23:59:59+00:00"))):
-        MicroBatch(out, {"id": "long", "day": "date"}, asked, overwrite=True).run_job(
+        MicroBatch(out, {"id": "long", "day": "date"}, asked, overwrite=True).run_batch_write(
             "job", [[{"id": 9, "day": DAYS[3]}]]
         )
     directory = ftfile.open(out)

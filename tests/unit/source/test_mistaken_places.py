@@ -264,7 +264,7 @@ def refused(call: Callable[[str], object], log: str) -> None:
         ftfile.repair,
         lambda path: ftfile.repair(path, dry_run=False, accept_lost_records=True),
         lambda path: SourceRun(path, COLUMNS).run(),
-        lambda path: MicroBatch(path, COLUMNS, {"fileFormat": "json"}).run_job("1" * 32, [[{"value": "x"}]]),
+        lambda path: MicroBatch(path, COLUMNS, {"fileFormat": "json"}).run_batch_write("1" * 32, [[{"value": "x"}]]),
         lambda path: MicroBatch(path, COLUMNS, {"fileFormat": "json", "onNewQuery": "continue"}).run(
             0, [[{"value": "x"}]]
         ),

@@ -95,7 +95,7 @@ def test_the_reader_reads_after_pickling(written: str) -> None:
 def test_the_reader_stays_at_the_version_it_was_made_for(written: str) -> None:
     reader: Any = FtFileDataSource({"path": written}).reader(SCHEMA)
     MicroBatch(written, {"id": "long", "word": "string"}).run(1, [[{"id": 3, "word": "c"}]])
-    assert sum(len(partition.share.pieces) for partition in reader.partitions()) == 2
+    assert sum(len(partition.share.ranges) for partition in reader.partitions()) == 2
 
 
 @parametrize("moment", ["made", "planned"], quick=1)

@@ -307,7 +307,7 @@ class TestBeside:
     def test_an_overwrite_in_between(self, out: str) -> None:
         written(out)
         replacing = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "bucket"}, overwrite=True)
-        session = Session(after_tasks=lambda: replacing.run_job("job", [[{"id": 9, "bucket": "a"}]]))
+        session = Session(after_tasks=lambda: replacing.run_batch_write("job", [[{"id": 9, "bucket": "a"}]]))
         assert run(compact, session, out) == RewriteReport(files_lost=18)
         assert ids(out) == [9]
         check_directory(open_filesystem(out))

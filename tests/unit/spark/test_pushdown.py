@@ -191,7 +191,7 @@ def test_a_reader_leaves_out_files_by_their_statistics(
     source = FtFileDataSource({"path": out, "filterPushdown": "true"})
     reader: Any = source.reader(source.schema())
     list(reader.pushFilters(list(filters)))
-    assert sum(len(part.share.pieces) for part in reader.partitions()) == files
+    assert sum(len(part.share.ranges) for part in reader.partitions()) == files
 
 
 @parametrize("file_format", ["parquet", "orc", "json", "csv", "avro"], quick=1)

@@ -243,7 +243,7 @@ def files_of(directory: Path, *filters: ds.Filter) -> int:
     source = FtFileDataSource({"path": str(directory), "filterPushdown": "true"})
     reader: Any = source.reader(source.schema())
     list(reader.pushFilters(list(filters)))
-    return sum(len(part.share.pieces) for part in reader.partitions())
+    return sum(len(part.share.ranges) for part in reader.partitions())
 
 
 def add_of(number: int) -> Add:

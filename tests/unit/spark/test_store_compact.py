@@ -205,7 +205,7 @@ class TestBeside:
         write(query_at(out), range(4))
         replacing = query_at(out)
         replacing.overwrite = True
-        session = Session(after_tasks=lambda: replacing.run_job("job", [[{"k": "only", "n": 1}]]))
+        session = Session(after_tasks=lambda: replacing.run_batch_write("job", [[{"k": "only", "n": 1}]]))
         assert run(session, out).records == 0
         assert rows_of(out) == {"only": 1}
         check_store(file_system(out))

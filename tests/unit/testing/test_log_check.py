@@ -17,7 +17,16 @@ from ftfile.formats.columnar import RowSegments
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.format.model import (
+    Add,
+    BatchWriteAuthor,
+    MaintenanceAuthor,
+    Origin,
+    Record,
+    Remove,
+    StreamAuthor,
+    Transaction,
+)
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import place
 from ftfile.log.read.add_table import compact_records
@@ -100,7 +109,7 @@ def test_a_right_directory(directory: Directory) -> None:
     first = directory.add(b"a\nb\n", "first")
     directory.record(adds=(first,))
     directory.record(adds=(directory.add(b"c\n", "second", published=False),))
-    directory.record(JobAuthor("job", Transaction("app", 3)), adds=(directory.add(b"b\n", "third"),))
+    directory.record(BatchWriteAuthor("job", Transaction("app", 3)), adds=(directory.add(b"b\n", "third"),))
     write_checkpoint(directory.fs, SYSTEM.ids, CommitLog(directory.fs).refresh())
     write_published(directory.fs, PublishedHint(0, "n0"))
     report = check_directory(directory.fs, recorded_by_spark={QUERY: [0, 1]})
@@ -163,7 +172,7 @@ class TestI2:
 
     def test_a_transaction_has_two_records(self, directory: Directory) -> None:
         for number in range(2):
-            directory.record(JobAuthor(f"job-{number}", Transaction("app", 5)))
+            directory.record(BatchWriteAuthor(f"job-{number}", Transaction("app", 5)))
         assert broken(directory) == "I2"
 
 

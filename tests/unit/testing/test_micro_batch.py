@@ -74,7 +74,7 @@ class TestBatches:
 
     def test_a_batch_write_is_a_commit_of_its_own(self, query: MicroBatch) -> None:
         for job in ("first", "second"):
-            query.run_job(job, [[ROWS[0]], [ROWS[1]]])
+            query.run_batch_write(job, [[ROWS[0]], [ROWS[1]]])
         assert seen(query) == [ROWS[0], ROWS[0], ROWS[1], ROWS[1]]
 
 

@@ -18,11 +18,11 @@ from ftfile.kv.operator.windows import folded
 from ftfile.kv.type_names import type_named
 from ftfile.log.apply import ENTRIES_MAX
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor, Transaction
+from ftfile.log.format.model import BatchWriteAuthor, Transaction
 from ftfile.log.protocol import commit
 from ftfile.log.wal import OPERATORS, opening_of, recorded_window
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.writing.messages import JobIdentity, TaskIdentity, segment_of
+from ftfile.writing.messages import OperationIdentity, TaskIdentity, segment_of
 from ftfile.writing.options import durability_of
 from ftfile.writing.stage import Stage
 
@@ -257,8 +257,8 @@ class Recorder:
         return last
 
     def _commit(self, number: int, windows: Sequence[Window], last: int) -> None:
-        job_id = self.log.ids.unique()
-        change = StoreChange(runs=tuple(self._staged(job_id, windows)))
+        operation_id = self.log.ids.unique()
+        change = StoreChange(runs=tuple(self._staged(operation_id, windows)))
 
         def prepare(head: LogState, _: object) -> Body:
             require_epoch(head, self.writer, self.epoch)
@@ -275,14 +275,14 @@ class Recorder:
             metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}
             return structs.replace(body, metrics=metrics | body.metrics)
 
-        author = JobAuthor(job_id, Transaction(self.writer, number))
+        author = BatchWriteAuthor(operation_id, Transaction(self.writer, number))
         with self.log.lock:
             commit(self.log, author, prepare, self.config.common.policy)
 
-    def _staged(self, job_id: str, windows: Sequence[Window]) -> list[Add]:
+    def _staged(self, operation_id: str, windows: Sequence[Window]) -> list[Add]:
         """Write windows as runs, one for each bucket that they change."""
         config, definition = self.config, self.config.definition
-        identity = TaskIdentity(JobIdentity(job_id), 0, 0)
+        identity = TaskIdentity(OperationIdentity(operation_id), 0, 0)
         stage = Stage(self.log.fs, identity, config.common.storage.durability)
         rows, purges = folded(windows, definition)
         rows_by_bucket = dict(by_bucket(rows, definition))

@@ -25,7 +25,7 @@ def keep_up(log: CommitLog, config: StoreConfig) -> None:
     """Start a vacuum if one is due, and run due compactions; raises the same errors as `CompactionRounds.compact`."""
     vacuum_if_due(config, log)
     author = MaintenanceAuthor("compact", log.ids.unique())
-    workers = Threads(author.job_id, 1)  # the writer needs cores, too
+    workers = Threads(author.operation_id, 1)  # the writer needs cores, too
     CompactionRounds(log=log, author=author, workers=workers, code=config.definition.code).compact(skip_held=True)
 
 

@@ -297,7 +297,7 @@ def compact(
         CommitError: as for a batch write.
     """
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
-        workers = Threads.of(author.job_id, threads, log.fs.context)
+        workers = Threads.of(author.operation_id, threads, log.fs.context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
         return CompactionRounds(
@@ -308,7 +308,7 @@ def compact(
 def compact_idle(path: str | os.PathLike[str], **access: Unpack[AccessArguments]) -> CompactReport:
     """Compact runs as `compact`, except runs whose compactions failed too often, because idle queries call it often."""
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
-        workers = Threads.of(author.job_id, None, log.fs.context)
+        workers = Threads.of(author.operation_id, None, log.fs.context)
         return CompactionRounds(log=log, author=author, workers=workers).compact(skip_held=True)
 
 

@@ -112,7 +112,7 @@ class _PurgeRuns:
         if missing:
             written = _written(log, self._author, how, [(bucket, [key_range]) for bucket in missing])
             self._written |= zip(missing, written, strict=True)
-        origin = Origin(self._author.job_id, 0, 0)
+        origin = Origin(self._author.operation_id, 0, 0)
         adds = []
         for bucket in sorted(buckets):
             adds.append(segment_of(self._written[bucket], how.encoding, origin, {}))
@@ -134,7 +134,7 @@ def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) 
     if not runs:
         return []
     written = _written(log, author, how, purges)
-    origin = Origin(author.job_id, 0, 0)
+    origin = Origin(author.operation_id, 0, 0)
     adds = []
     for segment, run in zip(written, runs, strict=True):
         metadata = replace(run.metadata, keys=None, ops=0, deletes=0, plain_bytes=0)

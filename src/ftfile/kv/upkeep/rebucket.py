@@ -184,7 +184,7 @@ class _NewBuckets:
         """Write the rows of old buckets to new buckets."""
         definition = replace(how.definition, buckets=self.buckets)
         outputs = Outputs(lambda: how.spool(stage), how.encoding, how.plan.max_file_bytes)
-        origin = Origin(self.author.job_id, 0, 0)
+        origin = Origin(self.author.operation_id, 0, 0)
         held: defaultdict[str, list[pa.Table]] = defaultdict(list)
         held_bytes = 0
         new_runs: list[Run] = []

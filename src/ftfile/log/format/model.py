@@ -161,10 +161,10 @@ class Transaction(Value, frozen=True):
     version: Number
 
 
-class JobAuthor(Value, frozen=True, tag_field="kind", tag="batchWrite"):
+class BatchWriteAuthor(Value, frozen=True, tag_field="kind", tag="batchWrite"):
     """One batch write."""
 
-    job_id: str
+    operation_id: str
     transaction: OrAbsent[Transaction] = None
 
 
@@ -172,10 +172,10 @@ class MaintenanceAuthor(Value, frozen=True, tag_field="kind", tag="maintenance")
     """One maintenance operation, such as `compact`."""
 
     operation: str
-    job_id: str
+    operation_id: str
 
 
-Author = StreamAuthor | JobAuthor | MaintenanceAuthor
+Author = StreamAuthor | BatchWriteAuthor | MaintenanceAuthor
 
 
 class Fingerprint(Value, frozen=True):
@@ -208,7 +208,7 @@ class Changes(Value, frozen=True, kw_only=True):
     # Keys of definitions: the schema of rows, the encoding of new rows, and the rolling rules of the author's query.
     schema: OrAbsent[str] = None
     encoding: OrAbsent[str] = None
-    settings: OrAbsent[str] = field(default=None, name="assemblySettings")
+    settings: OrAbsent[str] = None
     # a record only contains definitions that are new to the log
     definitions: dict[str, Any] = field(default_factory=dict)
     user_metadata: OrAbsent[str] = None  # the user's text
@@ -221,7 +221,7 @@ class Body(Changes, frozen=True, kw_only=True):
     """The changes that a writer makes to the log: a record without author and version."""
 
     # None for the remaining jobs of the previous record
-    jobs: tuple[Job, ...] | None = field(default=None, name="assemblyTasks")
+    jobs: tuple[Job, ...] | None = None
 
 
 class Record(Changes, frozen=True):
@@ -232,7 +232,7 @@ class Record(Changes, frozen=True):
     author: Author
     time_ms: Count  # the author's clock
     store_ms: OrAbsent[Count] = field(default=None, name="storeTimeMs")  # the store's clock, if it differs
-    jobs: tuple[Job, ...] = field(default=(), name="assemblyTasks")
+    jobs: tuple[Job, ...] = ()
     # the first batch of the query's lineage
     lineage_start: OrAbsent[Count] = field(default=None, name="lineageStartBatch")
     fingerprint: OrAbsent[Fingerprint] = None

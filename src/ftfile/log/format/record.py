@@ -26,8 +26,8 @@ from ftfile.log.format.model import (
     UNREPORTED_BATCHES,
     UNREPORTED_FLUSHES,
     Application,
+    BatchWriteAuthor,
     Count,
-    JobAuthor,
     Record,
     Value,
     convert,
@@ -224,7 +224,7 @@ def encode_record(record: Record) -> EncodedRecord:
 
 def _check_transaction(record: Record) -> None:
     transaction = None
-    if isinstance(record.author, JobAuthor):
+    if isinstance(record.author, BatchWriteAuthor):
         transaction = record.author.transaction
     if transaction is not None and (type(transaction.version) is not int or abs(transaction.version) > NUMBER_MAX):
         text = (

@@ -14,7 +14,7 @@ from ftfile.log.format.model import (
     APPLICATIONS,
     MIGRATION,
     NUMBER_MAX,
-    JobAuthor,
+    BatchWriteAuthor,
     MaintenanceAuthor,
     StreamAuthor,
 )
@@ -93,7 +93,7 @@ class Version:
             `migrate`; or a maintenance operation, such as `compact` or `delete`.
         query_id: of a streaming write, else None; the `app_id` of a commit of `ftfile.writer`.
         batch_id: of a streaming write, else None; the number of a commit of `ftfile.writer`, from 0 on.
-        job_id: of a batch write or a maintenance operation, else None.
+        operation_id: of a batch write or a maintenance operation, else None.
         txn_app_id: `txnAppId` of a batch write that has one, else None.
         txn_version: its `txnVersion`, else None.
         user_metadata: the text of the option `userMetadata`, or None.
@@ -120,7 +120,7 @@ class Version:
     operation: str
     query_id: str | None
     batch_id: int | None
-    job_id: str | None
+    operation_id: str | None
     txn_app_id: str | None
     txn_version: int | None
     user_metadata: str | None
@@ -169,13 +169,13 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
 def version_of(record: Record, stored_ms: int | None) -> Version:
     """Return the numbers of a record, given the modification time of its file, or None if unknown."""
     author = record.author
-    query_id = batch_id = job_id = None
+    query_id = batch_id = operation_id = None
     if isinstance(author, StreamAuthor):
         query_id, batch_id = author.query_id, author.batch_id
     else:
-        job_id = author.job_id
+        operation_id = author.operation_id
     txn_app_id = txn_version = None
-    if isinstance(author, JobAuthor) and author.transaction is not None:
+    if isinstance(author, BatchWriteAuthor) and author.transaction is not None:
         txn_app_id, txn_version = author.transaction.app_id, author.transaction.version
     metrics = _metrics_of(record)
     with Decoding(layout.record_path(record.version), "the metrics of a commit"):
@@ -185,7 +185,7 @@ def version_of(record: Record, stored_ms: int | None) -> Version:
         operation=operation_of(record),
         query_id=query_id,
         batch_id=batch_id,
-        job_id=job_id,
+        operation_id=operation_id,
         txn_app_id=txn_app_id,
         txn_version=txn_version,
         user_metadata=record.user_metadata,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.log.protocol import Committed
     from ftfile.log.state import LogState
-    from ftfile.operate.writers.directory_options import WriterOptions
+    from ftfile.operate.writers.directory_options import GivenOptions
     from ftfile.operate.writers.sink_arguments import SinkArguments
     from ftfile.writing.applications import ApplicationBatch
     from ftfile.writing.files.file_options import SinkConfig
@@ -90,7 +90,7 @@ class DirectoryWriter:
         version: of the directory after the last commit of the application; -1 before the first one.
     """
 
-    def __init__(self, app_id: str, options: WriterOptions, threads: int, context: Context) -> None:
+    def __init__(self, app_id: str, options: GivenOptions, threads: int, context: Context) -> None:
         self._options, self._threads, self._context = options, threads, context
         self.path = directory_url(options.texts["path"])
         common = common_settings(options.texts, stream=True)

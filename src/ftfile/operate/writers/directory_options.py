@@ -10,7 +10,7 @@ from ftfile.core.errors import ConfigError, KeysRequired
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import SinkOptions
 from ftfile.log.directory import check_is_files, directory_url, file_as_config_error, has_log
-from ftfile.log.format.model import JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor
 from ftfile.log.opening import open_log
 from ftfile.log.policy import find_record
 from ftfile.log.read.snapshot import take_snapshot
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-class WriterOptions(NamedTuple):
+class GivenOptions(NamedTuple):
     """The options of a write."""
 
     texts: dict[str, str]  # by the names of the sink, with the path
@@ -54,7 +54,7 @@ def writer_options(
     elsewhere: Mapping[str, str],
     context: Context,
     **more: str,
-) -> WriterOptions:
+) -> GivenOptions:
     """Return the caller's options, completed by the options of the directory's newest rows.
 
     If the log contains the write, they are completed by the options of its rows: other programs can have changed the
@@ -81,15 +81,15 @@ def writer_options(
     access = Access(checked.key_provider, storage, checked.at_least_version, context)
     log = _log_at(path, texts, checked, access)
     if log is None:
-        return WriterOptions(texts, recorded)
+        return GivenOptions(texts, recorded)
     with file_as_config_error(log, path):
         head = log.refresh()
     check_is_files(head, path)
     encoding = stored_rows(log, head, transaction_of(checked, stream=False)).encoding
     if encoding is None:
-        return WriterOptions(texts, recorded)
+        return GivenOptions(texts, recorded)
     taken = option_texts(recorded.of(encoding), None, {})
-    return WriterOptions(taken | texts, recorded)
+    return GivenOptions(taken | texts, recorded)
 
 
 def _log_at(path: str, texts: Mapping[str, str], checked: SinkOptions, access: Access) -> CommitLog | None:
@@ -129,7 +129,7 @@ def stored_rows(log: CommitLog, head: LogState, transaction: Transaction | None)
     """
     record = None
     if transaction is not None:
-        record = find_record(log, head, JobAuthor("", transaction))
+        record = find_record(log, head, BatchWriteAuthor("", transaction))
     if record is None:
         return StoredRows(head.definitions, head.schema, head.encoding)
     return StoredRows(take_snapshot(log, record.version).definitions, record.schema, record.encoding)

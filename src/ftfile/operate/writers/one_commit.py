@@ -20,7 +20,7 @@ from ftfile.rows.spark_types import spark_schema_json
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink, refuse_rolling
-from ftfile.writing.messages import JobIdentity
+from ftfile.writing.messages import OperationIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +95,7 @@ def write(  # noqa: PLR0913 - all but two by name
     refuse_rolling(config)
     check_exports(config)
     plan = plan_write(FileSink(), config, context, tasks_here=True)
-    writer = JobIdentity(context.ids.unique())
+    writer = OperationIdentity(context.ids.unique())
     messages = RowThreads(plan, writer, thread_count, context).write_all(rows.batches)
     done = commit_batch(plan.sink, plan.config, messages=messages, batch_id=None, context=context)
     export_batch_write(plan.config, context)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.log.state import LogState
-    from ftfile.operate.writers.directory_options import WriterOptions
+    from ftfile.operate.writers.directory_options import GivenOptions
     from ftfile.writing.options import CommonSettings
 
 _log = get_logger(__name__)
@@ -33,7 +33,7 @@ class RowColumns(NamedTuple):
     config: SinkConfig
 
     @classmethod
-    def of(cls, schema: pa.Schema, options: WriterOptions, common: CommonSettings) -> RowColumns:
+    def of(cls, schema: pa.Schema, options: GivenOptions, common: CommonSettings) -> RowColumns:
         """Return the settings for rows with these columns.
 
         Raises:
@@ -67,7 +67,7 @@ def columns_at(texts: Mapping[str, str], context: Context) -> pa.Schema | None:
 
 
 def columns_of_open_files(
-    head: LogState, app_id: str, options: WriterOptions, common: CommonSettings
+    head: LogState, app_id: str, options: GivenOptions, common: CommonSettings
 ) -> RowColumns | None:
     """Return the columns with which a restarted application can end its open files before it has new rows.
 

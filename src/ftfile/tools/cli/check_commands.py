@@ -73,7 +73,7 @@ def _print_verified(report: "VerifyReport", path: str) -> None:
             ("result", _result(report)),
             ("versions", _versions(report.oldest_version, report.version)),
             ("files" if is_files else "runs", f"{count:,} of {bytes_text(report.size_bytes)}, {content}"),
-            ("open pieces", report.segments or None if is_files else None),
+            ("open segments", report.segments or None if is_files else None),
             ("rows", count_text(report.rows)),
             ("unrecorded", unrecorded),
             ("in quarantine", report.quarantined_files or None),

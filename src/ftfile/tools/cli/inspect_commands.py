@@ -246,7 +246,7 @@ def ls(
         TableColumn("rows", "rows", COUNT),
         TableColumn("bytes", "size_bytes", BYTES, keep=5),
         TableColumn("batch", "batch_id", TEXT, keep=3),
-        TableColumn("query or job", _author_id, keep=1),
+        TableColumn("query or operation", _author_id, keep=1),
         TableColumn("directory", "directory", keep=2, hides_zero=True),
     ]
     if stats:
@@ -285,7 +285,7 @@ def _list_runs(place: DirectoryOptions, version: int | None, limit: int | None, 
         TableColumn("rows", "rows", COUNT),
         TableColumn("bytes", "size_bytes", BYTES, keep=5),
         TableColumn("batches", _batch_range, TEXT, keep=3),
-        TableColumn("query or job", "query_id", keep=1),
+        TableColumn("query or operation", "query_id", keep=1),
     ]
     output.show_list(runs, columns, limit, "runs")
 
@@ -310,7 +310,7 @@ def history(place: DirectoryOptions, *, limit: Newest = None, output: Output) ->
         TableColumn("finished by", _reasons, keep=3),
         TableColumn("seconds", _seconds_of, SECONDS, keep=4, hides_zero=True),
         TableColumn("bad", "bad_records", COUNT, keep=3, hides_zero=True),
-        TableColumn("query or job", _author_id, keep=2),
+        TableColumn("query or operation", _author_id, keep=2),
         TableColumn("replaces", _replaced, keep=1),
         TableColumn("writer", "writer", keep=0, hides_zero=True),
         TableColumn("metadata", "user_metadata", keep=3, folds=True),
@@ -361,7 +361,7 @@ def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
             ("query", commit.query_id),
             ("run", details.run_id),
             ("batch", commit.batch_id),
-            ("job", commit.job_id),
+            ("operation", commit.operation_id),
             ("writer", commit.writer or None),
             ("replaces", _replaced(commit)),
             ("metadata", commit.user_metadata),
@@ -375,7 +375,7 @@ def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
             ("durability", commit.durability),
             ("offsets before", _offsets(details.offsets_before)),
             ("offsets after", _offsets(commit.offsets)),
-            ("runs ended" if is_store else "pieces ended", details.segments_removed or None),
+            ("runs ended" if is_store else "segments ended", details.segments_removed or None),
         ]
     )
     _print_ranges(details.offset_ranges)
@@ -434,8 +434,8 @@ def _print_file(file: "FileDetails") -> None:
             ("batches", _batch_range(batches) if batches else None),
             ("offsets before", _offsets(batches.offsets_before) if batches else None),
             ("offsets after", _offsets(batches.offsets) if batches else None),
-            ("job", file.job_id),
-            ("made of", count_text(file.pieces, "piece") if file.pieces else None),
+            ("operation", file.operation_id),
+            ("made of", count_text(file.segments, "segment") if file.segments else None),
         ]
     )
     _print_ranges(batches.offset_ranges if batches else None)
@@ -665,7 +665,7 @@ def _state_style(state: str) -> str:
 
 
 def _author_id(item: "FinishedFile | RecordedVersion") -> str | None:
-    return item.query_id or item.job_id
+    return item.query_id or item.operation_id
 
 
 def _batch_range(item: "ListedRun | AddedFile | Batches") -> str:

@@ -26,7 +26,7 @@ from ftfile.log.directory import (
     is_foreign,
     migration_of,
 )
-from ftfile.log.format.model import MIGRATION, Body, JobAuthor, StreamAuthor
+from ftfile.log.format.model import MIGRATION, BatchWriteAuthor, Body, StreamAuthor
 from ftfile.log.policy import Policy
 from ftfile.log.protocol import commit
 from ftfile.log.read.snapshot import take_snapshot
@@ -136,7 +136,7 @@ def migrate(  # noqa: PLR0913 - all by name
         workers=Threads.of("migrate", threads, context),
         progress=progress,
     )
-    with log_context(job=context.ids.unique()), file_as_config_error(CommitLog(fs), os.fspath(path)):
+    with log_context(operation=context.ids.unique()), file_as_config_error(CommitLog(fs), os.fspath(path)):
         return _migrate(fs, os.fspath(path), request)
 
 
@@ -208,7 +208,7 @@ def _move(fs: FileSystem, path: str, log: LogName | None, last_entry: int | None
 
 def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
     """Return the author: the checkpoint's query with the last batch in the files, or a batch write."""
-    job_id = context.ids.unique()
+    operation_id = context.ids.unique()
     if checkpoint is None:
         if inventory.source == "spark" and inventory.last_entry is not None:
             _log.warning(
@@ -217,7 +217,7 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
                 SPARK_LOG,
                 inventory.last_entry,
             )
-        return JobAuthor(job_id)
+        return BatchWriteAuthor(operation_id)
     if inventory.source != "spark" or inventory.last_entry is None:
         raise ConfigError(
             Advice(
@@ -245,7 +245,7 @@ def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, con
             )
         )
     return StreamAuthor(
-        query_id, job_id, batch_id=inventory.last_entry, offsets_hash=offsets.hash, offsets=offsets.offsets
+        query_id, operation_id, batch_id=inventory.last_entry, offsets_hash=offsets.hash, offsets=offsets.offsets
     )
 
 

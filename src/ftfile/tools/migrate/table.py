@@ -367,7 +367,7 @@ def _origin(author: Author) -> Origin:
     """Return the origin of all files; for a query, it is the last batch, so followers read all files as that batch."""
     if isinstance(author, StreamAuthor):
         return Origin(author.query_id, author.batch_id, author.batch_id)
-    return Origin(author.job_id, 0, 0)
+    return Origin(author.operation_id, 0, 0)
 
 
 def _add(info: FileInfo, facts: FileFacts, encoding: str, origin: Origin, unique: str) -> Add:

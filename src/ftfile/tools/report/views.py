@@ -176,7 +176,7 @@ def view_of_open(files: Sequence[OpenFile], now_ms: int, path: str) -> TableView
         TableColumn("directory", _directory_of, folds=True),
         TableColumn("rows", "rows", COUNT),
         TableColumn("bytes", "size_bytes", BYTES, keep=4),
-        TableColumn("pieces", "segments", COUNT, keep=2),
+        TableColumn("segments", "segments", COUNT, keep=2),
         TableColumn("opened", "first_ms", age_at(now_ms), keep=5),
         TableColumn("due", partial(_due, now_ms=now_ms), style=_due_style),
         TableColumn("why it is open", "waiting", with_commands(path), keep=6, folds=True),

@@ -93,7 +93,7 @@ class SinkConfig(WriteConfig):
         """
         parsed = parse_options(options, SinkOptions)
         parsed.required_path(_NO_PATH)
-        checked = CheckedOptions(
+        checked = SinkSettings(
             options=parsed,
             schema_json=schema_json,
             overwrite=overwrite,
@@ -152,7 +152,7 @@ class SinkConfig(WriteConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckedOptions:
+class SinkSettings:
     """The options and the schema of a write. Each part of the settings is checked and built at its first use.
 
     Equal objects have equal settings. A part raises a ConfigError or a SchemaError if it cannot be built.
@@ -337,7 +337,7 @@ def forget_configs() -> None:
 
 
 @lru_cache(CONFIGS_KEPT)
-def _settings(checked: CheckedOptions) -> SinkConfig:
+def _settings(checked: SinkSettings) -> SinkConfig:
     """Return the settings. A pure function: keys and client settings, which can change, are in `checked`."""
     options = checked.options
     # Of several mistakes, the first of this order is raised.

@@ -15,7 +15,7 @@ from ftfile.log.directory import (
     list_new_directory,
 )
 from ftfile.log.format import layout
-from ftfile.log.format.model import JobAuthor
+from ftfile.log.format.model import BatchWriteAuthor
 from ftfile.writing.files.file_options import SinkConfig, forget_configs
 from ftfile.writing.files.prepared_files import PreparedFiles, check_head, check_paths, recorded_zone
 from ftfile.writing.files.rolling_rules import ALL_END
@@ -118,7 +118,7 @@ def session_refusal(config: SinkConfig, overwrite_mode: str, context: Context) -
         return None
     log = config.log(context)
     head, transaction = log.refresh(), config.common.transaction
-    if transaction is not None and head.has(JobAuthor("", transaction)):
+    if transaction is not None and head.has(BatchWriteAuthor("", transaction)):
         return None  # the commit finds the write in the log
     try:
         check_head(in_session, head, lambda: _snapshot_of(log))

@@ -13,12 +13,12 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.kv.operator import recording
 from ftfile.kv.operator.store import WINDOW_MAX
 from ftfile.log import apply as fold
-from ftfile.log.format.model import JobAuthor, Record, Transaction
+from ftfile.log.format.model import BatchWriteAuthor, Record, Transaction
 from ftfile.log.format.record import encode_record
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.writing.batch import commit_batch
-from ftfile.writing.messages import JobIdentity
+from ftfile.writing.messages import OperationIdentity
 from tests.kit.parameters import parametrize
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, query_of, rows
@@ -99,7 +99,7 @@ def test_keys_in_another_order(fs: CrashingFileSystem) -> None:
 
 def test_a_writer_with_the_name_of_an_application(out: str) -> None:
     query = counting(out, txnAppId="w", txnVersion="7")
-    query.run_job("job", [rows("a")])
+    query.run_batch_write("job", [rows("a")])
     with pytest.raises(ConfigError, match=r"writer='w': Spark has written .* txnAppId='w', and its last txnVersion, 7"):
         kv.KeyValueStore(out, writer="w", **SHAPE, merge="n:sum")
     with kv.KeyValueStore(out, writer="other", **SHAPE, merge="n:sum") as store:
@@ -119,7 +119,7 @@ def test_a_writer_whose_epoch_is_forgotten(fs: CrashingFileSystem, monkeypatch: 
 def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> None:
     query = counting(out, txnAppId="w", txnVersion=str(version))
     counting(out).run(0, [rows("a")])
-    plan, job = query.plan(), JobIdentity("job")
+    plan, job = query.plan(), OperationIdentity("job")
     messages = [query.run_task(query.pickled_plan(), job, 0, rows("a"))]
     with kv.KeyValueStore(out, writer="w", **SHAPE, merge="n:sum") as store:
         store.begin_window(6)
@@ -133,7 +133,7 @@ def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> Non
         with pytest.raises(ConfigError, match="txnAppId='w'"):
             query.pickled_plan()
         assert store.get("a") == 2
-    counting(out, txnAppId="x", txnVersion="7").run_job("job", [rows("a")])
+    counting(out, txnAppId="x", txnVersion="7").run_batch_write("job", [rows("a")])
 
 
 @pytest.mark.parametrize(("windows", "known"), [([5], "5"), ([], "none")])
@@ -201,6 +201,6 @@ def test_windows_of_numpy(fs: CrashingFileSystem) -> None:
 
 
 def test_a_transaction_that_nobody_could_read() -> None:
-    record = Record(0, "0" * 32, JobAuthor("job", Transaction("w", version=True)), 0)
+    record = Record(0, "0" * 32, BatchWriteAuthor("job", Transaction("w", version=True)), 0)
     with pytest.raises(ConfigError, match="the version of a transaction is True, but must be an int"):
         encode_record(record)

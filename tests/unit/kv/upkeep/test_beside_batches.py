@@ -80,7 +80,7 @@ def test_25_a_batch_longer_than_the_grace_is_refused(clock: ManualClock) -> None
     write(query, 0)
     late = query.run_tasks(1, [[{"word": "w0", "n": 1}]])
     clock.advance(10)
-    counts().run_job("another", [[{"word": word, "n": 1} for word in WORDS]])
+    counts().run_batch_write("another", [[{"word": word, "n": 1} for word in WORDS]])
     vacuum_all(clock)
     with pytest.raises(StaleFiles, match="`grace`"):
         query.commit(1, late)
@@ -121,7 +121,7 @@ def test_6_results_of_jobs_whose_runs_are_gone(change: str) -> None:
         if change == "overwrite":
             replacing = counts(buckets="1")
             replacing.overwrite = True
-            replacing.run_job("job", [[{"word": "w0", "n": 5}]])
+            replacing.run_batch_write("job", [[{"word": "w0", "n": 5}]])
             expected = {"w0": 5}
         elif change == "compact":
             kv.compact(PATH, full=True, context=current())

@@ -24,7 +24,7 @@ def by_stream(number: int, options: dict[str, str]) -> None:
 
 
 def by_job(number: int, options: dict[str, str]) -> None:
-    counts(buckets="2", **options).run_job(f"job-{number}", [[{"word": "a", "n": 1}]])
+    counts(buckets="2", **options).run_batch_write(f"job-{number}", [[{"word": "a", "n": 1}]])
 
 
 def by_operator(number: int, options: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
 from ftfile.log.apply import Fold
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Remove, Transaction
+from ftfile.log.format.model import BatchWriteAuthor, Body, MaintenanceAuthor, Remove, Transaction
 from ftfile.log.format.record import definition_key
 from ftfile.log.protocol import commit, record_of
 from ftfile.log.wal import Opening, set_opening
@@ -171,6 +171,8 @@ class TestBroken:
             store.commit(3)
             monkeypatch.setattr(Fold, "_check", lambda *_: None)
             log = CommitLog(open_filesystem(PATH))
-            again = record_of(log, log.refresh(), Body(), JobAuthor("again", Transaction("w", 3)), log.ids.unique())
+            again = record_of(
+                log, log.refresh(), Body(), BatchWriteAuthor("again", Transaction("w", 3)), log.ids.unique()
+            )
             assert log.create(again) is not None
         assert broken() == "I2"

@@ -79,7 +79,7 @@ def make_plain(path: Path) -> None:
         query.run(1, [[row(6)], []])
         query.run(2, [[], []])
         job = {"fileFormat": "json", "partitionBy": "kind", "txnAppId": "app", "txnVersion": "7"}
-        MicroBatch(str(path), COLUMNS, job).run_job("2" * 32, [[row(7)], [row(8)]])
+        MicroBatch(str(path), COLUMNS, job).run_batch_write("2" * 32, [[row(7)], [row(8)]])
         ftfile.compact(str(path), context=current())
         ids = SeededIds(1)
         fs = InContext(LocalFileSystem(str(path), SYSTEM), ids=ids)

@@ -24,9 +24,9 @@ from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_compacted
 from ftfile.log.format.model import (
     Add,
+    BatchWriteAuthor,
     Fingerprint,
     Job,
-    JobAuthor,
     MaintenanceAuthor,
     Origin,
     Remove,
@@ -205,7 +205,7 @@ class TestReading:
         assert second.removes == (Remove(f"{SPOOL}-0", "segment"),)
         assert third.adds[0].ranges[0] == SourceRange(LEFT.id, "bytes", 0, 37)
         assert third.adds[0].origin == Origin(QUERY, 0, 1)
-        assert fourth.author == JobAuthor("2" * 32, Transaction("app", 7))
+        assert fourth.author == BatchWriteAuthor("2" * 32, Transaction("app", 7))
         assert fifth.author == MaintenanceAuthor("compact", "8d47d2acf1a54c799d9c59d3c6fe67ad")
         assert fifth.removes[0] == Remove(
             "0ef664b64a3b3fb82bb098f3fb8b6483",

@@ -20,9 +20,9 @@ from ftfile.log.format import record as record_format
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
 from ftfile.log.format.model import (
     Add,
+    BatchWriteAuthor,
     Fingerprint,
     Job,
-    JobAuthor,
     MaintenanceAuthor,
     Origin,
     Record,
@@ -91,7 +91,7 @@ RECORD = Record(
     },
     payload=[1],
 )
-OF_A_JOB = structs.replace(RECORD, author=JobAuthor("j", Transaction("app", -7)))
+OF_A_JOB = structs.replace(RECORD, author=BatchWriteAuthor("j", Transaction("app", -7)))
 OF_MAINTENANCE = structs.replace(RECORD, author=MaintenanceAuthor("compact", "j"))
 STATE = after(LogState(), RECORD, structs.replace(OF_A_JOB, version=1, adds=(), removes=(), previous_nonce="nonce"))
 RANGE = encode_compacted(compact_records([RECORD], 0))
@@ -129,7 +129,7 @@ FILES: dict[str, tuple[Callable[[list[bytes]], object], list[bytes]]] = {
 PLACES: dict[str, tuple[str, int, Steps]] = {
     "HEADER": ("record", 0, ()),
     "StreamAuthor": ("record", 0, ("author",)),
-    "JobAuthor": ("record of a job", 0, ("author",)),
+    "BatchWriteAuthor": ("record of a job", 0, ("author",)),
     "Transaction": ("record of a job", 0, ("author", "transaction")),
     "Application": ("record", 0, ("tables", "applications", "set", "app")),
     "MaintenanceAuthor": ("record of maintenance", 0, ("author",)),
@@ -139,7 +139,7 @@ PLACES: dict[str, tuple[str, int, Steps]] = {
     "Origin": ("record", 1, ("adds", 0, "origin")),
     "SourceRange": ("record", 1, ("adds", 1, "segmentRanges", 0)),
     "Remove": ("record", 1, ("removes", 0)),
-    "Job": ("record", 1, ("assemblyTasks", 0)),
+    "Job": ("record", 1, ("jobs", 0)),
     "RollingSettings": ("settings", 0, ()),
     "Checkpoint": ("checkpoint", 0, ()),
     "QueryState": ("checkpoint", 0, ("queries", "q")),

@@ -97,7 +97,7 @@ class TestVersions:
             for actions in (compacted, dropped)
         ]
         assert changes == [[False] * 16, [True]]
-        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_job("job", [rows(7)])
+        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_batch_write("job", [rows(7)])
         export(out)
         assert delta_rows(out) == rows(7)
 
@@ -217,7 +217,7 @@ class TestVersions:
         MicroBatch(out, COLUMNS, before).run(0, [rows(0)])
         export(out)
         MicroBatch(out, COLUMNS, before).run(1, [rows(2)])
-        MicroBatch(out, COLUMNS, after, overwrite=True).run_job("job", [rows(5)])
+        MicroBatch(out, COLUMNS, after, overwrite=True).run_batch_write("job", [rows(5)])
         MicroBatch(out, COLUMNS, after | {"onNewQuery": "continue"}, query_id="next").run(0, [rows(7)])
         export(out)
         assert delta_rows(out) == rows(5, 4)
@@ -378,7 +378,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="column 'id' is bigint, but older files contain int"):
             export(out)
         assert [row["id"] for row in delta_rows(out)] == [1]
-        MicroBatch(out, {"id": "long"}, overwrite=True).run_job("job", [[{"id": 2**41}]])
+        MicroBatch(out, {"id": "long"}, overwrite=True).run_batch_write("job", [[{"id": 2**41}]])
         assert export(out) == ExportReport(version=2, versions=1)
         assert [row["id"] for row in delta_rows(out)] == [2**41]
         check_newest(out)

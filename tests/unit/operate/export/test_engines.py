@@ -156,7 +156,7 @@ def test_a_partition_column_of_another_type(
     for version, day in ((1, 7), (2, datetime.date(2026, 1, 1))):
         columns = {"id": "long", "k": "date" if version == 2 else "integer"}
         written = MicroBatch(url, columns, {"partitionBy": "k"}, overwrite=True)
-        written.run_job(f"job {version}", [[{"id": version, "k": day}, {"id": 10, "k": None}]])
+        written.run_batch_write(f"job {version}", [[{"id": version, "k": day}, {"id": 10, "k": None}]])
         export(url, to)
         forget_follow_up(url)
         export(url, to)
@@ -181,7 +181,7 @@ def test_a_partition_column_that_goes_and_comes_back(
     ]  # fmt: skip
     for version, (columns, options, row) in enumerate(written):
         batch = MicroBatch(url, {"id": "long", **columns}, options, overwrite=True)
-        batch.run_job(f"job {version}", [[{"id": version, **row}]])
+        batch.run_batch_write(f"job {version}", [[{"id": version, **row}]])
         export(url, to)
         assert read(url, version) == [{"id": version, **row}]
 
@@ -202,7 +202,7 @@ def test_files_with_columns_that_the_table_never_had(
     ]
     for version, (columns, row, overwrite) in enumerate(written):
         batch = MicroBatch(url, columns, {"onSchemaChange": "any"}, overwrite=overwrite)
-        batch.run_job(f"job {version}", [[{"id": version, "word": "w", **row}]])
+        batch.run_batch_write(f"job {version}", [[{"id": version, "word": "w", **row}]])
     export(url, to)
     ftfile.restore(url, 1, context=current())
     expected = sorted(ftfile.open(url).to_arrow().to_pylist(), key=lambda row: row["id"])

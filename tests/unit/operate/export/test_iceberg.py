@@ -149,7 +149,7 @@ class TestVersions:
         entries = iceberg_entries(open_filesystem(out), metadata)
         deleted = [entry for entry in entries if entry["status"] == 2]
         assert [(each["snapshot_id"], each["data_file"]["partition"]) for each in deleted] == [(5, {"word": "w1"})]
-        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_job("job", [rows(7)])
+        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_batch_write("job", [rows(7)])
         export(out)
         assert table_rows(out) == rows(7)
         assert newest(out)["snapshots"][-1]["summary"]["operation"] == "overwrite"
@@ -228,7 +228,7 @@ class TestVersions:
     ) -> None:
         MicroBatch(out, COLUMNS, before).run(0, [rows(0)])
         export(out)
-        MicroBatch(out, COLUMNS, after, overwrite=True).run_job("job", [rows(5)])
+        MicroBatch(out, COLUMNS, after, overwrite=True).run_batch_write("job", [rows(5)])
         MicroBatch(out, COLUMNS, after | {"onNewQuery": "continue"}, query_id="next").run(0, [rows(7)])
         export(out)
         assert table_rows(out) == rows(5, 4)
@@ -317,7 +317,7 @@ class TestMetadata:
         with mounted(Dying(fs)) as url:
             query = MicroBatch(url, COLUMNS, overwrite=True)
             for version in range(16):
-                query.run_job(f"job {version}", [rows(version)])
+                query.run_batch_write(f"job {version}", [rows(version)])
                 with contextlib.suppress(Killed):
                     export(url)
                 if version == 5:
@@ -440,7 +440,7 @@ class TestOthers:
     def test_damaged_manifests_are_told(self, out: str) -> None:
         MicroBatch(out, COLUMNS, {"partitionBy": "word"}).run(0, [rows(0)])
         export(out)
-        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_job("job", [rows(2)])
+        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_batch_write("job", [rows(2)])
         fs = open_filesystem(out)
         for kind in ("1-m-", "snap-1"):
             (path,) = (info.path for info in fs.list(METADATA) if info.path.startswith(f"{METADATA}/{kind}"))
@@ -537,7 +537,7 @@ class TestRefusals:
         )  # fmt: skip
         for version, (kind, value, options) in enumerate(kinds):
             written = MicroBatch(out, {"id": "long", "k": kind}, options, overwrite=True)
-            written.run_job(f"job {version}", [[{"id": version, "k": value}]])
+            written.run_batch_write(f"job {version}", [[{"id": version, "k": value}]])
             export(out)
             assert table_rows(out) == own_rows(out)
         assert [entry["status"] for entry in iceberg_entries(open_filesystem(out), newest(out))] == [1]

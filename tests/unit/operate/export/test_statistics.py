@@ -93,7 +93,9 @@ def test_columns_that_delta_cannot_bound_are_not_named(tmp_path: Path) -> None:
     MicroBatch(url, columns, {"partitionBy": "k"}).run(0, [[dict.fromkeys(columns) | {"id": 1, "k": "x"}]])
     export(url)
     assert delta_columns(url) == ["`id`"]
-    MicroBatch(url, columns, {"statisticsColumns": "raw"}, overwrite=True).run_job("j", [[dict.fromkeys(columns)]])
+    MicroBatch(url, columns, {"statisticsColumns": "raw"}, overwrite=True).run_batch_write(
+        "j", [[dict.fromkeys(columns)]]
+    )
     export(url)
     assert delta_columns(url) == ["`id`", None]
     assert delta_statistics(url) == [{"numRecords": 1}]
@@ -134,7 +136,7 @@ def test_a_widened_column_of_a_delta_table_has_bounds_of_the_rewritten_file(
     with pytest.raises(ConfigError, match="an overwrite with all rows rewrites these files"):
         export(url)
     query.overwrite = True
-    query.run_job("j", [[{"id": 0, "v": one}, {"id": 1, "v": more}]])
+    query.run_batch_write("j", [[{"id": 0, "v": one}, {"id": 1, "v": more}]])
     export(url)
     (statistics,) = delta_statistics(url)
     assert statistics["minValues"] == {"id": 0, "v": 1}

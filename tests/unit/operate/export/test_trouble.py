@@ -125,7 +125,7 @@ class TestTrouble:
                 MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}, query_id="other").run(number, [rows(30 + number)])
             for _ in range(2):
                 clock.advance(8 * 86_400)
-                MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}).run_job(current().ids.unique(), [rows(50)])
+                MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}).run_batch_write(current().ids.unique(), [rows(50)])
                 ftfile.vacuum(url, dry_run=False, context=current())
             assert CommitLog(fs).refresh().log_start == 10
             assert export(url, to).versions == 0
@@ -148,7 +148,7 @@ class TestTrouble:
             with pytest.raises(ConfigError, match=re.escape(f"{name}.parquet"[1:].encode("unicode_escape").decode())):
                 export(url, to, dry_run=dry_run)
         assert not (tmp_path / DIRECTORIES[to]).exists()
-        MicroBatch(url, COLUMNS, overwrite=True).run_job("job", [rows(2)])
+        MicroBatch(url, COLUMNS, overwrite=True).run_batch_write("job", [rows(2)])
         assert export(url, to) == ExportReport(version=1, versions=1)
 
     @pytest.mark.parametrize("name", ["a#b", "a?b"])
@@ -175,7 +175,7 @@ class TestTrouble:
                 query.run(0, [rows(0)])
                 export(url, to)
                 query.run(1, [rows(2)])
-                MicroBatch(url, COLUMNS, overwrite=True).run_job("job", [rows(4)])
+                MicroBatch(url, COLUMNS, overwrite=True).run_batch_write("job", [rows(4)])
             return fs
 
         def scenario(fs: FileSystem) -> None:

@@ -307,15 +307,15 @@ def test_show_a_file(out: str) -> None:
 
 
 @pytest.mark.slow
-def test_show_a_file_that_was_made_of_pieces(rolled: str) -> None:
+def test_show_a_file_that_was_made_of_segments(rolled: str) -> None:
     ftfile.flush(rolled)
     file = ftfile.open(rolled).files()[0]
     (found,) = documents("show", rolled, file.path)
-    assert (found["operation"], found["version"], found["pieces"]) == ("flush", 3, 3)
+    assert (found["operation"], found["version"], found["segments"]) == ("flush", 3, 3)
     assert (found["batches"]["first_batch"], found["batches"]["last_batch"]) == (0, 2)
     assert "batches\t0 to 2\n" in run("show", rolled, file.path).stdout
     assert "Pieces of open files added: 2" in run("show", rolled, 0).stdout
-    assert "pieces ended\t6\n" in run("show", rolled, 3).stdout
+    assert "segments ended\t6\n" in run("show", rolled, 3).stdout
 
 
 @pytest.mark.slow
@@ -408,7 +408,7 @@ def test_schema(tmp_path: Path) -> None:
 
 def test_schema_of_an_older_version(query: MicroBatch) -> None:
     wider = MicroBatch(query.path, {"id": "long", "month": "string", "n": "date"}, query.options, overwrite=True)
-    wider.run_job("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
+    wider.run_batch_write("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
     assert [column["name"] for column in documents("schema", query.path)[0]["columns"]] == ["id", "month", "n"]
     older = ftfile.open(query.path).schema(2)
     assert (older.version, [column.name for column in older.columns]) == (2, ["id", "month", "word"])
@@ -433,6 +433,6 @@ def test_diff(query: MicroBatch, store: str) -> None:
 
 def test_diff_of_columns(query: MicroBatch) -> None:
     wider = MicroBatch(query.path, {"id": "long", "month": "string", "n": "date"}, query.options, overwrite=True)
-    wider.run_job("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
+    wider.run_batch_write("7" * 32, [[{"id": 7, "month": "7", "n": None}]])
     text = run("diff", query.path, 2, 3).stdout
     assert "Columns changed: 2\ncolumn\twas\tis\nn\t\tdate\nword\tstring\t\n" in text

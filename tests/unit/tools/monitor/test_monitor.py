@@ -77,9 +77,9 @@ def test_counters_are_those_of_history(monitor: Monitor, query: MicroBatch, out:
     query.commit(4, query.run_tasks(4, [ROWS, ROWS[:4]]))
     query.run(5, [ROWS])
     query.options = FORMAT
-    query.run_job("a" * 32, [ROWS])
+    query.run_batch_write("a" * 32, [ROWS])
     ftfile.flush(out)
-    MicroBatch(out, {"id": "long"}, FORMAT, overwrite=True).run_job("b" * 32, [ROWS])
+    MicroBatch(out, {"id": "long"}, FORMAT, overwrite=True).run_batch_write("b" * 32, [ROWS])
     found, history = scraped(monitor), ftfile.open(out).history()
     operations = {version.operation for version in history}
     assert operations == {"stream", "batch", "flush", "overwrite"}

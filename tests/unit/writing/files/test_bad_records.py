@@ -284,7 +284,7 @@ class TestDeadLetters:
         read()
 
     def test_of_batch_writes(self, out: str) -> None:
-        MicroBatch(out, COLUMNS, KEPT).run_job("job", [rows(None)])
+        MicroBatch(out, COLUMNS, KEPT).run_batch_write("job", [rows(None)])
         (letter,) = ftfile.open(out).dead_letters()
         assert (letter.query_id, letter.batch_id) == ("job", 0)
 

@@ -75,7 +75,7 @@ def test_it_decides_whether_files_are_synced(kind: str, asked: str) -> None:
 def test_without_the_option_everything_is_synced() -> None:
     fs = store()
     with mounted(fs) as url:
-        MicroBatch(url, COLUMNS, {"fileFormat": "json"}).run_job("job", ROWS)
+        MicroBatch(url, COLUMNS, {"fileFormat": "json"}).run_batch_write("job", ROWS)
         assert [version.durability for version in ftfile.open(url).history()] == ["hsync"]
     assert fs.synced == fs.closed
 

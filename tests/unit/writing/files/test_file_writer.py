@@ -34,7 +34,7 @@ from ftfile.writing.files import part_writer as parts
 from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.files.part_writer import EncodableRows
-from ftfile.writing.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, StreamIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 from ftfile.writing.task import write_task
 
@@ -92,7 +92,7 @@ class TestFiles:
         monkeypatch.setattr(parts, "ROUTE_ROWS", 1_000)
         options = {"path": out, "partitionBy": "id", "maxOpenBytes": "100000"}
         config = SinkConfig.from_options(options, spark_schema(COLUMNS))
-        identity = TaskIdentity(JobIdentity("job"), 0, 0)
+        identity = TaskIdentity(OperationIdentity("job"), 0, 0)
         stage = Stage(open_filesystem(out), identity)
         encodable = EncodableRows(config, raise_fault)
         writer = parts.PartWriter(config, config.directories.router(raise_fault, 0), stage, encodable)
@@ -113,7 +113,7 @@ class TestFiles:
                     self.times -= 1
                     self.remove_directory(path)
 
-        stage = Stage(Cleared(open_filesystem(str(tmp_path))), TaskIdentity(JobIdentity("job"), 0, 0))
+        stage = Stage(Cleared(open_filesystem(str(tmp_path))), TaskIdentity(OperationIdentity("job"), 0, 0))
         config = SinkConfig.from_options({"path": str(tmp_path)}, spark_schema(COLUMNS))
         stage.finish(stage.open("", config.format, config.schema, config.chain))
         assert Path(tmp_path, stage.finished[0].path).exists()
@@ -152,8 +152,8 @@ class TestFiles:
         assert mode == 0o640
 
     def test_a_batch_write_is_a_commit_of_its_own(self, query: MicroBatch, out: str) -> None:
-        query.run_job("a" * 32, [ROWS])
-        query.run_job("b" * 32, [ROWS])
+        query.run_batch_write("a" * 32, [ROWS])
+        query.run_batch_write("b" * 32, [ROWS])
         assert [version.operation for version in ftfile.open(out).history()] == ["batch", "batch"]
         assert visible(out)[0].startswith("part-waaaaaaaaaaaa-00000-")
 
@@ -278,7 +278,7 @@ class TestReplay:
         where = str(tmp_path / "checkpoint") if checkpoint else None
         batch = MicroBatch(out, COLUMNS, {"fileFormat": "json", **options}, checkpoint=where)
         if job:
-            batch.run_job("job", [ROWS])
+            batch.run_batch_write("job", [ROWS])
         else:
             batch.run(0, [ROWS])
         assert self.kind_of(CommitLog(open_filesystem(out)), 0) == kind
@@ -503,7 +503,7 @@ class TestPlaces:
         query.run(0, [ROWS])
         assert "never reaches a Python sink" in caplog.text
         assert f"[query {query.query_id} batch 0] batch 0 is committed as version 0" in caplog.text
-        query.run_job("job", [ROWS])
+        query.run_batch_write("job", [ROWS])
         query.run(0, [ROWS])
         assert "batch 0 was already committed as version 0; nothing was written" in caplog.text
         query.run(1, [ROWS])
@@ -565,10 +565,15 @@ def test_the_writer_is_planned_from_the_head(query: MicroBatch) -> None:
 
 def test_history_says_who_wrote(query: MicroBatch, out: str) -> None:
     query.run(0, [ROWS])
-    query.run_job("some-job", [ROWS])
+    query.run_batch_write("some-job", [ROWS])
     stream, job = ftfile.open(Path(out)).history()
-    assert (stream.operation, stream.query_id, stream.batch_id, stream.job_id) == ("stream", query.query_id, 0, None)
-    assert (job.operation, job.query_id, job.batch_id, job.job_id) == ("batch", None, None, "some-job")
+    assert (stream.operation, stream.query_id, stream.batch_id, stream.operation_id) == (
+        "stream",
+        query.query_id,
+        0,
+        None,
+    )
+    assert (job.operation, job.query_id, job.batch_id, job.operation_id) == ("batch", None, None, "some-job")
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ class TestUserMetadata:
         query.options = FORMAT
         query.run(1, [ROWS])
         query.options = {**FORMAT, "userMetadata": "a repair", "txnAppId": "mending", "txnVersion": "7"}
-        query.run_job("a" * 32, [ROWS])
+        query.run_batch_write("a" * 32, [ROWS])
         found = [(each.user_metadata, each.txn_app_id, each.txn_version) for each in ftfile.open(out).history()]
         assert found == [("from the läst run", None, None), (None, None, None), ("a repair", "mending", 7)]
 

@@ -22,7 +22,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import abort_batch, commit_batch, plan_write
 from ftfile.writing.files import publishing as hooks
 from ftfile.writing.files.file_writer import FileSink
-from ftfile.writing.messages import JobIdentity
+from ftfile.writing.messages import OperationIdentity
 from tests.kit.parameters import parametrize
 from tests.unit.writing.files import user_code
 
@@ -167,7 +167,7 @@ class TestBatches:
     def test_that_are_written_by_jobs(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, HOOK)
         for job in range(2):
-            query.run_job(f"job-{job}", [rows("a")])
+            query.run_batch_write(f"job-{job}", [rows("a")])
         assert [part.query_id for part in heard] == ["job-0", "job-1"]
 
 
@@ -283,7 +283,7 @@ class TestAbort:
         self, out: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
-        messages = [query.run_task(query.pickled_plan(), JobIdentity("job"), 0, rows("a"))]
+        messages = [query.run_task(query.pickled_plan(), OperationIdentity("job"), 0, rows("a"))]
         plan = plan_write(FileSink(), query.config(), current())
         monkeypatch.setattr("ftfile.log.publish.place", refuse)
         with pytest.raises(NotPublished):
@@ -303,7 +303,7 @@ class TestAbort:
         query.run(0, [rows("a")])
         query.abort(1, query.run_tasks(1, [rows("b"), rows("c")]))
         assert "Spark aborts batch 1. It is not committed; 2 staged files stay until vacuum deletes them" in caplog.text
-        messages = [query.run_task(query.pickled_plan(), JobIdentity("job"), 0, rows("a"))]
+        messages = [query.run_task(query.pickled_plan(), OperationIdentity("job"), 0, rows("a"))]
         abort_batch(query.config(), messages, None, current())
         assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
         query.abort(1, [None])

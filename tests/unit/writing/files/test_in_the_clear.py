@@ -34,9 +34,9 @@ def test_a_directory_shows_what_the_page_lists_and_no_row(out: str, ring: Path) 
     query = MicroBatch(out, COLUMNS | {"last": "boolean"}, keys | rolling | {"userMetadata": "a-note-of-a-user"})
     query.run(0, [[row("a") | {"last": True}]])
     named = {"onNewQuery": "continue", "txnAppId": "an-application", "txnVersion": "7"}
-    MicroBatch(out, COLUMNS, keys | named).run_job("job", [[row("b")]])
+    MicroBatch(out, COLUMNS, keys | named).run_batch_write("job", [[row("b")]])
     replaced = {"onNewQuery": "continue", "replaceWhere": "kind = 'c'"}
-    MicroBatch(out, COLUMNS, keys | replaced, overwrite=True).run_job("other", [[row("c")]])
+    MicroBatch(out, COLUMNS, keys | replaced, overwrite=True).run_batch_write("other", [[row("c")]])
     ftfile.drop(out, "kind = 'b'", key_provider=f"file:{ring}")
     text, page = stored(out), PAGE.read_text()
     hour_us = int(TIME.replace(minute=0, second=0).timestamp() * 1_000_000)

@@ -128,7 +128,7 @@ def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSyste
         file = f"part-{0:010d}-{flushing.FIRST_NUMBER + flushing.NUMBERS_PER_VERSION}.txt"
         # As if the batch had had that number: the flush is one version later.
         query.options = {"fileFormat": "text", "partFileName": file, "ifExists": "fail"}
-        query.run_job("job", [[{"word": "b"}]])
+        query.run_batch_write("job", [[{"word": "b"}]])
         query.options = {"fileFormat": "text", "rolling": "policy"} | names
         with pytest.raises(NameCollision, match=file):
             flushing.flush(url, context=current())

@@ -22,7 +22,7 @@ from ftfile.writing.files import part_writer as encodable
 from ftfile.writing.files import segment_joiners as joining
 from ftfile.writing.files.segment_joiners import merging_saves
 from ftfile.writing.fingerprint import row_hashes
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 from tests.kit.parameters import parametrize
 
@@ -57,7 +57,7 @@ def test_directories_of_the_stage_that_vanish(more: int, request: pytest.Fixture
     fs = VanishingDirectory(store, staging.CREATE_TRIES + more)
     if more < 0:
         store.make_directories("_ftfile/staged/job")
-    stage = Stage(fs, TaskIdentity(JobIdentity("job"), 0, 0))
+    stage = Stage(fs, TaskIdentity(OperationIdentity("job"), 0, 0))
     if more < 0:
         assert stage.create("staged").path.startswith("_ftfile/staged/job/")
     else:

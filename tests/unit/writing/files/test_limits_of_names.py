@@ -21,7 +21,7 @@ from ftfile.writing.files import file_writer as writer
 from ftfile.writing.files.file_options import CONFIGS_KEPT
 from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.files.naming import PATH_BYTES_MAX
-from ftfile.writing.messages import JobIdentity
+from ftfile.writing.messages import OperationIdentity
 from ftfile.writing.options import MORE_DIGITS
 from tests.kit.parameters import parametrize
 
@@ -125,7 +125,7 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.slow
 def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(out)
-    message = stream.run_task(stream.pickled_plan(), JobIdentity("job"), 0, [row("a")])
+    message = stream.run_task(stream.pickled_plan(), OperationIdentity("job"), 0, [row("a")])
     planned = plan_write(FileSink(), stream.config(), current())
     commit_batch(planned.sink, planned.config, [message], None, current())
     for batch in range(ABORTED_JOB_RECORDS - 1):

@@ -88,7 +88,7 @@ class TestTemplates:
         )
 
     def test_batch_writes_have_letters_for_a_batch(self, out: str) -> None:
-        query(out, partFileName="{batch}-{unique}{ext}").run_job("ab" * 16, [rows("a")])
+        query(out, partFileName="{batch}-{unique}{ext}").run_batch_write("ab" * 16, [rows("a")])
         assert_named(out, rf"wabababababab-{UNIQUE}\.json")
 
     @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.files import part_writer as parts
 from ftfile.writing.files.part_writer import SpilledRows
-from ftfile.writing.messages import JobIdentity, TaskIdentity
+from ftfile.writing.messages import OperationIdentity, TaskIdentity
 from ftfile.writing.stage import Stage
 from tests.hostile.forging import message_of
 
@@ -112,7 +112,7 @@ class TestLaterRows:
     @pytest.fixture
     def later(self, out: str) -> SpilledRows:
         fs = open_filesystem(out)
-        return SpilledRows(Stage(fs, TaskIdentity(JobIdentity("job"), 0, 0)), self.SCHEMA)
+        return SpilledRows(Stage(fs, TaskIdentity(OperationIdentity("job"), 0, 0)), self.SCHEMA)
 
     def batch(self, *numbers: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([{"n": n, "word": None if n % 2 else f"é{n}"} for n in numbers], self.SCHEMA)

@@ -67,12 +67,12 @@ class TestMarkers:
         return sorted(query(out).config().log(current()).refresh().tables.get("unmarkedDirectories", {}))
 
     def test_a_batch_write_leaves_one_in_the_directory(self, out: str) -> None:
-        query(out, partitionBy="word", successFile="_SUCCESS").run_job("job", [rows("a", "b")])
+        query(out, partitionBy="word", successFile="_SUCCESS").run_batch_write("job", [rows("a", "b")])
         assert self.marked(out) == {".": 0}
         assert self.undone(out) == []
 
     def test_none_without_the_option(self, out: str, clock: ManualClock) -> None:
-        query(out).run_job("job", [rows("a")])
+        query(out).run_batch_write("job", [rows("a")])
         query(out, onNewQuery="continue").run(0, [rows("a")])
         clock.advance(1e6)
         query(out).run(1, [[]])
@@ -260,7 +260,7 @@ class TestHook:
         assert len(ftfile.open(out).files()) == 1
 
     def test_hears_of_batch_writes(self, out: str, heard: list[Any]) -> None:
-        query(out, onPublish=f"{USER_CODE}:hear").run_job("job", [rows("a")])
+        query(out, onPublish=f"{USER_CODE}:hear").run_batch_write("job", [rows("a")])
         assert [(part.query_id, part.batch_id) for part in heard] == [("job", 0)]
 
     @pytest.mark.slow

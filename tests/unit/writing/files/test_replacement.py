@@ -15,7 +15,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import commit_batch
 from ftfile.writing.files.file_writer import session_refusal
-from ftfile.writing.messages import JobIdentity
+from ftfile.writing.messages import OperationIdentity
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def found(out: str, version: int | None = None) -> list[tuple[Any, Any]]:
 class TestDynamic:
     @pytest.mark.slow
     def test_the_partitions_of_the_rows_are_replaced_in_one_record(self, out: str) -> None:
-        overwrite(out, DYNAMIC).run_job("job", [news(7, 10), news(7)])
+        overwrite(out, DYNAMIC).run_batch_write("job", [news(7, 10), news(7)])
         assert found(out) == [(6, 6), (7, -1), (7, -1), (8, 8), (9, 9), (10, -1)]
         assert found(out, 0) == [(6, 6), (7, 7), (8, 8), (9, 9)]
         version = ftfile.open(out).history()[-1]
@@ -73,18 +73,18 @@ class TestDynamic:
         assert (version.operation, version.replaces) == ("replace", "partitions of the rows")
 
     def test_no_rows_replace_nothing(self, out: str) -> None:
-        overwrite(out, DYNAMIC).run_job("job", [[], []])
+        overwrite(out, DYNAMIC).run_batch_write("job", [[], []])
         assert found(out) == [(6, 6), (7, 7), (8, 8), (9, 9)]
 
     def test_into_a_directory_that_is_new(self, tmp_path: Path) -> None:
         out = str(tmp_path / "new")
-        overwrite(out, DYNAMIC).run_job("job", [news(7)])
+        overwrite(out, DYNAMIC).run_batch_write("job", [news(7)])
         assert found(out) == [(7, -1)]
 
     @pytest.mark.slow
     def test_null_is_a_partition(self, out: str) -> None:
         stream(out).run(1, [rows(None)])
-        overwrite(out, DYNAMIC).run_job("job", [news(None)])
+        overwrite(out, DYNAMIC).run_batch_write("job", [news(None)])
         assert found(out)[-1] == (None, -1)
 
     @pytest.mark.slow
@@ -93,7 +93,7 @@ class TestDynamic:
         query = stream(out, rolling="policy")
         query.run(0, [rows(6, 7), rows(7)])
         query.run(1, [rows(6, 7)])
-        overwrite(out, DYNAMIC).run_job("job", [news(7)])
+        overwrite(out, DYNAMIC).run_batch_write("job", [news(7)])
         query.run(2, [rows(8)])
         ftfile.flush(out)
         assert found(out) == [(6, 6), (6, 6), (7, -1), (8, 8)]
@@ -103,7 +103,9 @@ class TestDynamic:
         job = overwrite(out, DYNAMIC)
         planned = job.pickled_plan()
         stream(out).run(1, [rows(7, 8)])
-        commit_batch(job.sink, job.config(), [job.run_task(planned, JobIdentity("job"), 0, news(7))], None, SYSTEM)
+        commit_batch(
+            job.sink, job.config(), [job.run_task(planned, OperationIdentity("job"), 0, news(7))], None, SYSTEM
+        )
         assert found(out) == [(6, 6), (7, -1), (8, 8), (8, 8), (9, 9)]
 
     def test_values_are_compared_not_the_names_of_directories(self, tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ class TestDynamic:
         later = noon + datetime.timedelta(hours=2)
         moments = [{"id": 1, "month": noon}, {"id": 2, "month": later}]
         stream(out, columns, timeZone="Europe/Berlin").run(0, [moments])
-        overwrite(out, DYNAMIC, columns, timeZone="UTC", onFormatChange="accept").run_job(
+        overwrite(out, DYNAMIC, columns, timeZone="UTC", onFormatChange="accept").run_batch_write(
             "job", [[{"id": 3, "month": noon}]]
         )
         assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [2, 3]
@@ -125,15 +127,15 @@ class TestDynamic:
         named.append({"id": 3, "month": 8, "name": "b"})
         stream(out, columns, fileNameColumn="name").run(0, [named])
         job = overwrite(out, DYNAMIC, columns, fileNameColumn="name")
-        job.run_job("job", [[{"id": 4, "month": 7, "name": "c"}]])
+        job.run_batch_write("job", [[{"id": 4, "month": 7, "name": "c"}]])
         assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [3, 4]
 
     @pytest.mark.slow
     def test_a_transaction_replaces_once(self, out: str) -> None:
         job = overwrite(out, DYNAMIC, txnAppId="app", txnVersion="1")
-        job.run_job("job", [news(7)])
+        job.run_batch_write("job", [news(7)])
         stream(out).run(1, [rows(7)])
-        job.run_job("again", [news(7)])
+        job.run_batch_write("again", [news(7)])
         assert found(out) == [(6, 6), (7, -1), (7, 7), (8, 8), (9, 9)]
 
     def test_other_columns_are_compared_as_for_an_append(self, out: str) -> None:
@@ -141,21 +143,21 @@ class TestDynamic:
         with pytest.raises(
             SchemaError, match=r"id was int64 .* replaces only some partitions, and the rows of the oth"
         ):
-            job.run_job("job", [[{"id": "x", "month": 7}]])
+            job.run_batch_write("job", [[{"id": "x", "month": 7}]])
         assert len(found(out)) == 4
 
     def test_another_partition_column_is_refused(self, out: str) -> None:
         message = r"partitionBy=id, but the directory was written with .*month.* partitionOverwriteMode=static"
         with pytest.raises(ConfigError, match=message):
-            overwrite(out, DYNAMIC, partitionBy="id").run_job("job", [news(7)])
+            overwrite(out, DYNAMIC, partitionBy="id").run_batch_write("job", [news(7)])
         assert len(found(out)) == 4
 
     @pytest.mark.slow
     def test_followers_hear_of_changed_rows_only_where_some_went(self, out: str) -> None:
-        overwrite(out, DYNAMIC).run_job("job", [news(10)])
+        overwrite(out, DYNAMIC).run_batch_write("job", [news(10)])
         batches = list(ftfile.open(out).follow())
         assert sum(batch.num_rows for _, found in batches for batch in found) == 5
-        overwrite(out, DYNAMIC).run_job("other", [news(7)])
+        overwrite(out, DYNAMIC).run_batch_write("other", [news(7)])
         with pytest.raises(ChangedRows, match="version 2, an overwrite, replaces 1 files"):
             list(ftfile.open(out).follow(batches[-1][0]))
         passed = ftfile.open(out).follow(batches[-1][0], skipChangeCommits=True)
@@ -164,25 +166,25 @@ class TestDynamic:
 
 class TestReplaceWhere:
     def test_all_partitions_that_match_are_replaced(self, out: str) -> None:
-        overwrite(out, SUMMER).run_job("job", [news(7)])
+        overwrite(out, SUMMER).run_batch_write("job", [news(7)])
         assert found(out) == [(7, -1), (9, 9)]
         assert ftfile.open(out).history()[-1].replaces == "month BETWEEN 6 AND 8"
 
     def test_no_rows_empty_them(self, out: str) -> None:
-        overwrite(out, SUMMER).run_job("job", [[]])
+        overwrite(out, SUMMER).run_batch_write("job", [[]])
         assert found(out) == [(9, 9)]
 
     def test_rows_elsewhere_are_refused_and_nothing_is_lost(self, out: str) -> None:
         with pytest.raises(ConfigError, match=r"1 of the partitions .* do not match, such as 'month=9'"):
-            overwrite(out, SUMMER).run_job("job", [news(7), news(9)])
+            overwrite(out, SUMMER).run_batch_write("job", [news(7), news(9)])
         assert found(out) == [(6, 6), (7, 7), (8, 8), (9, 9)]
 
     @pytest.mark.slow
     def test_null_matches_no_comparison(self, out: str) -> None:
         stream(out).run(1, [rows(None)])
         with pytest.raises(ConfigError, match="HIVE_DEFAULT_PARTITION"):
-            overwrite(out, {"replaceWhere": "NOT month = 7"}).run_job("job", [news(None)])
-        overwrite(out, {"replaceWhere": "month = 7 OR month IS NULL"}).run_job("job", [news(None)])
+            overwrite(out, {"replaceWhere": "NOT month = 7"}).run_batch_write("job", [news(None)])
+        overwrite(out, {"replaceWhere": "month = 7 OR month IS NULL"}).run_batch_write("job", [news(None)])
         assert found(out) == [(6, 6), (8, 8), (9, 9), (None, -1)]
 
 
@@ -203,7 +205,7 @@ class TestOptions:
 
     def test_a_write_in_a_dynamic_session(self, out: str) -> None:
         job = overwrite(out, {})
-        message = job.run_task(job.pickled_plan(), JobIdentity("job"), 0, news(7))
+        message = job.run_task(job.pickled_plan(), OperationIdentity("job"), 0, news(7))
         commit_batch(job.sink, job.config().for_session("dynamic"), [message], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (9, 9)]
 

@@ -52,7 +52,7 @@ class TestOverwrite:
     def test_one_record_removes_all_and_adds_the_new(self, out: str) -> None:
         query = append(out)
         query.run(0, [ROWS, OTHERS])
-        complete(out).run_job("job", [OTHERS])
+        complete(out).run_batch_write("job", [OTHERS])
         assert rows_of(out) == visible(out) == OTHERS
         before, after = ftfile.open(out).history()
         assert (before.files, before.files_removed, before.overwrite) == (2, 0, False)
@@ -61,24 +61,24 @@ class TestOverwrite:
 
     def test_the_old_version_is_read_from_where_it_is_hidden(self, out: str) -> None:
         append(out).run(0, [ROWS])
-        complete(out).run_job("job", [OTHERS])
+        complete(out).run_batch_write("job", [OTHERS])
         assert rows_of(out, 0) == ROWS
         assert rows_of(out, 1) == OTHERS
 
     def test_without_rows_it_leaves_an_empty_directory_with_a_schema(self, out: str) -> None:
         append(out).run(0, [ROWS])
-        complete(out, {"id": "long", "n": "long"}).run_job("job", [[], []])
+        complete(out, {"id": "long", "n": "long"}).run_batch_write("job", [[], []])
         assert rows_of(out) == visible(out) == []
         assert ftfile.open(out).to_arrow().column_names == ["id", "n"]
 
     def test_into_a_directory_that_is_new(self, out: str) -> None:
-        complete(out).run_job("job", [ROWS])
+        complete(out).run_batch_write("job", [ROWS])
         assert visible(out) == ROWS
 
     def test_a_batch_of_a_running_stream_follows(self, out: str) -> None:
         query = append(out)
         query.run(0, [ROWS])
-        complete(out).run_job("job", [OTHERS])
+        complete(out).run_batch_write("job", [OTHERS])
         query.run(1, [ROWS])
         assert visible(out) == [*ROWS, *OTHERS]
 
@@ -100,7 +100,9 @@ class TestLayout:
 
     def test_schema_and_partition_columns_may_change(self, out: str) -> None:
         append(out, partitionBy="word").run(0, [ROWS])
-        complete(out, {"id": "string", "kind": "long"}, partitionBy="kind").run_job("job", [[{"id": "1", "kind": 7}]])
+        complete(out, {"id": "string", "kind": "long"}, partitionBy="kind").run_batch_write(
+            "job", [[{"id": "1", "kind": 7}]]
+        )
         assert rows_of(out) == [{"id": "1", "kind": 7}]
         assert [path.name for path in Path(out).glob("*=*") if list(path.iterdir())] == ["kind=7"]
         assert rows_of(out, 0) == ROWS
@@ -109,7 +111,9 @@ class TestLayout:
     def test_appends_follow_the_new_layout_alone(self, out: str) -> None:
         old = append(out, partitionBy="word")
         old.run(0, [ROWS])
-        complete(out, {"id": "long", "kind": "long"}, partitionBy="kind").run_job("job", [[{"id": 1, "kind": 7}]])
+        complete(out, {"id": "long", "kind": "long"}, partitionBy="kind").run_batch_write(
+            "job", [[{"id": 1, "kind": 7}]]
+        )
         with pytest.raises(SchemaError, match=r"word is missing|kind is missing"):
             old.pickled_plan()
         with pytest.raises(ConfigError, match=r"was written with partitionBy=kind.*or overwrite this directory"):
@@ -121,22 +125,22 @@ class TestLayout:
         query = append(out)
         query.run(0, [ROWS])
         messages = query.run_tasks(1, [ROWS])
-        complete(out, partitionBy="word").run_job("job", [OTHERS])
+        complete(out, partitionBy="word").run_batch_write("job", [OTHERS])
         with pytest.raises(ConfigError, match="was written with partitionBy=word"):
             query.commit(1, messages)
         assert rows_of(out) == OTHERS
 
     def test_the_layout_may_change_back(self, out: str) -> None:
         append(out).run(0, [ROWS])
-        complete(out, partitionBy="word").run_job("1", [OTHERS])
-        complete(out).run_job("2", [ROWS])
+        complete(out, partitionBy="word").run_batch_write("1", [OTHERS])
+        complete(out).run_batch_write("2", [ROWS])
         append(out).run(1, [OTHERS])
         assert visible(out) == [*ROWS, *OTHERS]
 
     def test_the_newest_layout_is_in_the_checkpoints(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
         append(out).run(0, [ROWS])
-        complete(out, partitionBy="word").run_job("1", [OTHERS])
+        complete(out, partitionBy="word").run_batch_write("1", [OTHERS])
         forget_caches()
         with pytest.raises(ConfigError, match="was written with partitionBy=word"):
             append(out).pickled_plan()
@@ -154,7 +158,7 @@ class TestLayout:
 
     def test_an_overwrite_without_rows_changes_it_too(self, out: str) -> None:
         append(out).run(0, [ROWS])
-        complete(out, partitionBy="word").run_job("1", [[]])
+        complete(out, partitionBy="word").run_batch_write("1", [[]])
         with pytest.raises(ConfigError, match="was written with partitionBy=word"):
             append(out).pickled_plan()
         append(out, partitionBy="word").run(1, [ROWS])
@@ -184,7 +188,7 @@ class TestCompleteMode:
     def test_a_replay_after_others_wrote_does_not_bring_it_back(self, out: str) -> None:
         query = complete(out)
         query.run(0, [ROWS])
-        complete(out).run_job("job", [OTHERS])
+        complete(out).run_batch_write("job", [OTHERS])
         query.restart()
         assert query.run(0, [ROWS]).replayed
         assert visible(out) == OTHERS

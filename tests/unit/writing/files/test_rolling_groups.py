@@ -125,7 +125,7 @@ class TestQueries:
         one.run(0, [rows_of("x0")])
         due = due_of(out, "a")
         # It reads the log, to see whether it was committed before.
-        query_of(out, rolling="batch", txnAppId="app", txnVersion="0").run_job("job", [rows_of("y0")])
+        query_of(out, rolling="batch", txnAppId="app", txnVersion="0").run_batch_write("job", [rows_of("y0")])
         assert due_of(out, "a") == due
         assert list(visible(out).values()) == [["y0"]]
         one.run(1, [[]])

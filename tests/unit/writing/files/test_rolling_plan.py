@@ -21,7 +21,7 @@ from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, Unav
 from ftfile.log.checks import accept_rewrites
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Author, Body, JobAuthor, MaintenanceAuthor, Origin
+from ftfile.log.format.model import Author, BatchWriteAuthor, Body, MaintenanceAuthor, Origin
 from ftfile.log.format.record import encode_record
 from ftfile.log.protocol import Prepare, commit
 from ftfile.log.read.snapshot import read_records
@@ -43,7 +43,7 @@ from ftfile.writing.files.file_writer import FileSink
 from ftfile.writing.files.prepared_files import PreparedFiles
 from ftfile.writing.files.rolling_plan import jobs_of
 from ftfile.writing.files.rolling_rules import ALL_END
-from ftfile.writing.messages import JobIdentity, TaskIdentity, author_of
+from ftfile.writing.messages import OperationIdentity, TaskIdentity, author_of
 from ftfile.writing.stage import Stage
 from ftfile.writing.task import write_task
 from tests.kit.parameters import parametrize
@@ -154,7 +154,7 @@ class TestFlush:
                 head = log.refresh()
                 (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
                 (job,) = jobs_of([last], "flush", ALL_END, current().ids)
-                stage = Stage(log.fs, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
+                stage = Stage(log.fs, TaskIdentity(OperationIdentity(f"j{number}"), 0, 0))
                 done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
                 (part,) = (
                     structs.replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in done.adds
@@ -196,7 +196,7 @@ class TestFlush:
         message = query.run_task(query.pickled_plan(), query.identity(0), 0, rows_of("a"))
         log = CommitLog(open_filesystem(out))
         author = author_of(message.identity.writer, None, None, current())
-        commit(log, JobAuthor("j"), PreparedFiles(query.config(), author, [message], log).body)
+        commit(log, BatchWriteAuthor("j"), PreparedFiles(query.config(), author, [message], log).body)
         assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert files(out) == [["a"]]
 
@@ -592,11 +592,11 @@ class TestBatchWrites:
     @pytest.mark.slow
     def test_finish_their_files(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="9", maxRecordsPerFile="2", onNewQuery="continue")
-        query.run_job("j", [rows_of(*"abc"), rows_of("d")])
+        query.run_batch_write("j", [rows_of(*"abc"), rows_of("d")])
         assert sorted(files(out)) == [["a", "b"], ["c"], ["d"]]
         assert not head_of(out).segments
         query.run(0, [rows_of("e")])
-        query.run_job("k", [rows_of("f")])
+        query.run_batch_write("k", [rows_of("f")])
         assert sorted(files(out)) == [["a", "b"], ["c"], ["d"], ["f"]]
         assert ftfile.flush(out, context=current()).files == 1
         check_directory(open_filesystem(out))
@@ -607,14 +607,14 @@ class TestBatchWrites:
         query.columns = {**COLUMNS, "last": "boolean"}
         query.options = {**query.options, "fileFormat": "json"}
         with pytest.raises(ConfigError, match="a batch write finishes its files: leave out"):
-            query.run_job("j", [[{"word": "a", "k": "x", "last": True}]])
+            query.run_batch_write("j", [[{"word": "a", "k": "x", "last": True}]])
 
     def test_do_no_jobs_of_streams(self, out: str) -> None:
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [rows_of("a")])
         assert len(head_of(out).jobs) == 1
         query.options = {**query.options, "txnAppId": "app", "txnVersion": "1"}
-        message = query.run_task(query.pickled_plan(), JobIdentity("j"), 0, rows_of("b"))
+        message = query.run_task(query.pickled_plan(), OperationIdentity("j"), 0, rows_of("b"))
         assert (message.rewritten, message.failed) == ((), ())
         commit_batch(FileSink(), query.config(), [message], None, current())
         assert head_of(out).transactions["app"].last == 1

@@ -55,7 +55,7 @@ def test_tasks_compactions_and_deletes_record_the_rows_of_their_files(out: str, 
 
 
 def test_a_batch_write_records_them(out: str) -> None:
-    MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run_job("job", [rows(5)])
+    MicroBatch(out, COLUMNS, {"fileFormat": "json"}).run_batch_write("job", [rows(5)])
     assert statistics(out) == [{"id": [5, 5, 0], "word": ["w5", "w5", 0]}]
 
 
@@ -81,7 +81,7 @@ def test_columns_in_paths_have_none_and_each_directory_has_separate_ones(out: st
     query.run(0, [[*rows(1, 2), {"id": 5, "word": "w1"}]])
     assert statistics(out) == [{"id": [1, 5, 0]}, {"id": [2, 2, 0]}]
     with pytest.raises(ConfigError, match="statisticsColumns names 'word'"):
-        MicroBatch(out, COLUMNS, {**query.options, "statisticsColumns": "word"}).run_job("job", [rows(1)])
+        MicroBatch(out, COLUMNS, {**query.options, "statisticsColumns": "word"}).run_batch_write("job", [rows(1)])
 
 
 def test_none_records_nothing_and_a_compaction_continues_with_it(out: str) -> None:
@@ -102,7 +102,7 @@ def test_named_columns_and_fields(out: str) -> None:
 def test_files_of_other_columns_are_not_merged(out: str) -> None:
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
     query.run(0, [rows(1)])
-    MicroBatch(out, COLUMNS, {"fileFormat": "json", "statisticsColumns": "id"}).run_job("job", [rows(2)])
+    MicroBatch(out, COLUMNS, {"fileFormat": "json", "statisticsColumns": "id"}).run_batch_write("job", [rows(2)])
     ftfile.compact(out)
     assert statistics(out) == [{"id": [1, 1, 0], "word": ["w1", "w1", 0]}, {"id": [2, 2, 0]}]
 

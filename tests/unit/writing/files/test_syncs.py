@@ -57,5 +57,5 @@ def test_the_stage_of_a_job_is_synced_each_time(tmp_path: Path, synced: list[str
     query = MicroBatch(str(out), {"value": "string"}, {"fileFormat": "text"})
     for _ in range(3):
         synced.clear()
-        query.run_job("job", [[{"value": "a"}]])
+        query.run_batch_write("job", [[{"value": "a"}]])
         assert str(out / "_ftfile/staged") in synced

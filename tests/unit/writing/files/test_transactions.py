@@ -24,7 +24,7 @@ from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import commit_batch, plan_write
 from ftfile.writing.files.file_writer import FileSink, forget_caches
-from ftfile.writing.messages import JobIdentity
+from ftfile.writing.messages import OperationIdentity
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def job(out: str, version: int | str, app: str = "app", **more: Any) -> MicroBat
 
 
 def write(out: str, version: int, rows: list[dict[str, Any]] = ROWS, app: str = "app") -> Committed:
-    return job(out, version, app).run_job(current().ids.unique(), [rows, []])
+    return job(out, version, app).run_batch_write(current().ids.unique(), [rows, []])
 
 
 def ids(out: str) -> list[int]:
@@ -73,7 +73,7 @@ class TestOnce:
             write(out, version)
         for version in (0, 1):
             partitions = [[ROWS[1]], [], [ROWS[0]]]
-            assert job(out, version).run_job(current().ids.unique(), partitions).replayed
+            assert job(out, version).run_batch_write(current().ids.unique(), partitions).replayed
 
     @parametrize("version", [0, 2, 3, 5], quick=1)
     def test_other_rows_are_refused(self, out: str, version: int) -> None:
@@ -89,23 +89,23 @@ class TestOnce:
         write(out, 0)
         batch = job(out, 0)
         batch.options = {**batch.options, "onReplayMismatch": "keep"}
-        assert batch.run_job("again", [[{"id": 8}]]).replayed
+        assert batch.run_batch_write("again", [[{"id": 8}]]).replayed
         assert ids(out) == [1, 2]
         assert "the new rows are dropped (onReplayMismatch=keep)" in caplog.text
 
     def test_rows_that_only_sum_up_alike_are_refused(self, out: str) -> None:
         def text(*words: str) -> Committed:
             batch = MicroBatch(out, {"order": "string"}, job(out, 0).options)
-            return batch.run_job(current().ids.unique(), [[{"order": word} for word in words]])
+            return batch.run_batch_write(current().ids.unique(), [[{"order": word} for word in words]])
 
         text("order-0021", "order-0005")
         with pytest.raises(ReplayMismatch):
             text("order-0012", "order-0500")
 
     def test_an_overwrite_with_other_rows_is_refused(self, out: str) -> None:
-        job(out, 0, overwrite=True).run_job("first", [ROWS])
+        job(out, 0, overwrite=True).run_batch_write("first", [ROWS])
         with pytest.raises(ReplayMismatch):
-            job(out, 0, overwrite=True).run_job("second", [ROWS[:1]])
+            job(out, 0, overwrite=True).run_batch_write("second", [ROWS[:1]])
         assert ids(out) == [1, 2]
 
     @pytest.mark.slow
@@ -129,7 +129,7 @@ class TestOnce:
         write(out, 7)
         stream = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"})
         stream.run(0, [ROWS])
-        stream.run_job("plain", [ROWS])
+        stream.run_batch_write("plain", [ROWS])
         assert write(out, 7).replayed
         assert ids(out) == [1, 1, 1, 2, 2, 2]
 
@@ -141,9 +141,9 @@ class TestOnce:
 
     def test_an_overwrite_that_is_repeated_replaces_nothing(self, out: str) -> None:
         overwrite = job(out, 0, overwrite=True)
-        overwrite.run_job("first", [ROWS])
+        overwrite.run_batch_write("first", [ROWS])
         write(out, 1, [{"id": 3}])
-        assert overwrite.run_job("second", [ROWS]).replayed
+        assert overwrite.run_batch_write("second", [ROWS]).replayed
         assert ids(out) == [1, 2, 3]
 
     def test_a_writer_left_behind_commits_nothing(self, out: str) -> None:
@@ -156,7 +156,7 @@ class TestOnce:
 
     def written(self, out: str, name: str) -> list[Any]:
         batch = job(out, 0)
-        return [batch.run_task(batch.pickled_plan(), JobIdentity(name), 0, ROWS)]
+        return [batch.run_task(batch.pickled_plan(), OperationIdentity(name), 0, ROWS)]
 
     def test_after_a_failure_to_publish_it_may_simply_be_repeated(self) -> None:
         inner = CrashingFileSystem()
@@ -178,7 +178,7 @@ class TestTasks:
     def test_a_task_that_finds_it_writes_nothing(self, out: str) -> None:
         write(out, 0)
         again = job(out, 0)
-        message = again.run_task(again.pickled_plan(), JobIdentity("again"), 0, ROWS)
+        message = again.run_task(again.pickled_plan(), OperationIdentity("again"), 0, ROWS)
         assert message.found_committed
         assert message.parts == ()
 
@@ -186,8 +186,8 @@ class TestTasks:
         late = job(out, 0)
         planned = late.pickled_plan()
         write(out, 0)
-        assert late.run_task(planned, JobIdentity("late"), 0, ROWS, attempt=1).found_committed
-        first = late.run_task(planned, JobIdentity("late"), 0, ROWS)
+        assert late.run_task(planned, OperationIdentity("late"), 0, ROWS, attempt=1).found_committed
+        first = late.run_task(planned, OperationIdentity("late"), 0, ROWS)
         assert not first.found_committed
         assert commit_batch(late.sink, late.config(), [first], None, current()).replayed
         assert ids(out) == [1, 2]
@@ -195,7 +195,7 @@ class TestTasks:
     def test_a_plain_write_never_looks_like_another(self, out: str) -> None:
         plain = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"})
         for _ in range(2):
-            assert not plain.run_job("job", [ROWS]).replayed
+            assert not plain.run_batch_write("job", [ROWS]).replayed
 
     @pytest.mark.slow
     def test_the_writer_knows_of_its_own_application_alone(self, out: str) -> None:
@@ -206,7 +206,7 @@ class TestTasks:
     def test_a_message_that_found_what_is_not_there_is_an_error(self, out: str, tmp_path: Path) -> None:
         write(out, 0)
         again = job(out, 0)
-        found = again.run_task(again.pickled_plan(), JobIdentity("again"), 0, ROWS)
+        found = again.run_task(again.pickled_plan(), OperationIdentity("again"), 0, ROWS)
         with pytest.raises(InvalidMessages, match="no record"):
             commit_batch(FileSink(), job(str(tmp_path / "empty"), 0).config(), [found], None, current())
 

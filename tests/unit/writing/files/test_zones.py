@@ -74,7 +74,7 @@ class TestZoneOfTheSession:
         later.restart()
         later.run(1, [[{"id": 2, "at": AT}]])
         later.run(2, [[]])
-        query(tmp_path, BERLIN).run_job("job", [[{"id": 3, "at": AT}]])
+        query(tmp_path, BERLIN).run_batch_write("job", [[{"id": 3, "at": AT}]])
         assert names(tmp_path) == [f"at={LOCAL}"]
         assert rows(tmp_path) == [(1, AT), (2, AT), (3, AT)]
 
@@ -86,7 +86,7 @@ class TestZoneOfTheSession:
         query(tmp_path).run(0, [ROWS])
         overwrite = query(tmp_path, BERLIN, **options, **zone)
         overwrite.overwrite = True
-        overwrite.run_job("job", [[{"id": 2, "at": AT}]])
+        overwrite.run_batch_write("job", [[{"id": 2, "at": AT}]])
         assert rows(tmp_path) == [(2, AT)]
         assert zones(tmp_path) == {NEW_YORK}
 
