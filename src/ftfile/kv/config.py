@@ -17,7 +17,6 @@ from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.picker import PlanSettings
-from ftfile.kv.run import writer
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.directory import directory_url
 from ftfile.log.format.record import definition_key
@@ -121,7 +120,6 @@ class StoreConfig(WriteConfig):
         store = {
             "plan": msgspec.to_builtins(self.plan),
             "compression": self.compression,
-            "blockBytes": writer.BLOCK_BYTES,
             "graceSeconds": self.grace_s,
         }
         return {"store": store, **self.common.storage.to_json()}

@@ -18,13 +18,12 @@ from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
 from ftfile.kv.planning.plan import CompactionPlanner, acceptable, backoffs_after, backoffs_of, due, job_of
 from ftfile.kv.planning.runs import by_id, numbers_of, open_state, placed, recorded_key_types, seal_metadata
-from ftfile.kv.run import writer
 from ftfile.kv.run.block_batch import COMPRESSIONS
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
 from ftfile.log.directory import check_is_store, file_as_config_error, store_of
 from ftfile.log.format import layout
-from ftfile.log.format.model import NUMBER_MAX, Add, Body, Remove, convert
+from ftfile.log.format.model import Add, Body, Remove, convert
 from ftfile.log.format.record import definition_key
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_with_written_settings
 from ftfile.log.sealed import keys_of
@@ -58,7 +57,6 @@ class HowWritten:
     chain: Chain
     plan: PlanSettings
     compression: str
-    block_bytes: int
     storage: Storage
 
     def planner(self, log: CommitLog) -> CompactionPlanner:
@@ -67,9 +65,7 @@ class HowWritten:
 
     def spool(self, stage: Stage) -> RunSpool:
         """Return a new spool for runs."""
-        return RunSpool(
-            stage, self.definition, filters=self.chain, compression=self.compression, block_bytes=self.block_bytes
-        )
+        return RunSpool(stage, self.definition, filters=self.chain, compression=self.compression)
 
 
 def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> HowWritten:
@@ -79,16 +75,15 @@ def how_written(head: LogState, fs: FileSystem, code: Collection[str] = ()) -> H
         encoding = head.definitions[head.encoding]
         settings = _newest_settings(head)
         store = settings.get("store", {})
-        compression, block_bytes = store.get("compression", "lz4"), store.get("blockBytes", writer.BLOCK_BYTES)
-        if compression not in COMPRESSIONS or type(block_bytes) is not int or not 0 < block_bytes <= NUMBER_MAX:
-            raise ValueError(f"runs have the compression {compression!r:.80}, and blocks of {block_bytes!r:.80} bytes")
+        compression = store.get("compression", "lz4")
+        if compression not in COMPRESSIONS:
+            raise ValueError(f"runs have the compression {compression!r:.80}")
         return HowWritten(
             definition=StoreDefinition.from_json(encoding["store"]).naming(code),
             encoding=head.encoding,
             chain=Chain.from_definition(encoding["filters"], keys_of(fs)),
             plan=convert(store["plan"], PlanSettings, "rules of merges") if store else DEFAULT_PLAN,
             compression=compression,
-            block_bytes=block_bytes,
             storage=Storage.from_json(settings) if settings else Storage(),
         )
 
