@@ -99,7 +99,7 @@ site := PYTHONWARNINGS= LC_ALL=C.UTF-8 $(python) -m sphinx -q -W --keep-going -j
 test: clean-reports java hdfs-jars parquet-jar s3-server environment ## before each push: a cross-section of all tests (under 10 minutes)
 	@exec $(python) .ci/stages.py "spark-core hdfs-core s3-core" "lint unit crash-core histories-core"
 
-test-all: test kafka-jars store-jars gcs-server azure-server prometheus browser table-jars ## before each merge: `make test`, then all other tests
+test-all: test kafka-jars object-store-jars gcs-server azure-server prometheus browser table-jars ## before each merge: `make test`, then all other tests
 	@exec $(python) .ci/stages.py "servers-rest smoke-spark spark-rest object-store-rest" "crash-rest histories without power-cuts unit-pythons trials"
 
 crash: crash-core crash-rest ## every crash and every fault, enumerated; and the slow unit tests
@@ -125,7 +125,7 @@ s3-core: s3-server environment
 crash-rest: prometheus browser environment
 	$(python) $(suite) $@
 
-spark-rest: java hdfs-jars parquet-jar store-jars s3-server azure-server environment
+spark-rest: java hdfs-jars parquet-jar object-store-jars s3-server azure-server environment
 	$(python) $(suite) $@
 
 servers-rest: java hdfs-jars kafka-jars s3-server environment kerberos class-archives
@@ -179,7 +179,7 @@ cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-ar
 	$(python) $(suite) cluster
 
 long kills: SEED :=
-long: java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
+long: java hdfs-jars kafka-jars object-store-jars s3-server gcs-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	$(python) $(suite) batches thorough-unit thorough-crash thorough-histories thorough-hostile without-hints without-ranges
 	$(python) $(suite) thorough-hdfs thorough-object-stores thorough-spark
 	$(MAKE) FULLY=fully SEED= OLDER_SPARKS="40 41 42" smoke-spark
@@ -281,7 +281,7 @@ clean-reports:
 	@rm -rf .reports
 
 # --------------------------------------------------------------------------------------------------- set-up, done once
-.PHONY: environment demo-environment kerberos java hdfs-jars class-archives kafka-jars delta table-jars store-jars
+.PHONY: environment demo-environment kerberos java hdfs-jars class-archives kafka-jars delta table-jars object-store-jars
 .PHONY: parquet-jar s3-server gcs-server azure-server prometheus browser
 
 for_all = .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,docs,demo,bench]' pyspark==$(SPARK_43)
@@ -315,8 +315,8 @@ kafka-jars:
 	@.ci/jars kafka
 	@.ci/jars kafka-connector
 
-store-jars:
-	@.ci/jars stores
+object-store-jars:
+	@.ci/jars object-stores
 
 # Each of them is for one of the older Sparks.
 table-jars:

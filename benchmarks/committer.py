@@ -25,7 +25,7 @@ LOGGER = logging.getLogger(__name__)
 class Work(NamedTuple):
     """One commit."""
 
-    store: str
+    storage: str
     tasks: int
     files: int
     staged: bool
@@ -43,7 +43,7 @@ FULL = (
     Work("webhdfs://", 1_000, 10_000, staged=True),
 )
 COLUMNS = (
-    "store",
+    "storage",
     "tasks",
     "files",
     "files are",
@@ -70,11 +70,11 @@ def run(settings: Settings) -> list[Table]:
     rows = []
     with contextlib.ExitStack() as stack:
         roots = {"disk": str(settings.directory)}
-        if any(work.store != "disk" for work in works):
+        if any(work.storage != "disk" for work in works):
             cluster = stack.enter_context(MiniCluster())
             roots |= {"hdfs://": cluster.url, "webhdfs://": cluster.web_url}
         for number, work in enumerate(works):
-            figures = _figures(settings, work, f"{roots[work.store]}/committer-{number}")
+            figures = _figures(settings, work, f"{roots[work.storage]}/committer-{number}")
             rows.append(_row(work, figures))
             LOGGER.info("committer: %s", rows[-1])
     return [Table("committer: one commit of many files", COLUMNS, tuple(rows), NOTE)]
@@ -88,14 +88,14 @@ def _figures(settings: Settings, work: Work, url: str) -> dict[str, Any]:
     subprocess.run([sys.executable, "-m", "benchmarks.committer_run", json.dumps(asked)], check=True, cwd=ROOT)
     loaded: dict[str, Any] = json.loads(figures.read_text())
     remove(home)
-    if work.store == "disk":
+    if work.storage == "disk":
         remove(settings.directory / url.rpartition("/")[2])
     return loaded
 
 
 def _row(work: Work, figures: dict[str, Any]) -> tuple[Cell, ...]:
     return (
-        work.store,
+        work.storage,
         work.tasks,
         work.files,
         "staged" if work.staged else "in place",

@@ -1,4 +1,4 @@
-"""The local disk as the other stores are measured: one writer against plain Python, and commits with their calls."""
+"""The local disk, measured as other storage systems are: one writer against plain Python, commits with their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many modules of ftfile each step of a batch passes, and how often it calls the store; what writers import."""
+"""How many modules of ftfile each step of a batch passes, and how often it calls the storage; what writers import."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPERATIONS = {
     if inspect.isfunction(method) and not name.startswith("_")
 }
 ALL_STEPS = "all of a batch"
-COLUMNS = ("step", "modules", "entries", "calls", "store calls", "openings")
+COLUMNS = ("step", "modules", "entries", "calls", "storage calls", "openings")
 SIZE_COLUMNS = ("folder", "modules", "lines")
 CLOSURE_COLUMNS = ("imported", "modules of ftfile")
 # The classes that Spark is given, and what they are made of.
@@ -59,19 +59,19 @@ class Trace:
         modules: files of the package whose functions ran.
         entries: calls from one of them, or from elsewhere, into another.
         calls: of their functions.
-        store_calls: from elsewhere into public methods of the local file system.
+        storage_calls: from elsewhere into public methods of the local file system.
         openings: of file systems.
     """
 
     modules: set[str] = field(default_factory=set)
     entries: int = 0
     calls: int = 0
-    store_calls: int = 0
+    storage_calls: int = 0
     openings: int = 0
 
     def cells(self) -> tuple[Cell, ...]:
         """Return the numbers in the order of COLUMNS."""
-        return len(self.modules), self.entries, self.calls, self.store_calls, self.openings
+        return len(self.modules), self.entries, self.calls, self.storage_calls, self.openings
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Count a call; for `sys.setprofile`."""
@@ -82,7 +82,7 @@ class Trace:
         self.modules.add(path)
         self.calls += 1
         self.entries += is_entry
-        self.store_calls += is_entry and frame.f_code in OPERATIONS
+        self.storage_calls += is_entry and frame.f_code in OPERATIONS
         self.openings += frame.f_code.co_name == "open_filesystem"
 
     def of(self, step: Callable[[], Result]) -> Result:
@@ -136,7 +136,7 @@ def trace_batch(query: MicroBatch) -> dict[str, Trace]:
         plan.modules | write.modules | commit.modules,
         plan.entries + write.entries + commit.entries,
         plan.calls + write.calls + commit.calls,
-        plan.store_calls + write.store_calls + commit.store_calls,
+        plan.storage_calls + write.storage_calls + commit.storage_calls,
         plan.openings + write.openings + commit.openings,
     )
     return {

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Cell, Table, percentile
-from benchmarks.store_assembly import assembly_table
+from benchmarks.storage_assembly import assembly_table
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.writing.batch import commit_batch, plan_write
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from benchmarks.settings import Settings
-    from tests.object_stores.azure import AzureStore
-    from tests.object_stores.servers import Store
+    from tests.object_stores.azure import AzureStorage
+    from tests.object_stores.servers import Storage
 
 __all__ = ("run",)
 
@@ -50,10 +50,10 @@ AZURE = "Blocks of 8 MiB, by adlfs, on Azure's emulator, which keeps all in memo
 
 @dataclass(frozen=True)
 class _Subject:
-    """A store, the library by which it is reached, and how to see the library's requests."""
+    """A storage system, the library by which it is reached, and how to see the library's requests."""
 
     name: str
-    store: Store
+    storage: Storage
     library: str
     stream_bytes: int
     by_library: Callable[[str], None]
@@ -65,18 +65,18 @@ def run(settings: Settings) -> list[Table]:
     """Measure one writer, then commits; on Azure only where its emulator is."""
     os.environ.update(servers.CREDENTIALS)
     stream_bytes = SMOKE_STREAM_BYTES if settings.smoke else STREAM_BYTES
-    with servers.versity() if servers.VERSITY.exists() else servers.moto() as store:
-        tables = _measured(_s3(store, stream_bytes), smoke=settings.smoke)
-        tables.append(assembly_table(store, smoke=settings.smoke))
+    with servers.versity() if servers.VERSITY.exists() else servers.moto() as storage:
+        tables = _measured(_s3(storage, stream_bytes), smoke=settings.smoke)
+        tables.append(assembly_table(storage, smoke=settings.smoke))
     if azure.what_is_missing():
         return tables
-    with azure.azurite() as store:
-        os.environ[azure.CONNECTION] = store.connection
-        return tables + _measured(_azure(store, stream_bytes), smoke=settings.smoke)
+    with azure.azurite() as storage:
+        os.environ[azure.CONNECTION] = storage.connection
+        return tables + _measured(_azure(storage, stream_bytes), smoke=settings.smoke)
 
 
-def _s3(store: Store, stream_bytes: int) -> _Subject:
-    alone = servers.client(store.endpoint)
+def _s3(storage: Storage, stream_bytes: int) -> _Subject:
+    alone = servers.client(storage.endpoint)
     body = os.urandom(MIB) * (PART_BYTES // MIB)
 
     def by_library(name: str) -> None:
@@ -94,16 +94,16 @@ def _s3(store: Store, stream_bytes: int) -> _Subject:
 
     @contextlib.contextmanager
     def requests() -> Iterator[Sized]:
-        with Wire(store)() as wire:
+        with Wire(storage)() as wire:
             yield wire.sent
 
-    return _Subject("S3", store, "botocore", stream_bytes, by_library, requests, S3)
+    return _Subject("S3", storage, "botocore", stream_bytes, by_library, requests, S3)
 
 
-def _azure(store: AzureStore, stream_bytes: int) -> _Subject:
+def _azure(storage: AzureStorage, stream_bytes: int) -> _Subject:
     import fsspec  # noqa: PLC0415 - adlfs is slow to import
 
-    alone = fsspec.filesystem("abfs", connection_string=store.connection)
+    alone = fsspec.filesystem("abfs", connection_string=storage.connection)
     chunk = os.urandom(MIB)
 
     def by_library(name: str) -> None:
@@ -111,7 +111,7 @@ def _azure(store: AzureStore, stream_bytes: int) -> _Subject:
             for _ in range(stream_bytes // MIB):
                 stream.write(chunk)
 
-    return _Subject("Azure", store, "adlfs", stream_bytes, by_library, _requests_of_azure, AZURE)
+    return _Subject("Azure", storage, "adlfs", stream_bytes, by_library, _requests_of_azure, AZURE)
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def _measured(subject: _Subject, *, smoke: bool) -> list[Table]:
 
 def _writers(subject: _Subject, rounds: int) -> Table:
     chunk, megabytes = os.urandom(MIB), subject.stream_bytes / 1e6
-    fs = open_filesystem(f"{subject.store.url}/writer", settings=subject.store.settings)
+    fs = open_filesystem(f"{subject.storage.url}/writer", settings=subject.storage.settings)
 
     def by_ftfile(name: str) -> None:
         with fs.create(name) as stream:
@@ -178,9 +178,9 @@ def _commits(subject: _Subject, *, smoke: bool) -> Table:
 
 
 def _commit(subject: _Subject, publish: str, files: int, commits: int) -> tuple[Cell, ...]:
-    options = {f"storage.{name}": text for name, text in subject.store.settings.items()}
+    options = {f"storage.{name}": text for name, text in subject.storage.settings.items()}
     options |= {"fileFormat": "text", "publish": publish}
-    query = MicroBatch(f"{subject.store.url}/commit-{publish}-{files}", {"value": "string"}, options)
+    query = MicroBatch(f"{subject.storage.url}/commit-{publish}-{files}", {"value": "string"}, options)
     times_ms, requests = [], []
     for batch in range(commits + WARM_UP):
         messages = _write(query, batch, files)

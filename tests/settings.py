@@ -24,7 +24,7 @@ KEPT = 1_000
 
 @contextlib.contextmanager
 def settled_once() -> Iterator[None]:
-    """Within the block, settings are made, suited to a store, pickled and checked once if they are equal."""
+    """Within the block, settings are made, suited to a storage system, pickled and checked once if they are equal."""
     checked: set[tuple[SinkConfig, Capabilities, str]] = set()
     check_paths, from_options = prepared_files.check_paths, SinkConfig.from_options
 
@@ -35,16 +35,16 @@ def settled_once() -> Iterator[None]:
     def made_once(options: Mapping[str, str], schema_json: str, **kind: bool) -> SinkConfig:
         return made(tuple(options.items()), schema_json, **kind)
 
-    def check_paths_once(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
-        asked = (config, store, config.directories.only_directory(planned_ms))
+    def check_paths_once(config: SinkConfig, storage: Capabilities, planned_ms: int) -> None:
+        asked = (config, storage, config.directories.only_directory(planned_ms))
         if asked not in checked:
-            check_paths(config, store, planned_ms)
+            check_paths(config, storage, planned_ms)
             checked.add(asked)
 
     with contextlib.ExitStack() as stack:
         for owner, name, once in (
             (SinkConfig, "from_options", made_once),
-            (SinkConfig, "for_store", functools.lru_cache(KEPT)(SinkConfig.for_store)),
+            (SinkConfig, "for_storage", functools.lru_cache(KEPT)(SinkConfig.for_storage)),
             (prepared_files, "_definitions", functools.lru_cache(KEPT)(prepared_files._definitions)),  # noqa: SLF001
             (writer, "check_paths", check_paths_once),
         ):

@@ -1,4 +1,4 @@
-"""Files of other programs on any store: lines of a log are read once, and the directory of Spark's sink is migrated."""
+"""Files of other programs on any storage: lines of a log are read once, a directory of Spark's sink is migrated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPTIONS = {
 
 
 def check_lines_are_read_once(url: str, settings: Mapping[str, str]) -> None:
-    """Read such a log in processes that die, with the state of the stream on the same store.
+    """Read such a log in processes that die, with the state of the stream on the same storage.
 
     Args:
         url: of a directory that is not there yet.
@@ -104,7 +104,7 @@ class Logs:
         self.run = FilesRun(f"{url}/logs", {"value": "string"}, self._options)
 
     def write(self, name: str, written: list[str]) -> None:
-        """Put a whole file there, as those do whose store cannot append."""
+        """Put a whole file there, as those do whose storage cannot append."""
         path = f"logs/{name}"
         self.fs.create_exclusive(f"{path}.new", "".join(f"{line}\n" for line in written).encode())
         if self.fs.exists(path):

@@ -80,10 +80,10 @@ def rows(heading: str) -> dict[str, str]:
 
 
 def test_a_commit_makes_few_calls(tmp_path: Path) -> None:
-    """One JSON row, the fifth batch. A commit needs 8 calls of the store to read, sync, create and move."""
+    """One JSON row, the fifth batch. A commit needs 8 calls of the storage to read, sync, create and move."""
     traces = trace_batch(running_query(tmp_path))
     commit = traces["messages to a record"]
-    assert commit.store_calls <= 8
+    assert commit.storage_calls <= 8
     assert commit.calls <= 650
     assert not [path for path in commit.modules if path.endswith("/json_lines.py")], "no format is built to name files"
 

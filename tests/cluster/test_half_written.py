@@ -13,7 +13,7 @@ import pytest
 import ftfile
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
-from tests.cluster import held_files, stores_job
+from tests.cluster import held_files, storage_job
 from tests.cluster.cluster import executor_of, kill, wait_for
 from tests.cluster.held_files import Order
 from tests.demos.files.process import SparkApp
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
     from tests.cluster.held_files import Held
     from tests.hdfs.minicluster import MiniCluster
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 # Names that no client uses by default.
-VARIABLES = dict(zip(("STORE_ACCESS", "STORE_SECRET"), CREDENTIALS.values(), strict=True))
+VARIABLES = dict(zip(("STORAGE_ACCESS", "STORAGE_SECRET"), CREDENTIALS.values(), strict=True))
 BY_NAME = dict(zip(("accessKeyVariable", "secretKeyVariable"), VARIABLES, strict=True))
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
+def storage() -> Iterator[Storage]:
     with (
-        servers.versity() if servers.VERSITY.exists() else servers.moto() as store,
+        servers.versity() if servers.VERSITY.exists() else servers.moto() as storage,
         pytest.MonkeyPatch.context() as own,
     ):
         for name, text in VARIABLES.items():
             own.setenv(name, text)
-        yield store
+        yield storage
 
 
 class Stream:
@@ -108,12 +108,12 @@ def started(home: Path, cluster: Cluster, environment: dict[str, str], streams: 
     job = {"master": cluster.url, "settings": settings, "streams": [stream.job() for stream in streams]}
     (home / "job.json").write_text(json.dumps(job))
     nothing_else = {name: text for name, text in environment.items() if not name.startswith("AWS_")}
-    return SparkApp(Path(stores_job.__file__), home / "job.json", home / "driver.log", {**nothing_else, **more})
+    return SparkApp(Path(storage_job.__file__), home / "job.json", home / "driver.log", {**nothing_else, **more})
 
 
-def uploads(store: Store) -> dict[str, int]:
-    """Return, by key, the number of bytes in unfinished uploads of the store."""
-    asked = servers.client(store.endpoint)
+def uploads(storage: Storage) -> dict[str, int]:
+    """Return, by key, the number of bytes in unfinished uploads of the storage."""
+    asked = servers.client(storage.endpoint)
     found = {}
     for each in asked.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
         parts = asked.list_parts(Bucket=BUCKET, Key=each["Key"], UploadId=each["UploadId"]).get("Parts", [])
@@ -124,7 +124,7 @@ def uploads(store: Store) -> dict[str, int]:
 def test_executors_are_killed_with_half_a_file_written(
     cluster: Cluster,
     hdfs: MiniCluster,
-    store: Store,
+    storage: Storage,
     plain_environment: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -134,8 +134,8 @@ def test_executors_are_killed_with_half_a_file_written(
     orders = tmp_path / "orders"
     orders.mkdir()
     on_hdfs = Stream(tmp_path / "hdfs", orders, f"{hdfs.url}/half", {}, rows=40, row_bytes=70)
-    storage = store.settings | BY_NAME | {"partSize": "5MiB"}
-    on_s3 = Stream(tmp_path / "s3", orders, f"{store.url}/half", storage, rows=8, row_bytes=MIB)
+    settings = storage.settings | BY_NAME | {"partSize": "5MiB"}
+    on_s3 = Stream(tmp_path / "s3", orders, f"{storage.url}/half", settings, rows=8, row_bytes=MIB)
     # The native driver cannot read the content of an open file, so WebHDFS reads it.
     seen = open_filesystem(f"{hdfs.web_url}/half")
     app = started(tmp_path, cluster, plain_environment, [on_hdfs, on_s3])
@@ -152,7 +152,7 @@ def test_executors_are_killed_with_half_a_file_written(
         half = seen.read(ours.path)
         assert len(half) == on_hdfs.half_bytes
         key = f"half/{theirs.path}"
-        wait_for(lambda: uploads(store).get(key) == 5 * MIB, "the part that is sent")
+        wait_for(lambda: uploads(storage).get(key) == 5 * MIB, "the part that is sent")
         executors = {executor_of(each.process) for each in (ours, theirs)}
         assert len(executors) == 2
         kill(*executors, *(process for each in executors for process in cluster.python_workers(each)))
@@ -164,7 +164,7 @@ def test_executors_are_killed_with_half_a_file_written(
     on_s3.check()
     # The remains do no harm: a file of a dead writer, and parts of an upload that no client lists.
     assert seen.read(ours.path) == half
-    assert uploads(store)[key] == 5 * MIB
+    assert uploads(storage)[key] == 5 * MIB
     ftfile.vacuum(on_hdfs.url, retention="0s", force=True, dry_run=False)
     assert ours.path not in {each.path for each in seen.list("_ftfile/staged")}
     on_hdfs.check()

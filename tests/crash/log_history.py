@@ -275,7 +275,7 @@ class LogHistory:
                 assert set(adds) == self._oracle.live[version + 1], f"a reader of version {version}"
                 self.counts["reads"] += 1
 
-    # Events of the store.
+    # Events of the storage.
 
     def _lose_ranges(self) -> None:
         """Delete ranges if all their records are kept."""

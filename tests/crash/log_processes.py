@@ -1,4 +1,4 @@
-"""Processes on one log that pause before calls of the store: committers, vacuums and readers, one at a time."""
+"""Processes on one log that pause before calls of the storage: committers, vacuums and readers, one at a time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PausingProcess:
 
     Args:
         kind: of the work, for messages.
-        work: runs in the thread with the process's view of the store.
-        fs: the store that all processes share.
+        work: runs in the thread with the process's view of the storage.
+        fs: the storage that all processes share.
         draw: decides before which calls the process pauses.
         share: of these calls, between 0 and 1.
         on_record: is called with each record that the process creates.
@@ -91,7 +91,7 @@ class PausingProcess:
 
 
 class _PausingFileSystem(InContext):
-    """The store as one process sees it: the process pauses before calls on ranges, checkpoints and records."""
+    """The storage as one process sees it: the process pauses before calls on ranges, checkpoints and records."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.log.format.model import Record
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
     from ftfile.writing.messages import TaskCommit
 
 __all__ = ("play",)
@@ -51,7 +51,7 @@ VALUES = ("n", "m", "s")
 TYPES = {"n": "long", "m": "long", "s": "string"}
 MERGES = ("n:sum,m:max,s:append", "n:sum,m:min,s:coalesce", "n:sum")
 QUERIES = tuple(f"00000000-0000-0000-0000-00000000000{number}" for number in (1, 2))
-STORES: tuple[Store, ...] = ("disk", "hdfs", "s3")
+STORAGE_KINDS: tuple[Storage, ...] = ("disk", "hdfs", "s3")
 RETENTION_S = 60
 FATES = {"done": 20, "killed": 3, "cut": 1, "fault": 2, "lost answer": 2, "interrupted": 2}
 
@@ -118,7 +118,7 @@ class History:
     def __init__(self, seed: str, clock: ManualClock) -> None:
         self.rng = rng = random.Random(seed)
         self.clock = clock
-        self.machine = Machine(rng.choice(STORES), clock)
+        self.machine = Machine(rng.choice(STORAGE_KINDS), clock)
         self.options = {
             "flushIntervalCount": str(rng.choice((2, 3, 5))),
             "flushBytes": str(rng.choice((3000, 1 << 20))),
@@ -192,7 +192,7 @@ class History:
     def act(self, process: Process, call: Callable[[], Any], *, may_fail: bool = False) -> Any:
         """Return the result of a call.
 
-        None if its process was killed, if the power was cut, if a call of the store failed, if the call was
+        None if its process was killed, if the power was cut, if a call of the storage failed, if the call was
         interrupted, or if it was allowed to fail and failed. After an error, an operator ends.
         """
         fate = "done" if self.is_calm else self.rng.choices([*FATES], [*FATES.values()])[0]
@@ -218,7 +218,7 @@ class History:
             self._count("failed" if process.has_failed else "refused", str(error))
             self._end_operator(process)
         if process.has_failed:
-            self._count(fate, "a call of the store")
+            self._count(fate, "a call of the storage")
         process.kill_after(None)
         process.fail_at(None)
         if fate == "cut":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.storage.api import FileSystem, InputFile, OutputStream
     from ftfile.testing.context import ManualClock
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 __all__ = ("Machine", "Process")
 
@@ -90,8 +90,8 @@ class Machine:
         disk: the disk after the last power cut.
     """
 
-    def __init__(self, store: Store, clock: ManualClock) -> None:
-        self.disk = CrashingFileSystem(clock=clock, store=store)
+    def __init__(self, storage: Storage, clock: ManualClock) -> None:
+        self.disk = CrashingFileSystem(clock=clock, storage=storage)
         self._processes: list[Process] = []
 
     def start(self) -> Process:

@@ -67,7 +67,7 @@ from tests.unit.writing.files.encrypted import FIRST, ring_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 pytestmark = pytest.mark.slow
 
@@ -127,8 +127,8 @@ class Exploration:
         self._finished: set[tuple[bytes, frozenset[str]]] = set()
         self._passed = Passed()
 
-    def explore(self, store: Store = "disk") -> None:
-        start = self.scenario.start(store)
+    def explore(self, storage: Storage = "disk") -> None:
+        start = self.scenario.start(storage)
         whole = start.filesystem()
         self.scenario.play(whole, 1, start.notes, whole.note)
         self.scenario.check_finished(whole)
@@ -189,13 +189,13 @@ def explore(
     record: Callable[[str, object], None],
     seed: int,
     *,
-    store: Store = "disk",
+    storage: Storage = "disk",
     limit: int | None = None,
 ) -> int:
     began_s = time.process_time()
     exploration = Exploration(scenario, seed, limit)
     with repeatable(CLOCK, IDS):
-        exploration.explore(store)
+        exploration.explore(storage)
     states, seconds = len(exploration.seen), round(time.process_time() - began_s, 1)
     record("crash_states", states)
     record("tried_states", exploration.selection.tried)
@@ -262,24 +262,26 @@ ON_HDFS = {
     TWO_ROLLING: 3_000,
     WINDOWS: 1_000,
 }
-# The number of scenarios that the suite draws for each store.
+# The number of scenarios that the suite draws for each storage system.
 DRAWN = 3
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Draw different scenarios for each of the stores like HDFS."""
-    if "store" not in metafunc.fixturenames:
+    """Draw different scenarios for each of the storage systems like HDFS."""
+    if "storage" not in metafunc.fixturenames:
         return
     drawn = iter(random.Random(metafunc.config.option.seed).sample([*ON_HDFS], 2 * DRAWN))
-    stores = {store: [*ON_HDFS] if THOROUGH else [*itertools.islice(drawn, DRAWN)] for store in ("hdfs", "webhdfs")}
-    cells = [(store, scenario) for store, scenarios in stores.items() for scenario in scenarios]
-    metafunc.parametrize(("store", "scenario"), cells, ids=[f"{store}-{scenario.name}" for store, scenario in cells])
+    kinds = {storage: [*ON_HDFS] if THOROUGH else [*itertools.islice(drawn, DRAWN)] for storage in ("hdfs", "webhdfs")}
+    cells = [(storage, scenario) for storage, scenarios in kinds.items() for scenario in scenarios]
+    metafunc.parametrize(
+        ("storage", "scenario"), cells, ids=[f"{storage}-{scenario.name}" for storage, scenario in cells]
+    )
 
 
 def test_every_crash_on_hdfs(
-    scenario: Scenario, store: Store, record_property: Callable[[str, object], None], seed: int
+    scenario: Scenario, storage: Storage, record_property: Callable[[str, object], None], seed: int
 ) -> None:
-    assert explore(scenario, record_property, seed, store=store) >= PORTION * ON_HDFS[scenario]
+    assert explore(scenario, record_property, seed, storage=storage) >= PORTION * ON_HDFS[scenario]
 
 
 # On S3 a file is complete or missing: the states differ only in the executed steps.
@@ -309,7 +311,7 @@ ON_S3 = {
 
 @pytest.mark.parametrize("scenario", ON_S3, ids=lambda scenario: scenario.name)
 def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, object], None], seed: int) -> None:
-    assert explore(scenario, record_property, seed, store="s3") >= PORTION * ON_S3[scenario]
+    assert explore(scenario, record_property, seed, storage="s3") >= PORTION * ON_S3[scenario]
 
 
 @pytest.mark.parametrize("encrypted", [ENCRYPTED, PROGRAM_ENCRYPTED], ids=lambda scenario: scenario.name)

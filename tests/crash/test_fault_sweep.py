@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem, InputFile
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.fs.faulty import Fault
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
     from ftfile.writing.messages import TaskCommit
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ WRITTEN_DIRECTLY = [
     for each in SCENARIOS
     if not each.options and not isinstance(each, StoreScenario)
 ]
-STORES: dict[str, tuple[Store, list[Scenario]]] = {
+STORAGE_KINDS: dict[str, tuple[Storage, list[Scenario]]] = {
     "disk": ("disk", SCENARIOS),
     "hdfs": ("hdfs", SCENARIOS),
     "webhdfs": ("webhdfs", SCENARIOS),
@@ -75,23 +75,23 @@ STORES: dict[str, tuple[Store, list[Scenario]]] = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Draw from the matrix of stores, scenarios and faults: each store runs with each fault and each of its scenarios.
+    """Draw from the matrix of storage systems, scenarios and faults: each system runs each fault and each scenario.
 
-    If the scenario is fixed, the disk runs with each fault, and each other store with two faults.
+    If the scenario is fixed, the disk runs with each fault, and each other storage system with two faults.
     """
     rng = random.Random(metafunc.config.option.seed)
     if "model" in metafunc.fixturenames:
-        drawn = {model: FAULTS if THOROUGH or model == "disk" else rng.sample([*FAULTS], 2) for model in STORES}
+        drawn = {model: FAULTS if THOROUGH or model == "disk" else rng.sample([*FAULTS], 2) for model in STORAGE_KINDS}
         models = [pytest.param(model, FAULTS[name], id=f"{model}-{name}") for model in drawn for name in drawn[model]]
         metafunc.parametrize(("model", "fault"), models)
-    if "store" not in metafunc.fixturenames:
+    if "storage" not in metafunc.fixturenames:
         return
     cells = []
-    for store, (_, scenarios) in STORES.items():
+    for storage, (_, scenarios) in STORAGE_KINDS.items():
         dealt = itertools.cycle(rng.sample(scenarios, len(scenarios)))
         pairs = itertools.product(scenarios, FAULTS) if THOROUGH else zip(dealt, FAULTS, strict=False)
-        cells += [pytest.param(store, *pair, id=f"{store}-{pair[0].name}-{pair[1]}") for pair in pairs]
-    metafunc.parametrize(("store", "scenario", "fault"), cells)
+        cells += [pytest.param(storage, *pair, id=f"{storage}-{pair[0].name}-{pair[1]}") for pair in pairs]
+    metafunc.parametrize(("storage", "scenario", "fault"), cells)
 
 
 @pytest.fixture(autouse=True)
@@ -109,12 +109,12 @@ def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Sweep:
     """Runs a scenario with the last batch replayed, and keeps the batches that Spark recorded in the run."""
 
-    def __init__(self, scenario: Scenario, store: Store = "disk") -> None:
+    def __init__(self, scenario: Scenario, storage: Storage = "disk") -> None:
         self.scenario = scenario
         self.recorded: list[str] = []
         self.seen: set[tuple[bytes, tuple[str, ...], bool]] = set()
         self._finished: set[bytes] = set()
-        self._start = scenario.start(store)
+        self._start = scenario.start(storage)
 
     def make(self) -> FileSystem:
         return self._start.filesystem()
@@ -148,14 +148,14 @@ class Sweep:
             self._finished.add(digest)
 
 
-def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
+def test_a_fault_at_every_call(storage: str, scenario: Scenario, fault: str, seed: int) -> None:
     """Inject a fault at every call.
 
     The suite tries every 20th call, and every 60th of the longest scenario, chosen by the seed.
     """
     step = 1 if THOROUGH else 60 if scenario.vacuum else 20
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
-    sweep = Sweep(scenario, STORES[store][0])
+    sweep = Sweep(scenario, STORAGE_KINDS[storage][0])
     survived = raised = 0
     for run in fault_sweep(first, sweep.make, sweep.run, step):
         with prefixed(str(run)):
@@ -167,10 +167,10 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
 
 
 def batches_on(model: str) -> tuple[Callable[[], FileSystem], Scenario]:
-    """Return a function that creates an empty store, and `BATCHES` in the form for this store."""
-    store, scenarios = STORES[model]
+    """Return a function that creates an empty storage system, and `BATCHES` in the form for this storage."""
+    storage, scenarios = STORAGE_KINDS[model]
     scenario = next(each for each in scenarios if each.name == BATCHES.name)
-    return lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario
+    return lambda: CrashingFileSystem(clock=CLOCK, storage=storage), scenario
 
 
 def checked(scenario: Scenario, fs: FileSystem) -> DirectoryReport:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.testing.fs.crashing import CrashingFileSystem
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 pytestmark = pytest.mark.slow
 
@@ -207,11 +207,11 @@ RACES = [
 class Ring:
     """Runs a race repeatedly from the same start."""
 
-    def __init__(self, race: Race, store: Store = "disk", seed: int = 0) -> None:
+    def __init__(self, race: Race, storage: Storage = "disk", seed: int = 0) -> None:
         self.race = race
         self.selection = Alike(seed)
         self.scenario = race.scenario()
-        self._start = self.scenario.start(store)
+        self._start = self.scenario.start(storage)
         self._checked: set[bytes] = set()
         self._passed = Passed()
         self.runs = 0

@@ -1,4 +1,4 @@
-"""Two committers with pauses before any call of the store, vacuums, readers, kills, losses and restores."""
+"""Two committers with pauses before any call of the storage, vacuums, readers, kills, losses and restores."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ftfile.testing.checker import list_plainly
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
 from ftfile.testing.fs.memory import mounted
-from ftfile.testing.fs.volume import Store
+from ftfile.testing.fs.volume import Storage
 from tests.crash.world import prefixed
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ FILES = {
 STATES_MIN = {"disk": 60, "hdfs": 40, "webhdfs": 40, "s3": 25, "memory": 30}
 
 
-def begun(store: Store, files: dict[str, bytes]) -> CrashingFileSystem:
+def begun(storage: Storage, files: dict[str, bytes]) -> CrashingFileSystem:
     """Return a durable file system with these files."""
-    fs = CrashingFileSystem(clock=ManualClock(), store=store)
+    fs = CrashingFileSystem(clock=ManualClock(), storage=storage)
     for directory in sorted({path.rpartition("/")[0] for path in files}):
         fs.make_directories(directory)
     for path, content in files.items():
@@ -107,10 +107,10 @@ def explore(whole: CrashingFileSystem, step: Callable[[FileSystem], None], done:
     return len(states)
 
 
-@pytest.mark.parametrize("store", get_args(Store))
-def test_every_crash(store: Store) -> None:
+@pytest.mark.parametrize("storage", get_args(Storage))
+def test_every_crash(storage: Storage) -> None:
     with repeatable(ManualClock(), SeededIds()):
-        assert explore(begun(store, FILES), migrate, check_migrated) >= STATES_MIN[store]
-        fs = begun(store, FILES)
+        assert explore(begun(storage, FILES), migrate, check_migrated) >= STATES_MIN[storage]
+        fs = begun(storage, FILES)
         migrate(fs)
-        assert explore(begun(store, content(fs)), undo, check_undone) >= STATES_MIN[store]
+        assert explore(begun(storage, content(fs)), undo, check_undone) >= STATES_MIN[storage]

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 WINDOWS = 8
 RUNS = itertools.count(1)
-STORES = ["disk", "hdfs", "s3"]
+STORAGE_KINDS = ["disk", "hdfs", "s3"]
 CHECKED = 20  # every 20th recovery is checked as a store: a check takes half as long as a recovery
 STATES_MIN = {"disk": 1_000, "hdfs": 300, "s3": 40}
 
@@ -180,8 +180,8 @@ class Exploration:
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
         self.recoveries = 0
 
-    def explore(self, store: Any) -> None:
-        whole = CrashingFileSystem(clock=CLOCK, store=store)
+    def explore(self, storage: Any) -> None:
+        whole = CrashingFileSystem(clock=CLOCK, storage=storage)
         play(open_store(whole), whole.note)
         finished = whole.after_kill(len(whole.journal))
         check_finished(finished)
@@ -214,15 +214,15 @@ class Exploration:
         return fs
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
 def test_k8_and_k9_hold_after_every_crash(
-    store: str, seed: int, record_property: Callable[[str, object], None]
+    storage: str, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     exploration = Exploration(seed)
-    exploration.explore(store)
+    exploration.explore(storage)
     record_property("crash_states", len(exploration.seen))
-    print(f"{store}: {len(exploration.seen)} states, {exploration.recoveries} recoveries")
-    assert len(exploration.seen) >= STATES_MIN[store]
+    print(f"{storage}: {len(exploration.seen)} states, {exploration.recoveries} recoveries")
+    assert len(exploration.seen) >= STATES_MIN[storage]
 
 
 def lose_log(fs: FileSystem) -> None:
@@ -230,10 +230,10 @@ def lose_log(fs: FileSystem) -> None:
         fs.delete(info.path)
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) -> None:
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
+def test_a_log_that_is_lost_is_told_of_after_every_crash(storage: Any, seed: int) -> None:
     """Includes a process that was killed between the first record and its hint: the next process writes the hint."""
-    whole = CrashingFileSystem(clock=CLOCK, store=store)
+    whole = CrashingFileSystem(clock=CLOCK, storage=storage)
     play(open_store(whole), whole.note)
     every: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole)]
     for state in some(every, seed, 0.03):
@@ -249,8 +249,8 @@ def test_a_log_that_is_lost_is_told_of_after_every_crash(store: Any, seed: int) 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("store", STORES)
-def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
+def test_a_fault_at_every_call(storage: Any, fault: str, seed: int) -> None:
     """After any fault, the restarted process resumes after the windows that had ended."""
     notes: list[str] = []
 
@@ -261,7 +261,7 @@ def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
     step = 1 if THOROUGH else 50
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     runs = 0
-    for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario, step):
+    for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK, storage=storage), scenario, step):
         runs += 1
         with prefixed(str(run)):
             again = open_store(run.file_system)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ftfile.storage.api import FileSystem, InputFile, OutputStream
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 pytestmark = pytest.mark.slow
 
@@ -127,8 +127,8 @@ class History:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        kinds: list[Store] = ["disk", "hdfs", "s3"]
-        self.fs = CrashingFileSystem(store=kinds[self.seed % 3])
+        kinds: list[Storage] = ["disk", "hdfs", "s3"]
+        self.fs = CrashingFileSystem(storage=kinds[self.seed % 3])
         self.keyed: dict[str, Any] = {"key_provider": CRASH_KEYS} if self.seed % 5 == 0 else {}
         self.payloads = itertools.count()
         self.steps: list[str] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.storage.api import FileSystem
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 pytestmark = pytest.mark.slow
 
@@ -48,13 +48,13 @@ class RacingFileSystem(TurnsFileSystem):
 class Race(NamedTuple):
     """The calls of both processes. Windows 1 and 2 have ended before, and window 1 is recorded."""
 
-    store: Store
+    storage: Storage
     commits: bool  # the old process commits window 3 after it has ended the window
     restore: int | None  # of the new process
 
     def run(self, *schedule: tuple[str, int], checks: bool = False) -> dict[str, int]:
         """Run both by a schedule, check the store, and return the number of calls of each process."""
-        fs, turns = CrashingFileSystem(clock=CLOCK, store=self.store), Turns(schedule)
+        fs, turns = CrashingFileSystem(clock=CLOCK, storage=self.storage), Turns(schedule)
         old_fs, new_fs = RacingFileSystem(fs, "old", turns), RacingFileSystem(fs, "new", turns)
         IDS.start(1, 0)
         old = opened(old_fs, "old")
@@ -154,7 +154,8 @@ def one_world() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("race", "first"), [*((race, "old") for race in RACES), *((race, "new") for race in RACES if race.store == "disk")]
+    ("race", "first"),
+    [*((race, "old") for race in RACES), *((race, "new") for race in RACES if race.storage == "disk")],
 )
 def test_every_pair_of_calls(race: Race, first: str, seed: int) -> None:
     second = "new" if first == "old" else "old"

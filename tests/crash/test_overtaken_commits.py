@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.storage.api import FileSystem
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def overtake(fs: FileSystem, url: str, pause_ms: int) -> list[int]:
     return [version for version in range(log.refresh().version) if not fs.exists(layout.record_path(version))]
 
 
-def run(store: Store, options: dict[str, str], pause_ms: int, at: int) -> tuple[int, list[int], bool]:
+def run(storage: Storage, options: dict[str, str], pause_ms: int, at: int) -> tuple[int, list[int], bool]:
     """Overtake a batch before one of its calls.
 
     Returns:
@@ -75,7 +75,7 @@ def run(store: Store, options: dict[str, str], pause_ms: int, at: int) -> tuple[
     """
     forget_caches()
     IDS.start(1, at + 1)
-    inner = CrashingFileSystem(clock=CLOCK, store=store)
+    inner = CrashingFileSystem(clock=CLOCK, storage=storage)
     deleted: list[int] = []
     with mounted(inner) as others, mounted(fs := Interrupted(inner)) as url:
         query = MicroBatch(f"{url}/out", {"value": "string"}, {"fileFormat": "text"} | options)
@@ -103,16 +103,16 @@ def run(store: Store, options: dict[str, str], pause_ms: int, at: int) -> tuple[
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("pause_ms", [RECORD_AGE_MIN_MS - 2000 * OVERTAKING, RECORD_AGE_MIN_MS])
-@pytest.mark.parametrize("store", ["disk", "s3"])
-def test_a_committer_that_others_overtake_between_two_calls(store: Store, options: str, pause_ms: int) -> None:
+@pytest.mark.parametrize("storage", ["disk", "s3"])
+def test_a_committer_that_others_overtake_between_two_calls(storage: Storage, options: str, pause_ms: int) -> None:
     """The slot of its next record is empty again, so its record would be created although it is not in the log.
 
     Vacuum keeps younger records, since an object store's answers show only that the pause was short.
     """
-    play = partial(run, store, OPTIONS[options], pause_ms)
+    play = partial(run, storage, OPTIONS[options], pause_ms)
     calls = play(-1)[0]
     emptied = failures = 0
-    for at in range(1, calls + 1, 1 if THOROUGH or store == "s3" else 3):
+    for at in range(1, calls + 1, 1 if THOROUGH or storage == "s3" else 3):
         _, deleted, failed = play(at)
         emptied += WARM in deleted
         failures += failed
@@ -121,8 +121,8 @@ def test_a_committer_that_others_overtake_between_two_calls(store: Store, option
 
 
 @pytest.mark.parametrize("set_back_s", [600, 1800, 2999])
-def test_a_committer_that_is_overtaken_while_the_clock_of_the_store_is_set_back(set_back_s: int) -> None:
-    """After a vacuum, the store's answers show a short pause, and only the clock of the process shows a long one."""
+def test_a_committer_that_is_overtaken_while_the_clock_of_the_storage_is_set_back(set_back_s: int) -> None:
+    """After a vacuum, the storage's answers show a short pause, and only the clock of the process shows a long one."""
     calls = run_set_back(set_back_s, -1)
     assert calls > 5
     for at in range(1, calls + 1):
@@ -130,11 +130,11 @@ def test_a_committer_that_is_overtaken_while_the_clock_of_the_store_is_set_back(
 
 
 def run_set_back(set_back_s: int, at: int) -> int:
-    """Overtake a batch before one of its calls, and set the clock of the store back; return the number of its calls."""
+    """Overtake a batch before one of its calls, and set the storage's clock back; return the number of its calls."""
     forget_caches()
     IDS.start(1, at + 1)
     own_clock = ShiftedClock(CLOCK)
-    inner = CrashingFileSystem(clock=CLOCK, store="s3")
+    inner = CrashingFileSystem(clock=CLOCK, storage="s3")
     with mounted(inner) as others, mounted(fs := Interrupted(inner)) as url, repeatable(own_clock, IDS):
         query = MicroBatch(f"{url}/out", {"value": "string"}, {"fileFormat": "text"})
         for batch in range(WARM):

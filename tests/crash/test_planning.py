@@ -38,7 +38,7 @@ from tests.crash.world import CLOCK, IDS, prefixed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
     from tests.crash.planning import NotedRun
 
 pytestmark = pytest.mark.slow
@@ -72,8 +72,8 @@ class Exploration:
         self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
         self.selection = Alike(seed)
 
-    def explore(self, store: Store) -> None:
-        whole = CrashingFileSystem(clock=CLOCK, store=store)
+    def explore(self, storage: Storage) -> None:
+        whole = CrashingFileSystem(clock=CLOCK, storage=storage)
         query = self.planning.play(whole, 1, (), whole.note)
         self.planning.check_finished(whole, query, 1)
         self.trimmed = self.planning.log_start(whole, query)
@@ -100,18 +100,20 @@ class Exploration:
         return fs
 
 
-@pytest.mark.parametrize("store", STATES_MIN)
+@pytest.mark.parametrize("storage", STATES_MIN)
 @pytest.mark.parametrize("planning", PLANNINGS, ids=lambda planning: planning.name)
-def test_every_crash(planning: Planning, store: Any, record_property: Callable[[str, object], None], seed: int) -> None:
+def test_every_crash(
+    planning: Planning, storage: Any, record_property: Callable[[str, object], None], seed: int
+) -> None:
     began_s = time.process_time()
     exploration = Exploration(planning, seed)
-    exploration.explore(store)
+    exploration.explore(storage)
     states, seconds = len(exploration.seen), round(time.process_time() - began_s, 1)
     record_property("crash_states", states)
     record_property("processor_seconds", seconds)
     tried = exploration.selection.tried
-    print(f"{planning.name} on {store}: {states} different states, {tried} tried, in {seconds} s of one core")
-    assert states >= PORTION * STATES_MIN[store][planning.name]
+    print(f"{planning.name} on {storage}: {states} different states, {tried} tried, in {seconds} s of one core")
+    assert states >= PORTION * STATES_MIN[storage][planning.name]
     assert exploration.trimmed or planning is FIRST, "no plan was trimmed"
 
 
@@ -139,7 +141,7 @@ def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> Non
             planning.check_finished(fs, query, 2)
         raised += run.error is not None
         survived += run.error is None
-    # A call is retried if the store is unavailable for a moment.
+    # A call is retried if the storage is unavailable for a moment.
     assert raised or not THOROUGH or fault == "Unavailable before"
     assert raised + survived > 40 / step
 

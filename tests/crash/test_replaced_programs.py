@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.storage.api import FileSystem
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 pytestmark = pytest.mark.slow
 
@@ -66,15 +66,15 @@ class Stopped:
 
     Args:
         options: key of `OPTIONS`.
-        store: the kind of store.
+        storage: the kind of storage.
         at: number of the call, from the first rows of batch 2 on; no call by default.
     """
 
-    def __init__(self, options: str, store: Store, at: int = -1) -> None:
+    def __init__(self, options: str, storage: Storage, at: int = -1) -> None:
         self.scenario = ProgramScenario(
             options, BATCHES, checkpoint=True, options=OPTIONS[options], flush=options != "files"
         )
-        self.disk = CrashingFileSystem(clock=CLOCK, store=store)
+        self.disk = CrashingFileSystem(clock=CLOCK, storage=storage)
         self.fs = Interrupted(self.disk)
         self.at = at
         IDS.start(1, 0)
@@ -129,28 +129,30 @@ class Stopped:
         self.scenario.check_finished(self.disk)
 
 
-def calls_of(options: str, store: Store) -> int:
-    run = Stopped(options, store)
+def calls_of(options: str, storage: Storage) -> int:
+    run = Stopped(options, storage)
     assert run.stop(lambda: None) is None
     return run.fs.calls
 
 
-def steps(calls: int, store: Store, seed: int) -> list[int]:
+def steps(calls: int, storage: Storage, seed: int) -> list[int]:
     """Return the calls before which the suite stops a process: the first call, and a share of the others."""
-    stride = 4 if store == "s3" else 8
+    stride = 4 if storage == "s3" else 8
     if THOROUGH:
         stride = 1
     return sorted({1, *range(1 + seed % stride, calls + 1, stride)})
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("store", ["disk", "s3"])
+@pytest.mark.parametrize("storage", ["disk", "s3"])
 @pytest.mark.parametrize("pause_ms", [0, LONG_MS])
-def test_a_replaced_process_is_fenced_and_leaves_nothing(store: Store, options: str, pause_ms: int, seed: int) -> None:
+def test_a_replaced_process_is_fenced_and_leaves_nothing(
+    storage: Storage, options: str, pause_ms: int, seed: int
+) -> None:
     fenced, emptied = 0, []
-    calls = calls_of(options, store)
-    for at in steps(calls, store, seed):
-        run = Stopped(options, store, at)
+    calls = calls_of(options, storage)
+    for at in steps(calls, storage, seed):
+        run = Stopped(options, storage, at)
 
         def replace(run: Stopped = run) -> None:
             IDS.start(2, 0)
@@ -158,7 +160,7 @@ def test_a_replaced_process_is_fenced_and_leaves_nothing(store: Store, options: 
             run.maintain(pause_ms)
             emptied.append(not run.disk.exists(layout.record_path(run.next_version)))
 
-        with prefixed(f"{options} on {store}, a pause of {pause_ms} ms before call {at} of {calls}"):
+        with prefixed(f"{options} on {storage}, a pause of {pause_ms} ms before call {at} of {calls}"):
             error = run.stop(replace)
             assert run.fs.act is None
             writer = run.program.writer
@@ -183,13 +185,13 @@ def test_a_replaced_process_is_fenced_and_leaves_nothing(store: Store, options: 
     assert any(emptied) == (pause_ms == LONG_MS), "records of other ages were deleted"
 
 
-@pytest.mark.parametrize("store", ["disk", "s3"])
-def test_an_opening_continues_after_all_commits_before_its_record(store: Store) -> None:
+@pytest.mark.parametrize("storage", ["disk", "s3"])
+def test_an_opening_continues_after_all_commits_before_its_record(storage: Storage) -> None:
     """The older process commits before each call of the opening, until it is fenced."""
     outcomes = Counter[bool]()
     at = calls = 1
     while at <= calls:
-        run = Stopped("files", store)
+        run = Stopped("files", storage)
         overtaken = Interrupted(run.disk)
         overtaken.at = at
 
@@ -202,7 +204,7 @@ def test_an_opening_continues_after_all_commits_before_its_record(store: Store) 
                 outcomes[True] += 1
 
         overtaken.act = commit_before
-        with prefixed(f"a commit before call {at} of an opening on {store}"):
+        with prefixed(f"a commit before call {at} of an opening on {storage}"):
             newer = run.start(overtaken, "newer")
             calls = overtaken.calls
             position = newer.open().position
@@ -214,13 +216,13 @@ def test_an_opening_continues_after_all_commits_before_its_record(store: Store) 
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("store", ["disk", "s3"])
-def test_a_slow_batch_whose_files_vacuum_deletes_is_written_again(store: Store, options: str, seed: int) -> None:
+@pytest.mark.parametrize("storage", ["disk", "s3"])
+def test_a_slow_batch_whose_files_vacuum_deletes_is_written_again(storage: Storage, options: str, seed: int) -> None:
     failed = 0
-    calls = calls_of(options, store)
-    for at in steps(calls, store, seed):
-        run = Stopped(options, store, at)
-        with prefixed(f"{options} on {store}, vacuum before call {at} of {calls}"):
+    calls = calls_of(options, storage)
+    for at in steps(calls, storage, seed):
+        run = Stopped(options, storage, at)
+        with prefixed(f"{options} on {storage}, vacuum before call {at} of {calls}"):
             error = run.stop(lambda run=run: run.maintain(0))  # type: ignore[misc]
             assert not isinstance(error, Fenced)
             writer = run.program.writer

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.fs.crashing import CrashState
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 Change = Literal[
     "append",
@@ -192,9 +192,9 @@ class Scenario:
     vacuum: bool = False
     timed: bool = False
 
-    def start(self, store: Store = "disk") -> CrashState:
+    def start(self, storage: Storage = "disk") -> CrashState:
         """Return the disk after the settled batches, with Spark's notes about them."""
-        fs = CrashingFileSystem(clock=CLOCK, store=store)
+        fs = CrashingFileSystem(clock=CLOCK, storage=storage)
         CLOCK.advance(-SETTLED_AGO_S)
         for step, batch in enumerate(self.batches[: self.settled]):
             IDS.start(0, step)

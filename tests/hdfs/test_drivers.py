@@ -347,7 +347,7 @@ def test_bytes_that_changed_on_the_way_are_no_file(
         assert not fs.exists("new")
 
 
-def test_a_store_that_lost_bytes_makes_no_exclusive_file(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_lost_bytes_makes_no_exclusive_file(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = opened(cluster.web_url + next(_directories))
     real = Upload.send
     monkeypatch.setattr(Upload, "send", lambda upload, data: real(upload, data[:-1]))

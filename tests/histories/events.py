@@ -1,6 +1,6 @@
 """Events during a call of the product: deaths, faults, interrupts, forks, and what other processes do meanwhile.
 
-A step of a history can draw an event for its first call. Each event acts at a drawn call of the store, such as
+A step of a history can draw an event for its first call. Each event acts at a drawn call of the storage, such as
 the creation of a record, or at a drawn line of the product, so each ability meets each event without a step of its own.
 """
 
@@ -77,7 +77,7 @@ class Meeting:
         return Moment(self.event.call, at_record=self.event.draws[5] % 3 == 0)
 
     def at_call(self, act: Callable[[str, str, Callable[[], Any]], Any]) -> Any:
-        """Run the action; `act` runs instead of the drawn call of the store."""
+        """Run the action; `act` runs instead of the drawn call of the storage."""
         meddler = Meddler(self.moment, act)
         self.world.fs.meddler = meddler
         try:
@@ -88,12 +88,12 @@ class Meeting:
 
 
 def _kill(meeting: Meeting) -> Any:
-    """Kill the process before a call of the store: no later call has an effect."""
+    """Kill the process before a call of the storage: no later call has an effect."""
     return _die(meeting, cuts_power=False)
 
 
 def _cut_power(meeting: Meeting) -> Any:
-    """Cut the power before a call of the store: all processes end, and what is not durable may be lost."""
+    """Cut the power before a call of the storage: all processes end, and what is not durable may be lost."""
     return _die(meeting, cuts_power=True)
 
 
@@ -126,15 +126,15 @@ def _die(meeting: Meeting, *, cuts_power: bool) -> Any:
 
 
 def _lose_power(world: World, draw: random.Random) -> bool:
-    """Replace the store by a disk that a power cut can leave, with all acknowledged records.
+    """Replace the storage by a disk that a power cut can leave, with all acknowledged records.
 
     Returns:
-        True if something was lost, or if names are durable at once in this store, and nothing could be lost.
+        True if something was lost, or if names are durable at once in this storage, and nothing could be lost.
     """
-    store = world.volume
-    if not isinstance(store, CrashingFileSystem):
+    storage = world.volume
+    if not isinstance(storage, CrashingFileSystem):
         return False
-    (stop,) = deque(store.states(), maxlen=1)
+    (stop,) = deque(storage.states(), maxlen=1)
     outcomes = stop.replay.sample(SeededIds(draw.getrandbits(30)))
     in_order = stop.replay.outcomes()
     disk, loss = next(in_order)  # it has lost nothing
@@ -147,15 +147,15 @@ def _lose_power(world: World, draw: random.Random) -> bool:
         if not lost.is_empty and all(candidate.tree.find(path) is not None for path in followed):
             disk, loss = candidate, lost
             break
-    left = store.after_power_cut(disk, stop.notes)
+    left = storage.after_power_cut(disk, stop.notes)
     world.lose(left, loss)
     for played in world.queries:
         played.late.clear()  # the drivers have ended
-    return not loss.is_empty or not (is_loss_possible or store.capabilities.directory_sync)
+    return not loss.is_empty or not (is_loss_possible or storage.capabilities.directory_sync)
 
 
 def _fail(meeting: Meeting) -> Any:
-    """Let a call of the store fail before its effect."""
+    """Let a call of the storage fail before its effect."""
     world, draw = meeting.world, meeting.draw
 
     def act(operation: str, path: str, call: Callable[[], Any]) -> Any:
@@ -168,7 +168,7 @@ def _fail(meeting: Meeting) -> Any:
 
 
 def _lose_answer(meeting: Meeting) -> Any:
-    """Let a call of the store fail after its effect."""
+    """Let a call of the storage fail after its effect."""
     world = meeting.world
 
     def act(operation: str, path: str, call: Callable[[], Any]) -> Any:
@@ -197,7 +197,7 @@ def _interrupt(meeting: Meeting) -> Any:
 
 
 def _held(meeting: Meeting, meanwhile: Callable[[], object]) -> Any:
-    """Run the action in a thread, which stops before a call of the store until `meanwhile` has returned."""
+    """Run the action in a thread, which stops before a call of the storage until `meanwhile` has returned."""
     results: list[Any] = []
     thread = HeldThread(lambda: results.append(meeting.action()), meeting.moment)
     meeting.world.fs.held = thread
@@ -268,7 +268,7 @@ def _do_something(world: World, draw: random.Random) -> bool:
 
 
 def _meanwhile(meeting: Meeting, others: Callable[[], object]) -> Any:
-    """Let other processes act before a call of the store."""
+    """Let other processes act before a call of the storage."""
     world = meeting.world
 
     def act(operation: str, path: str, call: Callable[[], Any]) -> Any:
@@ -321,7 +321,7 @@ def _twin(meeting: Meeting) -> Any:
 
 
 def _step_clock(meeting: Meeting) -> Any:
-    """Step the clock of the store and of all processes, forward or back."""
+    """Step the clock of the storage and of all processes, forward or back."""
     world, step_s = meeting.world, meeting.draw.choice((-3_600, -30, -1, 1, 30, 3_600))
 
     def act(operation: str, path: str, call: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Steps of other programs: a store that fails, a consumer of files, an administrator, and damage."""
+"""Steps of other programs: a storage system that fails, a consumer of files, an administrator, and damage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ftfile.log.places import list_or_empty
 from ftfile.log.records import read_published
 from ftfile.operate.repair import repair
 from ftfile.testing.log_check import require
-from tests.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES, Trouble
+from tests.histories.troubles import PUBLISHING_TROUBLES, STORAGE_TROUBLES, Trouble
 from tests.histories.writing import require_refused, write
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def _publish_fails(world: World, step: Step) -> None:
     _fail(world, step, PUBLISHING_TROUBLES)
 
 
-def _store_fails(world: World, step: Step) -> None:
-    _fail(world, step, STORE_TROUBLES)
+def _storage_fails(world: World, step: Step) -> None:
+    _fail(world, step, STORAGE_TROUBLES)
 
 
 def _fail(world: World, step: Step, troubles: Sequence[Trouble]) -> None:
@@ -243,7 +243,7 @@ def _damage_range(world: World, step: Step) -> None:
 
 HARMING = {
     "publish_fails": _publish_fails,
-    "store_fails": _store_fails,
+    "storage_fails": _storage_fails,
     "take_part": _take_part,
     "put_foreign": _put_foreign,
     "write_blocked": _write_blocked,

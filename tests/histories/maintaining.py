@@ -167,7 +167,7 @@ def _vacuum(world: World, step: Step) -> None:
 
 
 def _vacuum_ahead(world: World, step: Step) -> None:
-    """Vacuum while the store's clock is ahead by more than a year, then correct the clock."""
+    """Vacuum while the storage's clock is ahead by more than a year, then correct the clock."""
     if not _has_log(world):
         return
     world.wait_for_threads(0.2)  # a file of the future would never be vacuumed
@@ -199,7 +199,7 @@ def take_horizon_back(world: World) -> None:
 
 
 def _set_back(world: World, step: Step) -> None:
-    """Set back the clock of the store and of all programs. Possibly vacuum while older versions are ahead."""
+    """Set back the clock of the storage and of all programs. Possibly vacuum while older versions are ahead."""
     world.clock.advance(-(1, 30, 600, 3_600)[step.pick(0, 4)])
     if _has_log(world) and step.pick(1, 2) == 0:
         world.call(
@@ -216,7 +216,7 @@ def _set_back(world: World, step: Step) -> None:
 
 
 def _shift_clock(world: World, step: Step) -> None:
-    """Shift the clock of one process against the store's, forward or back, or correct it."""
+    """Shift the clock of one process against the storage's, forward or back, or correct it."""
     clock = world.clocks[step.pick(1, len(world.clocks))]
     clock.shift_s = (0, 1, -1, 30, -30, 600, -600, 3_600, -3_600)[step.pick(0, 9)]
 

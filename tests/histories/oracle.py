@@ -72,7 +72,7 @@ class Claim:
 class Oracle:
     """Follows the log only by its records and compares it with the claims of writers. Every row is unique."""
 
-    fs: FileSystem  # the store without injected faults
+    fs: FileSystem  # the storage without injected faults
     rows_in: RowsOf  # the rows of a content
     on_record: Callable[[Author], None]  # called for each followed record
     claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
@@ -93,7 +93,7 @@ class Oracle:
     records: int = 0  # number of followed records
     times_ms: dict[tuple[str, int], int] = field(default_factory=dict)  # by query and batch: when its record was seen
     done: dict[Hashable, int] = field(default_factory=dict)  # versions of the claims that are in the log
-    is_troubled: bool = False  # the store fails, so writers may have a wrong time
+    is_troubled: bool = False  # the storage fails, so writers may have a wrong time
     event_us: dict[bytes, int] = field(default_factory=dict)  # by row with a time
     definitions: dict[str, Any] = field(default_factory=dict)  # of all records
     windows: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by id of a segment with a window
@@ -193,7 +193,7 @@ class Oracle:
         require(len(ends) == 1, "settings", f"since version {record.version}, lines of live files end by {ends}")
 
     def _check_time(self, record: Record) -> None:
-        """Check that a record has the time of the store's clock, even if the clock of its author is wrong."""
+        """Check that a record has the time of the storage's clock, even if the clock of its author is wrong."""
         error_ms = record.created_ms - self.fs.stat(layout.record_path(record.version)).modified_ms
         is_right = abs(error_ms) <= 2 * CLOCK_ERROR_MS or self.is_troubled
         require(is_right, "time", f"version {record.version} has a time that is wrong by {error_ms} ms")

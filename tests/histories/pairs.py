@@ -24,7 +24,7 @@ from ftfile.operate.open_directory import OpenedDirectory
 from ftfile.operate.writers.application_writer import DirectoryWriter
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.crash.programs import Program
-from tests.histories.plan import EVENTS, STORES
+from tests.histories.plan import EVENTS, STORAGE_KINDS
 from tests.kit.files_run import FilesRun
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _OF_OWNERS: tuple[tuple[type, str], ...] = (
 _OF_STREAMS = ("stream of the directory", "stream of files", "store batch", "store read", "store compaction")
 _OPERATIONS = ("compact", "delete", "drop", "expire", "flush", "openWriter", "restore", "undo", "vacuum")
 _AUTHORS = ("stream", "program", "job", "transaction", *_OPERATIONS)
-_STORES = tuple(store or "memory" for store in dict.fromkeys(STORES))
+_STORAGE_KINDS = tuple(storage or "memory" for storage in dict.fromkeys(STORAGE_KINDS))
 _FORMATS = ("text", "json", "csv", "parquet", "avro")
 
 # The options that change the states of a directory, which are in pairs.
@@ -95,7 +95,7 @@ _OF_STATES = (
 _OF_ALL = {"path", "fileFormat", "partitionBy", "onNewQuery", "txnVersion", "keyProvider"}
 
 _VALUES = "only changes how values are written: tests/unit/formats"
-_STORAGE = "only passed to the store: tests/unit/storage, tests/hdfs"
+_STORAGE = "only passed to the storage: tests/unit/storage, tests/hdfs"
 _NAMES = "only chooses directories or names: tests/unit/writing/files"
 _CHECKS = "only refuses batches: tests/unit/writing, tests/crash/test_crash_enumeration.py"
 # Abilities that this machine does not draw, with the reason and the tests that try them.
@@ -173,7 +173,7 @@ ABILITIES: tuple[str, ...] = (
     *_OF_STREAMS,
     *(f"record {author}" for author in _AUTHORS),
     *(f"option {name}" for name in _OPTION_NAMES if name not in _OF_ALL),
-    *(f"store {store}" for store in _STORES),
+    *(f"storage {storage}" for storage in _STORAGE_KINDS),
     *(f"format {name}" for name in _FORMATS),
 )
 EVENTS_OF_PAIRS: tuple[str, ...] = tuple(f"event {kind}" for kind in EVENTS)
@@ -223,7 +223,7 @@ class Met:
     def begin(self, history: History) -> None:
         """Note what is the same in all steps of a history."""
         self.constant = frozenset(
-            {f"store {history.store or 'memory'}", f"format {history.format_options['fileFormat']}"}
+            {f"storage {history.storage or 'memory'}", f"format {history.format_options['fileFormat']}"}
         )
         self.abilities |= self.constant
 
@@ -269,10 +269,10 @@ def _are_possible(one: str, two: str) -> bool:
     """Return False for two abilities that no directory has."""
     kinds = {one.partition(" ")[0], two.partition(" ")[0]}
     pair = {one, two}
-    if len(kinds) == 1 and kinds & {"store", "format"}:
+    if len(kinds) == 1 and kinds & {"storage", "format"}:
         return False
     # A power cut loses memory.
-    if pair >= {"store memory", "event power cut"} or ("event twin" in pair and pair & _WITHOUT_TWINS):
+    if pair >= {"storage memory", "event power cut"} or ("event twin" in pair and pair & _WITHOUT_TWINS):
         return False
     is_text = bool(pair & {f"format {name}" for name in _FORMATS if name != "text"})
     if "option finalizeColumn" in pair:

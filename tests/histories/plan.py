@@ -11,7 +11,7 @@ from tests.kit.rolling import EVENT_RULES, FINAL_RULES, RULES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 
 # The frequency of each kind of step, relative to the sum of all.
@@ -47,7 +47,7 @@ KINDS: dict[str, int] = {
     "shift_clock": 3,
     "wait": 14,
     "publish_fails": 3,
-    "store_fails": 4,
+    "storage_fails": 4,
     "take_part": 4,
     "put_foreign": 3,
     "remove_directory": 2,
@@ -165,7 +165,7 @@ _NO_TWINS = {
 # `program_interrupted` interrupts them, and reacts.
 _NOT_INTERRUPTED = {"program_batch", "program_restart"}
 _EVENTS_PER_STEP = 0.3
-STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
+STORAGE_KINDS: tuple[Storage | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
 
 KEYS = "env:FTFILE_KEYS_OF_HISTORIES"
 # By the shape of the rows. Files of the formats of `_BLOCKS` consist of compressed blocks.
@@ -185,7 +185,7 @@ class Event:
     """What happens during the first call of the product in a step."""
 
     kind: str  # key of `EVENTS`
-    call: int  # the call of the store at which it happens, from 1
+    call: int  # the call of the storage at which it happens, from 1
     draws: tuple[int, ...]  # below 2**30
 
 
@@ -216,7 +216,7 @@ class History:
     """A history and its environment."""
 
     seed: int  # equal seeds create equal histories
-    store: Store | None  # the model of the disk; None for plain memory
+    storage: Storage | None  # the model of the disk; None for plain memory
     columns: Mapping[str, Any]
     format_options: Mapping[str, str]  # of all writers
     queries: tuple[QueryPlan, ...]
@@ -232,7 +232,7 @@ class History:
         return replace(self, steps=steps)
 
     def __str__(self) -> str:
-        world = f"store {self.store or 'memory'}, {self.directories} directories, small limits {self.small_limits}"
+        world = f"storage {self.storage or 'memory'}, {self.directories} directories, small limits {self.small_limits}"
         queries = "\n".join(f"query {number}: {plan}" for number, plan in enumerate(self.queries))
         steps = "\n".join(f"  {step.kind} of query {step.query} {step.draws}" for step in self.steps)
         return f"{world}, {dict(self.format_options)}\n{queries}\n{steps}"
@@ -268,7 +268,7 @@ def draw_history(
     harm = draw.choice((0.0, 0.3, 1.0))
     world = History(
         seed=seed,
-        store=draw.choice(STORES),
+        storage=draw.choice(STORAGE_KINDS),
         columns=columns,
         format_options=options,
         queries=queries,
@@ -285,7 +285,7 @@ def draw_history(
 
 def draw_program_history(seed: int, steps: int = 60) -> History:
     """Return a history of one program whose threads assemble files, and leave rests in spools of earlier batches."""
-    kinds = (*OF_PROGRAMS, "compact", "flush", "store_fails", "vacuum", "wait")
+    kinds = (*OF_PROGRAMS, "compact", "flush", "storage_fails", "vacuum", "wait")
     history = draw_history(seed, steps, without=tuple(KINDS.keys() - set(kinds)))
     draw = random.Random(f"program {seed}")
     options = {"rolling": "policy", "maxRecordsPerFile": draw.choice(("2", "3", "5"))} | draw.choice(({}, _HOOK))

@@ -85,7 +85,7 @@ def play(history: History, pairs: Met | None = None) -> Played:
         HistoryFailed: an invariant is violated.
     """
     clock = ManualClock(tick_ms=1)
-    store = World.store(history, clock)
+    storage = World.storage(history, clock)
     number = 0
     pairs = Met() if pairs is None else pairs
     pairs.begin(history)
@@ -94,13 +94,13 @@ def play(history: History, pairs: Met | None = None) -> Played:
         small_limits(use=history.small_limits),
         decoded_once(),
         settled_once(),
-        mounted(store) as url,
+        mounted(storage) as url,
         mock.patch.object(publish, "PUBLISH_TIMEOUT_S", 1.0),
         mock.patch.dict(os.environ, {KEYS.partition(":")[2]: _RING, "FTFILE_KEY_PROVIDER": KEYS}),
     ):
         forget_caches()
         HEARD.clear()
-        world = World(history, clock, url, store, meet=meet, act=_act, pairs=pairs)
+        world = World(history, clock, url, storage, meet=meet, act=_act, pairs=pairs)
         try:
             for number, step in enumerate(history.steps):
                 _play_step(world, number, step)
@@ -165,7 +165,7 @@ def _look(world: World) -> None:
 
 
 def _check_horizon(world: World) -> None:
-    """Check that a future horizon is detected by the store's clock, even if the clock of the reader is wrong."""
+    """Check that a future horizon is detected by the storage's clock, even if the clock of the reader is wrong."""
     is_ahead = world.head().horizon_ms > world.clock.now_ms()
     for skew_s in (-3_600, -1, 0, 3_600):
         log = CommitLog(InContext(world.keyed, clock=ManualClock(world.clock.now_ms() + 1000 * skew_s)))

@@ -38,7 +38,7 @@ __all__ = ("PROGRAMS", "PlayedProgram", "close_dead", "end_processes", "write_as
 
 APP_ID, _LOADS = "program", "loads"
 _REACTIONS = 3
-# Calls of the store by a batch. A child process without pauses hangs if it uses no processor for `_IDLE_S`: a short
+# Calls of the storage by a batch. A child process without pauses hangs if it uses no processor for `_IDLE_S`: a short
 # time, because the search for the shortest history repeats it.
 _CALLS, _IDLE_S = 40, 5.0
 # A batch of some rows runs fewer lines; the last ones are seldom interrupted.
@@ -171,7 +171,7 @@ def _interrupt(step: Step) -> Interrupt | LibraryInterrupt:
 def _program_forks(world: World, step: Step) -> None:
     """Fork while another thread commits a batch: the child writes as a program of its own, and does not hang.
 
-    The child has a copy of the store, so the directory does not change.
+    The child has a copy of the storage, so the directory does not change.
     """
     thread = HeldThread(partial(run_batch, world, step), Moment(1 + step.pick(4, _CALLS)))
     world.fs.held = thread
@@ -222,7 +222,7 @@ def _program_write(world: World, step: Step) -> None:
 
 
 def write_in_child(world: World, draws: Sequence[int]) -> None:
-    """Write a batch in a child process. A store that fails there, or a foreign file, is no fault."""
+    """Write a batch in a child process. A storage system that fails there, or a foreign file, is no fault."""
     world.fs.held, world.fs.trouble, world.fs.meddler = None, None, None
     rows = [row for rows in draw_rows(world, random.Random(draws[1]), "f") for row in rows]
     options = {**world.history.format_options, **world.settings}
@@ -252,7 +252,7 @@ def _kill(played: PlayedProgram) -> None:
 def close_dead(world: World, *, everything: bool = False) -> None:
     """End the threads of a dead process: of the program's if the step is one of it, of all processes for `everything`.
 
-    The store lets no call of them pass.
+    The storage lets no call of them pass.
     """
     played = world.program
     if played is None or not (everything or world.is_program):

@@ -94,7 +94,7 @@ def _may_be_older(world: World, version: int | None) -> bool:
 
 
 def _check_number(world: World, condition: Condition, version: int | None, number: Any, verb: str) -> None:
-    """Compare a number of rows with the oracle, unless damage or a failing store prevented the call."""
+    """Compare a number of rows with the oracle, unless damage or a failing storage system prevented the call."""
     undamaged, damaged = world.oracle.rows_at(version)
     if isinstance(number, FtfileError) or damaged or _may_be_older(world, version):
         return

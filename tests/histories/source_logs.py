@@ -1,7 +1,7 @@
 """Random histories of logs: writers that rotate them in many ways, a stream that dies, and the lines that it must read.
 
 Cases that no reader can detect are left out: half a line that stays unfinished for longer than `closeInactive`; half a
-file that stays unchanged for longer than `minFileAge`, or that is listed first by a process whose store's clock is
+file that stays unchanged for longer than `minFileAge`, or that is listed first by a process whose storage's clock is
 behind; `availableNow` if times stand still or are behind; copies of little content.
 """
 
@@ -25,7 +25,7 @@ from ftfile.source.plan import SourcePlan
 from ftfile.source.planner import Planner
 from ftfile.source.settings import SourceSettings
 from ftfile.testing.context import ManualClock, repeatable
-from tests.histories.source_store import Inode, SourceStore, Times
+from tests.histories.source_storage import Inode, SourceStorage, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,15 +54,15 @@ class Conditions:
     identity: Literal["native", "content"]
     letters: frozenset[str] = frozenset()
     times: Times = "honest"
-    skew_s: int = 0  # of the store's clock
-    meddling: float = 0.0  # share of the store's calls that are preceded by a writer's step
+    skew_s: int = 0  # of the storage's clock
+    meddling: float = 0.0  # share of the storage's calls that are preceded by a writer's step
     available_now: bool = False
-    at_once: int = 1  # number of concurrent calls of the store
+    at_once: int = 1  # number of concurrent calls of the storage
     alike: bool = False  # files begin with equal lines, and many lines are equal
 
     @property
     def is_behind(self) -> bool:
-        """Return True if the store may date a file before it is written."""
+        """Return True if the storage may date a file before it is written."""
         return self.times == "still" or self.skew_s < 0
 
 
@@ -89,13 +89,13 @@ class Writers:
         planned_s: start of the last listing whose plan is durable or that planned nothing new.
     """
 
-    def __init__(self, store: SourceStore, clock: ManualClock, draw: random.Random, conditions: Conditions) -> None:
+    def __init__(self, storage: SourceStorage, clock: ManualClock, draw: random.Random, conditions: Conditions) -> None:
         self.lines: Counter[bytes] = Counter()
         self.rows: Counter[bytes] = Counter()
         self.trace: list[str] = []
         self.is_packing = False
         self.planned_s = 0.0
-        self._store, self._clock, self._draw, self._conditions = store, clock, draw, conditions
+        self._storage, self._clock, self._draw, self._conditions = storage, clock, draw, conditions
         self._banner = draw.choice([0, 0, 200, 900])
         self._number = 0
         self._rotation: Iterator[None] | None = None  # the steps of the current rotation
@@ -145,7 +145,7 @@ class Writers:
                 self._end_line(log)
 
     def _new_log(self, name: str) -> Log:
-        log = Log(name, self._store.create_file(name))
+        log = Log(name, self._storage.create_file(name))
         self._write_banner(log)
         return log
 
@@ -157,7 +157,7 @@ class Writers:
     def _write(self, log: Log, data: bytes) -> None:
         *lines, log.open_line = (log.open_line + data).split(b"\n")
         self.lines.update(lines)
-        self._store.write(log.file, data)
+        self._storage.write(log.file, data)
 
     def _append(self, log: Log) -> None:
         data, log.half = log.half, b""
@@ -208,7 +208,7 @@ class Writers:
             log.rotated[0] += ".gz"
 
     def _is_long_text(self, name: str) -> bool:
-        inode = self._store.names.get(name)
+        inode = self._storage.names.get(name)
         return inode is not None and not name.endswith(".gz") and len(inode.data) >= CONTENT_BYTES_MIN
 
     def _shift(self, log: Log) -> Iterator[None]:
@@ -216,14 +216,14 @@ class Writers:
         for number in range(len(log.rotated), 0, -1):
             name = log.rotated[number - 1]
             target = f"{log.name}.{number + 1}{'.gz' if name.endswith('.gz') else ''}"
-            if target != name and name in self._store.names:
+            if target != name and name in self._storage.names:
                 self.note("rename", name, target)
-                self._store.move(name, target)
+                self._storage.move(name, target)
             log.rotated[number - 1] = target
             yield
 
     def _rename(self, log: Log, target: str, *, is_lazy: bool) -> Iterator[None]:
-        self._store.move(log.name, target)
+        self._storage.move(log.name, target)
         log.rotated.insert(0, target)
         self.note("rename", log.name, target)
         if is_lazy and self._draw.random() < 0.5:
@@ -232,43 +232,43 @@ class Writers:
                 self._append(log)
                 yield
                 self._end_line(log)
-        self._store.touch(log.file)
-        log.file = self._store.create_file(log.name)
+        self._storage.touch(log.file)
+        log.file = self._storage.create_file(log.name)
         self.note("create", log.name, log.file.number)
         self._write_banner(log)
 
     def _copy(self, log: Log, target: str) -> Iterator[None]:
         """Copy a log in pieces and truncate it. No line is added meanwhile."""
-        content, inode = bytes(log.file.data), self._store.create_file(target)
+        content, inode = bytes(log.file.data), self._storage.create_file(target)
         step = max(1, len(content) // self._draw.randrange(1, 4))
         for at in range(0, len(content), step):
-            self._store.write(inode, content[at : at + step])
+            self._storage.write(inode, content[at : at + step])
             yield
-        self._store.truncate(log.file)
+        self._storage.truncate(log.file)
         log.rotated.insert(0, target)
         self.note("copied and truncated", log.name)
         self._write_banner(log)
 
     def _compress(self, name: str) -> Iterator[None]:
-        source, target = self._store.names[name], self._store.create_file(f"{name}.gz")
+        source, target = self._storage.names[name], self._storage.create_file(f"{name}.gz")
         packed = gzip.compress(bytes(source.data), mtime=0)
         half = len(packed) // 2
-        self._store.write(target, packed[:half])
+        self._storage.write(target, packed[:half])
         self.is_packing = True
         yield
         self.is_packing = False
-        self._store.write(target, packed[half:])
-        target.modified_ms = source.modified_ms if self._draw.random() < 0.5 else self._store.now_ms()
+        self._storage.write(target, packed[half:])
+        target.modified_ms = source.modified_ms if self._draw.random() < 0.5 else self._storage.now_ms()
         self.note("compressed", name)
         yield
-        self._store.unlink(name)
+        self._storage.unlink(name)
         yield
 
     def _is_read(self, content: bytes) -> bool:
         return all(self.rows[line] >= self.lines[line] for line in content.split(b"\n")[:-1])
 
     def _delete_oldest(self, log: Log) -> None:
-        inode = self._store.names.get(log.rotated[-1])
+        inode = self._storage.names.get(log.rotated[-1])
         if inode is None:
             return
         try:
@@ -277,33 +277,33 @@ class Writers:
             return
         if self._is_read(content) and (not content or content.endswith(b"\n")):
             self.note("delete", log.rotated[-1])
-            self._store.unlink(log.rotated.pop())
+            self._storage.unlink(log.rotated.pop())
 
     def _swap(self) -> Iterator[None]:
         """Exchange rotated files of the two logs, through a name that streams do not list."""
         one, other = (self._draw.choice(log.rotated or [""]) for log in self.logs)
-        is_possible = {one, other} <= self._store.names.keys() and one.endswith(".gz") == other.endswith(".gz")
+        is_possible = {one, other} <= self._storage.names.keys() and one.endswith(".gz") == other.endswith(".gz")
         for name, target in ((one, "_hidden"), (other, one), ("_hidden", other)) if is_possible else ():
             self.note("rename", name, target)
-            self._store.move(name, target)
+            self._storage.move(name, target)
             yield
 
     def _refuse(self) -> None:
         """Deny opening a name, or allow it again."""
-        store = self._store
-        store.refused = set() if store.refused else {self._draw.choice(sorted(store.names))}
-        self.note("refused", *store.refused)
+        storage = self._storage
+        storage.refused = set() if storage.refused else {self._draw.choice(sorted(storage.names))}
+        self.note("refused", *storage.refused)
 
     def _link(self, log: Log) -> None:
         """Link a second name to the newest rotated file, or remove that link."""
         name, newest = f"{log.name}.link", log.rotated[0] if log.rotated else ""
-        inode = self._store.names.get(newest)
-        if name in self._store.names:
+        inode = self._storage.names.get(newest)
+        if name in self._storage.names:
             self.note("unlink", name)
-            self._store.unlink(name)
+            self._storage.unlink(name)
         elif inode is not None and not newest.endswith(".gz") and self._may_be_linked(inode):
             self.note("link", newest, name)
-            self._store.link(name, inode)
+            self._storage.link(name, inode)
 
     def _may_be_linked(self, inode: Inode) -> bool:
         """Return True if a link may be created: identity is native, or the linked content was already read."""
@@ -314,7 +314,7 @@ class Writers:
         content = bytes(log.file.data)
         is_told = self._conditions.identity == "content" and len(content) >= CONTENT_BYTES_MIN
         if content and not log.half and not is_told and self._is_read(content):
-            self._store.truncate(log.file)
+            self._storage.truncate(log.file)
             log.cut_off = self._clock.monotonic_s(), content
             self.note("cut off", log.name)
 
@@ -336,8 +336,8 @@ class History:
         self._draw = draw = random.Random(f"{seed} {conditions.identity}")
         self._clock = clock = ManualClock()
         self._conditions = conditions
-        self._store = SourceStore(clock, draw, conditions.times, conditions.skew_s, conditions.at_once)
-        self.writers = Writers(self._store, clock, draw, conditions)
+        self._storage = SourceStorage(clock, draw, conditions.times, conditions.skew_s, conditions.at_once)
+        self.writers = Writers(self._storage, clock, draw, conditions)
         limits: list[dict[str, str]] = [
             {},
             {"maxFilesPerTrigger": str(draw.randrange(1, 4))},
@@ -351,7 +351,7 @@ class History:
         with repeatable(clock) as self._context:
             pass
         self._known = KnownFiles()
-        self._planner = Planner(self._store, self._settings, self._context)
+        self._planner = Planner(self._storage, self._settings, self._context)
         self._may_die = True
 
     def play(self) -> tuple[list[bytes], list[bytes]]:
@@ -368,7 +368,7 @@ class History:
         while writers.is_rotating:
             writers.step()
         writers.end_lines()
-        self._store.refused = set()
+        self._storage.refused = set()
         self._conditions, self._may_die = replace(self._conditions, meddling=0.0), False
         writers.note("settle")
         for pause_s in (*_PAUSES_S, *([_NEVER_S + 1, 12, 12] if self._settings.close_inactive == _NEVER_S else [])):
@@ -405,9 +405,9 @@ class History:
         self._restart()
         self.writers.note("available now")
         with_writer = not self._conditions.is_behind
-        self._store.on_call = self._meddle
+        self._storage.on_call = self._meddle
         listing = self._planner.list()
-        self._store.on_call = None
+        self._storage.on_call = None
         for _ in range(30):
             if not self._plan(listing):
                 break
@@ -421,35 +421,35 @@ class History:
 
     def _plan(self, listing: Listing | None = None) -> bool:
         """Plan and read the planned ranges, unless the process dies. Return True if there may be more."""
-        self._store.on_call = self._meddle
+        self._storage.on_call = self._meddle
         plan = self._planner.plan(self._known, listing)
-        self._store.on_call = None
+        self._storage.on_call = None
         if plan is None:
-            self.writers.planned_s = self._store.listed_s
+            self.writers.planned_s = self._storage.listed_s
             return False
         if self._may_die and self._draw.random() < 0.1 and not self._must_live:
             self.writers.note("died before a plan was durable")
             self._restart()
             return listing is None
-        self.writers.planned_s = self._store.listed_s
+        self.writers.planned_s = self._storage.listed_s
         self._read(plan)
         return True
 
     def _restart(self) -> None:
         self.writers.note("restart")
-        self._store.device += self._draw.random() < _REMOUNTED
+        self._storage.device += self._draw.random() < _REMOUNTED
         self._known = KnownFiles.from_bytes(self._known.to_bytes())
-        self._planner = Planner(self._store, self._settings, self._context)
+        self._planner = Planner(self._storage, self._settings, self._context)
 
     def _read(self, plan: SourcePlan) -> None:
         assert SourcePlan.from_json(plan.to_json()) == plan
         self.writers.note("plan", _summary(plan))
         self._known = self._known.apply(plan)
-        refused, self._store.refused = self._store.refused, set()
+        refused, self._storage.refused = self._storage.refused, set()
         for share in plan.shares(self._settings.decoding.max_partition_bytes):
-            for batch in rows_of_share(self._store, share, LINE, self._settings.decoding):
+            for batch in rows_of_share(self._storage, share, LINE, self._settings.decoding):
                 self.writers.rows.update(value.encode() for value in batch.column(0).to_pylist())
-        self._store.refused = refused
+        self._storage.refused = refused
 
 
 def _summary(plan: SourcePlan) -> str:

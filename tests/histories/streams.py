@@ -124,8 +124,10 @@ def _new_loader(world: World, draw: random.Random) -> PlayedLoader:
     options = {**history.format_options, **world.settings, **plan.options}
     query = MicroBatch(world.url, history.columns, options, _LOADER_ID)
     played = PlayedQuery(query, plan, DueWatch(world.facts_of), rules_of(options))
-    of_files = {"fileFormat": "text", "stateLocation": f"{world.store_url}/{_PLANS}", **draw.choice(_LOADER_LIMITS)}
-    run = FilesRun(f"{world.store_url}/{_FILES}", {"value": "string"}, of_files, draw.choice(("4.0", "4.2")), pause_s=2)
+    of_files = {"fileFormat": "text", "stateLocation": f"{world.storage_url}/{_PLANS}", **draw.choice(_LOADER_LIMITS)}
+    run = FilesRun(
+        f"{world.storage_url}/{_FILES}", {"value": "string"}, of_files, draw.choice(("4.0", "4.2")), pause_s=2
+    )
     run.foreach_batch = partial(_write, world, played)
     return PlayedLoader(run, played)
 
@@ -194,7 +196,7 @@ def _new_follower(world: World, draw: random.Random) -> PlayedFollower:
         **_NO_VACUUMS,
     }
     query = StoreBatch(
-        f"{world.store_url}/{name}",
+        f"{world.storage_url}/{name}",
         _STORE_COLUMNS,
         {**options, **_NO_VACUUMS, **draw.choice(_STORE_OPTIONS)},
         _FOLLOWER_ID,
@@ -263,7 +265,7 @@ def _compare_store(world: World, follower: PlayedFollower) -> None:
     run = follower.run
     if run.commits < len(run.offsets) or not run.batches:
         return
-    found = world.call("a read of a store", _rows_of, f"{world.store_url}/{follower.name}")
+    found = world.call("a read of a storage system", _rows_of, f"{world.storage_url}/{follower.name}")
     if not isinstance(found, FtfileError):
         require(found == follower.expected, "store", f"it has {found} instead of {follower.expected}")
 
@@ -280,7 +282,7 @@ def _tend_store(world: World, step: Step) -> None:
     follower = world.follower
     if follower is None or not follower.run.commits:
         return
-    url, choice = f"{world.store_url}/{follower.name}", step.pick(0, 3)
+    url, choice = f"{world.storage_url}/{follower.name}", step.pick(0, 3)
     if choice == 0:
         world.call("a compaction of a store", kv.compact, url, full=step.pick(1, 2) == 0, threads=1, context=current())
     elif choice == 1:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def is_counted(kind: str) -> bool:
     """Return True if a history on a disk whose events are all of this kind counts one of them."""
     drawn = (draw_history(seed, 12, events=1.0) for seed in range(100))
-    history = next(each for each in drawn if each.store == "disk")
+    history = next(each for each in drawn if each.storage == "disk")
     steps = []
     for step in history.steps:
         event = None if step.event is None else replace(step.event, kind=kind)

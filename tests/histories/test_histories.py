@@ -83,8 +83,8 @@ def test_histories_meet_each_ability_that_has_no_reason(first_seed: int) -> None
 def test_a_reason_belongs_to_an_ability() -> None:
     assert not NOT_DRAWN.keys() - set(ABILITIES)
     with_events, of_two = possible_pairs()
-    assert all("event power cut" not in pair or "store memory" not in pair for pair in with_events)
-    assert {"store s3", "store hdfs"} not in of_two
+    assert all("event power cut" not in pair or "storage memory" not in pair for pair in with_events)
+    assert {"storage s3", "storage hdfs"} not in of_two
 
 
 @pytest.mark.parametrize("place", range(0, HISTORIES, AT_ONCE))

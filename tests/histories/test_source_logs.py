@@ -11,12 +11,12 @@ import pytest
 from tests.histories.source_logs import Conditions, History
 
 if TYPE_CHECKING:
-    from tests.histories.source_store import Times
+    from tests.histories.source_storage import Times
 
 HISTORIES = int(os.environ.get("FTFILE_SOURCE_HISTORIES", "160"))
 AT_ONCE = 20
 TRACE_MAX = 60
-# Times of the store, with the seconds by which its clock is ahead.
+# Times of the storage, with the seconds by which its clock is ahead.
 CLOCKS: tuple[tuple[Times, int], ...] = (("honest", 0), ("still", 0), ("coarse", 0), ("honest", -400), ("honest", 3600))
 LETTERS = {
     "native": (

@@ -1,4 +1,4 @@
-"""A store that fails for a while and then works again."""
+"""A storage system that fails for a while and then works again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-DIRECTORY = "out"  # of a history, in its store
+DIRECTORY = "out"  # of a history, in its storage
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """A failure: calls of one operation whose source or target path begins with a prefix.
 
-    Paths in the directory are relative to it; all others begin at the root of the store.
+    Paths in the directory are relative to it; all others begin at the root of the storage.
     """
 
     operation: str
@@ -45,7 +45,7 @@ PUBLISHING_TROUBLES = (
     Trouble("rename", _RETIRED, PermissionDenied),
     Trouble("rename", "", OutcomeUnknown, "after"),
 )
-STORE_TROUBLES = (
+STORAGE_TROUBLES = (
     Trouble("create_exclusive", f"{layout.COMPACTED}/", OutOfSpace),
     Trouble("create_exclusive", f"{layout.CHECKPOINTS}/", OutOfSpace),
     Trouble("put", f"{layout.HINTS}/", PermissionDenied),
@@ -58,7 +58,7 @@ STORE_TROUBLES = (
 
 
 class Moment:
-    """A call of the store, counted from 1; or the first creation of a record, if it comes before this call."""
+    """A call of the storage, counted from 1; or the first creation of a record, if it comes before this call."""
 
     def __init__(self, call: int, *, at_record: bool = False) -> None:
         self._calls_left, self._at_record = call, at_record
@@ -75,7 +75,7 @@ class Moment:
 
 
 class HeldThread(threading.Thread):
-    """A thread that stops before one of its calls of the store until it is released."""
+    """A thread that stops before one of its calls of the storage until it is released."""
 
     def __init__(self, act: Callable[[], object], moment: Moment) -> None:
         super().__init__(daemon=True)
@@ -113,7 +113,7 @@ class HeldThread(threading.Thread):
 
 
 class Meddler:
-    """Acts instead of one call of the store, also in other threads than its own.
+    """Acts instead of one call of the storage, also in other threads than its own.
 
     Attributes:
         is_met: the call was reached.
@@ -135,7 +135,7 @@ class Meddler:
 
 
 class Death(Meddler):
-    """Lets no call of the store pass, from a moment on."""
+    """Lets no call of the storage pass, from a moment on."""
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment, lambda *_: None)
@@ -166,11 +166,11 @@ class TroubledFileSystem(WrapperFileSystem, PickledByReference):
         return not (isinstance(self.meddler, Death) and self.meddler.is_met)
 
     def create(self, path: str) -> OutputStream:
-        """Open a new file, whose writes are calls of the store, too."""
+        """Open a new file, whose writes are calls of the storage, too."""
         return StreamOfProcess(super().create(path), self)
 
     def open(self, path: str) -> InputFile:
-        """Open a file, whose reads are calls of the store, too."""
+        """Open a file, whose reads are calls of the storage, too."""
         return WrapperFile(super().open(path), self)
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:

@@ -87,11 +87,11 @@ class PlayedQuery:
 
 
 class World:
-    """The state of a history: the store with its faults and URL, its clock, and a clock for each process.
+    """The state of a history: the storage with its faults and URL, its clock, and a clock for each process.
 
     Attributes:
-        store_url: of the whole store, which also has the files and stores of streams.
-        volume: the whole store without injected faults.
+        storage_url: of the whole storage, which also has the files and storage systems of streams.
+        volume: the whole storage without injected faults.
         raw: the directory in it.
         meet: runs a call with an event.
         act: executes a step.
@@ -114,7 +114,7 @@ class World:
         pairs: Met,
     ) -> None:
         self.history, self.clock, self.fs = history, clock, fs
-        self.store_url, self.url = url, f"{url}/{DIRECTORY}"
+        self.storage_url, self.url = url, f"{url}/{DIRECTORY}"
         self.meet, self.act, self.pairs = meet, act, pairs
         self.event: Event | None = None
         self.met_events: list[Event] = []
@@ -159,11 +159,11 @@ class World:
         return current().clock.now_ms()
 
     @staticmethod
-    def store(history: History, clock: ManualClock) -> TroubledFileSystem:
-        """Return a new store of the history's kind."""
-        if history.store is None:
+    def storage(history: History, clock: ManualClock) -> TroubledFileSystem:
+        """Return a new storage system of the history's kind."""
+        if history.storage is None:
             return TroubledFileSystem(MemoryFileSystem(f"history-{next(_numbers)}", clock=clock))
-        return TroubledFileSystem(CrashingFileSystem(clock=clock, store=history.store))
+        return TroubledFileSystem(CrashingFileSystem(clock=clock, storage=history.storage))
 
     def _query(self, number: int, plan: QueryPlan) -> PlayedQuery:
         query_id = f"00000000-0000-0000-0000-{number:012d}"
@@ -182,7 +182,7 @@ class World:
 
     @property
     def is_troubled(self) -> bool:
-        """Return True while the store fails, and after an event of the step."""
+        """Return True while the storage fails, and after an event of the step."""
         return self.fs.trouble is not None or bool(self.met_events)
 
     def open_segments(self) -> dict[str, Add]:
@@ -206,7 +206,7 @@ class World:
                 stream.restart()
 
     def lose(self, left: FileSystem, loss: Loss) -> None:
-        """Replace the store by the disk that a power cut has left."""
+        """Replace the storage by the disk that a power cut has left."""
         for path in loss.old_names:
             self.old_names.add(path.removeprefix(f"{DIRECTORY}/"))
         self.volume = self.fs.inner = left
@@ -219,12 +219,12 @@ class World:
         return self.raw if provider is None else SealedFileSystem(self.raw, Keys(provider))
 
     def drawn_version(self, draw: int) -> int | None:
-        """Return a version that can be read and has columns; None if there is none, or the store fails."""
+        """Return a version that can be read and has columns; None if there is none, or the storage fails."""
         oldest = None if self.oracle.first_rows is None else self.oldest_version()
         return None if oldest is None else oldest + draw % (self.oracle.records - oldest)
 
     def oldest_version(self) -> int | None:
-        """Return the oldest version that can be read and has columns; None if the store fails."""
+        """Return the oldest version that can be read and has columns; None if the storage fails."""
         oldest = self.call("the oldest version", ftfile.open(self.url, context=current()).oldest_version)
         return None if isinstance(oldest, FtfileError) else max(oldest, self.oracle.first_rows or 0)
 

@@ -1,4 +1,4 @@
-"""Calls of a store that fail, and processes that are killed in them."""
+"""Calls of a storage system that fail, and processes that are killed in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ("CHANGES", "Killed", "StreamOfProcess", "lose_answer")
 
-# Operations that change the store: after their effect, an error leaves their outcome unknown.
+# Operations that change the storage: after their effect, an error leaves their outcome unknown.
 CHANGES = {"create", "close", "rename", "create_exclusive", "put", "delete", "remove_directory", "make_directories"}
 
 
@@ -30,7 +30,7 @@ class StreamOfProcess(WrapperStream):
 
 
 def lose_answer(operation: str, path: str, call: Callable[[], object]) -> NoReturn:
-    """Run a call, and raise the error of a store whose answer is lost."""
+    """Run a call, and raise the error of a storage system whose answer is lost."""
     result = call()
     if isinstance(result, OutputStream | InputFile):
         result.close()  # the caller receives the error and cannot close it

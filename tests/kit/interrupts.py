@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 PRODUCT = str(Path(ftfile.__file__).parent)
-# Models of stores are not the product.
+# Models of storage systems are not the product.
 MODELS = str(Path(ftfile.__file__).parent / "testing")
 
 

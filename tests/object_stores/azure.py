@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.object_stores.servers import Store
+from tests.object_stores.servers import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from azure.storage.blob import BlobServiceClient
 
-__all__ = ("CONNECTION", "AzureStore", "azurite", "what_is_missing")
+__all__ = ("CONNECTION", "AzureStorage", "azurite", "what_is_missing")
 
 AZURITE = Path(__file__).parents[2] / ".servers" / "azurite"
 CONTAINER = "container"
@@ -28,7 +28,7 @@ HADOOP_HOST = f"{ACCOUNT}.dfs.core.windows.net"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
-class AzureStore(Store):
+class AzureStorage(Storage):
     """Azurite with one container, whose content is lost when it ends."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class AzureStore(Store):
 
     def client(self) -> BlobServiceClient:
         """Return another client than the driver's; the caller closes it."""
-        # Tests of older Sparks use the store but do not have its client.
+        # Tests of older Sparks use the storage but do not have its client.
         from azure.storage.blob import BlobServiceClient
 
         return BlobServiceClient.from_connection_string(self.connection)
@@ -118,11 +118,11 @@ def what_is_missing() -> str:
 
 
 @contextlib.contextmanager
-def azurite() -> Iterator[AzureStore]:
+def azurite() -> Iterator[AzureStorage]:
     """Start Azurite."""
-    store = AzureStore()
+    storage = AzureStorage()
     try:
-        store.start()
-        yield store
+        storage.start()
+        yield storage
     finally:
-        store.remove()
+        storage.remove()

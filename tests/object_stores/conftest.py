@@ -13,8 +13,8 @@ from tests.object_stores import azure, gcs, servers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.object_stores.azure import AzureStore
-    from tests.object_stores.servers import Store
+    from tests.object_stores.azure import AzureStorage
+    from tests.object_stores.servers import Storage
 
 # The share of tests on moto among tests that run on one server; moto is slower.
 MOTO_SHARE = 0.5 if THOROUGH else 0.1
@@ -38,29 +38,29 @@ def credentials() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def moto() -> Iterator[Store]:
-    with servers.moto() as store:
-        yield store
+def moto() -> Iterator[Storage]:
+    with servers.moto() as storage:
+        yield storage
 
 
-def start_real() -> Iterator[Store]:
+def start_real() -> Iterator[Storage]:
     if missing := servers.what_is_missing():
         pytest.skip(missing)
-    with servers.versity() as store:
-        yield store
+    with servers.versity() as storage:
+        yield storage
 
 
 real = pytest.fixture(scope="session", name="real")(start_real)
 
 
 @pytest.fixture(scope="session")
-def azurite() -> Iterator[AzureStore]:
+def azurite() -> Iterator[AzureStorage]:
     """Azure's emulator, one for each process."""
     if missing := azure.what_is_missing():
         pytest.skip(missing)
-    with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(azure.CONNECTION, store.connection)
-        yield store
+    with azure.azurite() as storage, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(azure.CONNECTION, storage.connection)
+        yield storage
 
 
 def drawn_server(what_for: str) -> str:
@@ -69,13 +69,13 @@ def drawn_server(what_for: str) -> str:
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, seed: int) -> Store:
+def storage(request: pytest.FixtureRequest, seed: int) -> Storage:
     """Return the server that is drawn for this test."""
-    found: Store = request.getfixturevalue(drawn_server(f"{seed} {request.node.nodeid}"))
+    found: Storage = request.getfixturevalue(drawn_server(f"{seed} {request.node.nodeid}"))
     return found
 
 
 @pytest.fixture(params=["moto", "real"])
-def each_store(request: pytest.FixtureRequest) -> Store:
-    found: Store = request.getfixturevalue(request.param)
+def each_storage(request: pytest.FixtureRequest) -> Storage:
+    found: Storage = request.getfixturevalue(request.param)
     return found

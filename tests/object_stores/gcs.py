@@ -9,12 +9,12 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.object_stores.servers import Store
+from tests.object_stores.servers import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ("ENVIRONMENT", "GcsStore", "fake_gcs", "what_is_missing")
+__all__ = ("ENVIRONMENT", "GcsStorage", "fake_gcs", "what_is_missing")
 
 SERVER = Path(__file__).parents[2] / ".servers" / "gcs" / "fake-gcs-server"
 BUCKET = "bucket"
@@ -22,7 +22,7 @@ BUCKET = "bucket"
 ENVIRONMENT = {"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
 
 
-class GcsStore(Store):
+class GcsStorage(Storage):
     """The emulator over a temporary directory, with one bucket.
 
     Args:
@@ -96,11 +96,11 @@ def what_is_missing() -> str:
 
 
 @contextlib.contextmanager
-def fake_gcs(*tls: str) -> Iterator[GcsStore]:
-    """Start the emulator; for the arguments see `GcsStore`."""
-    store = GcsStore(*tls)
+def fake_gcs(*tls: str) -> Iterator[GcsStorage]:
+    """Start the emulator; for the arguments see `GcsStorage`."""
+    storage = GcsStorage(*tls)
     try:
-        store.start()
-        yield store
+        storage.start()
+        yield storage
     finally:
-        store.remove()
+        storage.remove()

@@ -1,4 +1,4 @@
-"""A stream to a store through a hostile proxy, by a process that is killed; afterwards every row is counted.
+"""A stream to a storage system through a hostile proxy, by a process that is killed; afterwards every row is counted.
 
 As a program, this module is that process: its argument is a `Stream` as JSON, and it runs batches until it is killed or
 done.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ftfile.testing.checker import DirectoryReport
     from tests.object_stores.proxy import Proxy
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 __all__ = ("Ordeal", "Stream", "hasten")
 
@@ -80,7 +80,7 @@ class Stream:
         return MicroBatch(self.url, {"value": "string"}, options, checkpoint=self.checkpoint, attempts=4)
 
     def prove(self) -> None:
-        """Test the store's capabilities, which a process does once."""
+        """Test the storage's capabilities, which a process does once."""
         settings = {name[8:]: text for name, text in self.options.items() if name.startswith("storage.")}
         for left in reversed(range(TRIES_MAX)):
             try:
@@ -119,7 +119,7 @@ class Ordeal:
     """A stream through a proxy, with counts of its kills, restarts and failures.
 
     Attributes:
-        store: the server.
+        storage: the server.
         stream: its settings lead through the proxy.
         proxy: between stream and server.
         kills: of processes of the stream.
@@ -128,7 +128,7 @@ class Ordeal:
         looks: number of checks of all invariants, including a check after each kill.
     """
 
-    store: Store
+    storage: Storage
     stream: Stream
     proxy: Proxy
     kills: int = 0
@@ -138,17 +138,17 @@ class Ordeal:
     _random: random.Random = field(default_factory=random.Random)
 
     @classmethod
-    def at(cls, store: Store, proxy: Proxy, seed: int, stream: Stream, settings: dict[str, str]) -> Ordeal:
+    def at(cls, storage: Storage, proxy: Proxy, seed: int, stream: Stream, settings: dict[str, str]) -> Ordeal:
         """Return an ordeal whose stream goes through the proxy, with these settings in addition."""
-        told = store.settings_at(f"http://{proxy.address}") | settings
+        told = storage.settings_at(f"http://{proxy.address}") | settings
         options = {f"storage.{name}": text for name, text in told.items()} | stream.options
         through = Stream(**asdict(stream) | {"options": options})
-        return cls(store, through, proxy, _random=random.Random(seed))
+        return cls(storage, through, proxy, _random=random.Random(seed))
 
     def check(self) -> DirectoryReport:
         """Check every invariant without the proxy, including that no hint is ahead of the published version."""
         self.looks += 1
-        return check_directory(open_filesystem(self.stream.url, settings=self.store.settings))
+        return check_directory(open_filesystem(self.stream.url, settings=self.storage.settings))
 
     def run_here(self, restarts: int = 0) -> None:
         """Run the stream in this process. The server is killed before some of the batches."""
@@ -164,7 +164,7 @@ class Ordeal:
 
     def run_killed(self, kills: int) -> None:
         """Run the stream in a process that is killed `kills` times. The last process runs to its end."""
-        environment = os.environ | self.store.environment_at(f"http://{self.proxy.address}")
+        environment = os.environ | self.storage.environment_at(f"http://{self.proxy.address}")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         command = [sys.executable, "-m", "tests.object_stores.hostile", json.dumps(asdict(self.stream))]
         while True:
@@ -194,21 +194,21 @@ class Ordeal:
                 return
             assert self.kills < kills, f"the stream did not end:\n{text}"
             self.kills += 1
-            if open_filesystem(self.stream.url, settings=self.store.settings).exists("_ftfile/directory/_format"):
+            if open_filesystem(self.stream.url, settings=self.storage.settings).exists("_ftfile/directory/_format"):
                 self.check()
 
     def restart_server(self) -> None:
         """Kill the server and restart it."""
-        self.store.kill()
+        self.storage.kill()
         self.restarts += 1
-        self.store.start()
+        self.storage.start()
 
     def count_rows(self) -> None:
         """Let one more batch finish the work of the last one, and check that every row is in the result once."""
         self.proxy.rate = 0.0
         Stream(**asdict(self.stream) | {"batches": self.stream.batches + 1}).run()
         object.__setattr__(self.stream, "batches", self.stream.batches + 1)
-        storage = self.store.settings
+        storage = self.storage.settings
         ftfile.flush(self.stream.url, storage=storage)
         report, expected = self.check(), self.stream.expected()
         assert report.live_rows == expected

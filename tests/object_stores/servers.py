@@ -35,7 +35,7 @@ __all__ = (
     "PROFILES",
     "VERSITY",
     "WRONG",
-    "Store",
+    "Storage",
     "client",
     "minio",
     "moto",
@@ -74,7 +74,7 @@ GUARD = (
 )
 
 
-class Store:
+class Storage:
     """A server with one bucket, whose address is fixed before it is started.
 
     Args:
@@ -241,38 +241,38 @@ def what_is_missing() -> str:
     return "no real S3 server is built, and moto is tried alone: .ci/s3-server builds one where Go is"
 
 
-def moto() -> AbstractContextManager[Store]:
+def moto() -> AbstractContextManager[Storage]:
     """Start moto, whose data are lost when it ends."""
     return _running(sys.executable, "-c", _MOTO)
 
 
-def versity(home: Path | None = None) -> AbstractContextManager[Store]:
+def versity(home: Path | None = None) -> AbstractContextManager[Storage]:
     """Start the Versity gateway over a temporary directory, or with the data in a directory that is kept."""
     return _running(*_VERSITY, home=home)
 
 
-def versity_with_tls(certificate: Path, key: Path) -> AbstractContextManager[Store]:
+def versity_with_tls(certificate: Path, key: Path) -> AbstractContextManager[Storage]:
     """Start the Versity gateway with TLS over a temporary directory, without a bucket."""
     # With TLS and keep-alive it loses its position in the connection and answers valid requests with 400.
     kept = [word for word in _VERSITY[1:] if word != "--keep-alive"]
     return _running(_VERSITY[0], "--cert", str(certificate), "--key", str(key), *kept, scheme="https")
 
 
-def minio() -> AbstractContextManager[Store]:
+def minio() -> AbstractContextManager[Storage]:
     """Start MinIO, whose path is in the variable `FTFILE_MINIO`, over a temporary directory."""
     return _running(os.environ[MINIO], "server", "--quiet", "--address", "127.0.0.1:{port}", "{data}")
 
 
 @contextlib.contextmanager
-def _running(*command: str, scheme: str = "http", home: Path | None = None) -> Iterator[Store]:
-    store = Store(*command, scheme=scheme, home=home)
+def _running(*command: str, scheme: str = "http", home: Path | None = None) -> Iterator[Storage]:
+    storage = Storage(*command, scheme=scheme, home=home)
     try:
-        store.start()
-        if scheme == "http" and not (store.data / BUCKET).exists():
-            client(store.endpoint).create_bucket(Bucket=BUCKET)
-        yield store
+        storage.start()
+        if scheme == "http" and not (storage.data / BUCKET).exists():
+            client(storage.endpoint).create_bucket(Bucket=BUCKET)
+        yield storage
     finally:
-        store.remove()
+        storage.remove()
 
 
 def _wait_until_answers(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.storage.api import FileSystem, OutputStream
-    from tests.object_stores.azure import AzureStore
+    from tests.object_stores.azure import AzureStorage
 
 # adlfs sends large bodies by aiohttp, which warns that this takes time.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
@@ -44,14 +44,14 @@ _directories = (f"directory-{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="module")
-def store(azurite: AzureStore) -> AzureStore:
+def storage(azurite: AzureStorage) -> AzureStorage:
     return azurite
 
 
 @pytest.fixture(scope="module")
-def container(store: AzureStore) -> FileSystem:
+def container(storage: AzureStorage) -> FileSystem:
     """The whole container, which needs one capability test."""
-    return open_filesystem(store.url, settings=store.settings)
+    return open_filesystem(storage.url, settings=storage.settings)
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ def directory() -> str:
 
 
 @pytest.fixture
-def fs(store: AzureStore, directory: str) -> FileSystem:
-    return open_filesystem(f"{store.url}/{directory}", settings=store.settings)
+def fs(storage: AzureStorage, directory: str) -> FileSystem:
+    return open_filesystem(f"{storage.url}/{directory}", settings=storage.settings)
 
 
-def names(store: AzureStore, directory: str) -> set[str]:
+def names(storage: AzureStorage, directory: str) -> set[str]:
     """Return all names in a directory, read without the driver."""
-    with store.client() as client:
+    with storage.client() as client:
         found = client.get_container_client(azure.CONTAINER).list_blob_names(name_starts_with=f"{directory}/")
         return {name.partition("/")[2] for name in found}
 
@@ -76,12 +76,12 @@ class TestContract(FileSystemContract):
     clock_slack_ms = 1_500  # its times are in whole seconds
 
     @pytest.fixture
-    def filesystem(self, store: AzureStore, directory: str, fs: FileSystem) -> FileSystem:
-        self.store, self.directory = store, directory
+    def filesystem(self, storage: AzureStorage, directory: str, fs: FileSystem) -> FileSystem:
+        self.storage, self.directory = storage, directory
         return fs
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
-        with self.store.client() as client:
+        with self.storage.client() as client:
             blob = client.get_blob_client(azure.CONTAINER, f"{self.directory}/{path}")
             content: bytes = blob.download_blob().readall()
             return content
@@ -94,9 +94,9 @@ class TestContract(FileSystemContract):
                 call(name)
 
 
-def test_the_trial_passes_and_leaves_nothing(store: AzureStore, directory: str, fs: FileSystem) -> None:
+def test_the_trial_passes_and_leaves_nothing(storage: AzureStorage, directory: str, fs: FileSystem) -> None:
     fs.prove("_ftfile")
-    assert names(store, directory) == set()
+    assert names(storage, directory) == set()
 
 
 class Killed(BaseException):
@@ -104,7 +104,7 @@ class Killed(BaseException):
 
 
 class Mortal(WrapperFileSystem):
-    """A store that kills its process after a number of changes; None for no limit."""
+    """A storage system that kills its process after a number of changes; None for no limit."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.storage.api import FileSystem
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 _directories = (f"contract-{number}" for number in itertools.count())
 
@@ -30,29 +30,29 @@ FULL = Fault(effect=False, status=507, code="InsufficientStorage", changes=True)
 class S3Contract(FileSystemContract):
     race_rounds = rename_rounds = 50 if THOROUGH else 5
     clock_slack_ms = 1_500  # its times are in whole seconds
-    store: Store
+    storage: Storage
 
     @pytest.fixture
-    def filesystem(self, server: Store) -> FileSystem:
+    def filesystem(self, server: Storage) -> FileSystem:
         self.directory = next(_directories)
-        self.store = server
+        self.storage = server
         return open_filesystem(f"{server.url}/{self.directory}", settings=server.settings)
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
-        answer = client(self.store.endpoint).get_object(Bucket=BUCKET, Key=f"{self.directory}/{path}")
+        answer = client(self.storage.endpoint).get_object(Bucket=BUCKET, Key=f"{self.directory}/{path}")
         content: bytes = answer["Body"].read()
         return content
 
     @contextlib.contextmanager
     def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
-        with Wire(self.store, FULL, times=1_000)() as wire:
+        with Wire(self.storage, FULL, times=1_000)() as wire:
             yield filesystem
         assert wire.hit == "begin upload"
 
     @pytest.fixture(autouse=True)
     def no_parts_left(self, filesystem: FileSystem) -> Iterator[None]:  # noqa: ARG002
         yield
-        answer = client(self.store.endpoint).list_multipart_uploads(Bucket=BUCKET, Prefix=f"{self.directory}/")
+        answer = client(self.storage.endpoint).list_multipart_uploads(Bucket=BUCKET, Prefix=f"{self.directory}/")
         assert answer.get("Uploads", []) == [], "parts of an upload remain and cost storage"
 
 
@@ -69,7 +69,7 @@ class TestMoto(S3Contract):
         super().test_what_is_not_there_is_not_copied(filesystem, is_gone=is_gone)
 
     @pytest.fixture
-    def server(self, moto: Store) -> Store:
+    def server(self, moto: Storage) -> Storage:
         return moto
 
 
@@ -81,5 +81,5 @@ class TestVersity(S3Contract):
         self.check_name(filesystem, "n" * NAME_BYTES_MAX)
 
     @pytest.fixture
-    def server(self, real: Store) -> Store:
+    def server(self, real: Storage) -> Storage:
         return real

@@ -11,22 +11,22 @@ import ftfile
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 KEYS = ["a b", "x/y%", "ü?", None, "a+b", "#"]
 
 
-def test_on_s3(each_store: Store) -> None:
-    url, settings, client = f"{each_store.url}/e t", each_store.settings, each_store.environment_at("")
+def test_on_s3(each_storage: Storage) -> None:
+    url, settings, client = f"{each_storage.url}/e t", each_storage.settings, each_storage.environment_at("")
     named = {f"storage.{name}": value for name, value in settings.items()}
     query = MicroBatch(url, {"id": "long", "k": "string"}, {"partitionBy": "k", **named})
 
     def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sorted(rows, key=lambda row: row["id"])
 
-    options = client | {"AWS_ENDPOINT_URL": each_store.endpoint, "AWS_REGION": settings["region"]}
+    options = client | {"AWS_ENDPOINT_URL": each_storage.endpoint, "AWS_REGION": settings["region"]}
     properties = {
-        "s3.endpoint": each_store.endpoint, "s3.region": settings["region"],
+        "s3.endpoint": each_storage.endpoint, "s3.region": settings["region"],
         "s3.access-key-id": client["AWS_ACCESS_KEY_ID"], "s3.secret-access-key": client["AWS_SECRET_ACCESS_KEY"],
     }  # fmt: skip
     for batch in range(2):

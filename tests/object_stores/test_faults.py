@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 FOR_EVER = 10**9
 
@@ -38,8 +38,8 @@ def nobody_waits() -> Iterator[None]:
 class Stream:
     """A query whose batches meet faults, each at another request. A new process repeats a failed step."""
 
-    def __init__(self, store: Store, checkpoint: Path, publish: str, **options: str) -> None:
-        self.sink = Sink(store, checkpoint)
+    def __init__(self, storage: Storage, checkpoint: Path, publish: str, **options: str) -> None:
+        self.sink = Sink(storage, checkpoint)
         self.direct = publish == "direct"
         self.query = self.sink.query(publish=publish, **options)
         self.letters: list[str] = []
@@ -77,8 +77,8 @@ class Stream:
 class RollingStream(Stream):
     """Each run assembles a file from two batches in the tasks of the next batch, and compacts small files."""
 
-    def __init__(self, store: Store, checkpoint: Path, publish: str, **options: str) -> None:
-        super().__init__(store, checkpoint, publish, maxBatchesPerFile="2", **options)
+    def __init__(self, storage: Storage, checkpoint: Path, publish: str, **options: str) -> None:
+        super().__init__(storage, checkpoint, publish, maxBatchesPerFile="2", **options)
         # With two finished files, the compaction of every run has work.
         self.run()
         self.run()
@@ -88,15 +88,15 @@ class RollingStream(Stream):
         """Yield two batches and a compaction."""
         yield from super().steps()
         yield from super().steps()
-        yield lambda: ftfile.compact(self.sink.url, storage=self.sink.store.settings, context=current())
+        yield lambda: ftfile.compact(self.sink.url, storage=self.sink.storage.settings, context=current())
 
     def check(self) -> None:
-        ftfile.flush(self.sink.url, storage=self.sink.store.settings, context=current())
+        ftfile.flush(self.sink.url, storage=self.sink.storage.settings, context=current())
         self.query.restart()
         self.sink.checked(*self.letters)
 
 
-# How files get their names: by conditional copies, as on AWS; by separate requests, as the stores here need; directly.
+# How files get their names: by conditional copies, as on AWS; by separate requests, as the servers here need; directly.
 WAYS = ("copy", "by hand", "direct")
 
 
@@ -123,13 +123,13 @@ def publish(how: str) -> str:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_that_passes_is_survived(
-    store: Store, tmp_path: Path, seed: int, how: str, publish: str, fault: Fault
+    storage: Storage, tmp_path: Path, seed: int, how: str, publish: str, fault: Fault
 ) -> None:
     """At every request. In the suite at every other one, if the fault can meet any request."""
     step = 1 if THOROUGH or fault.conditional or fault.changes else 2
-    stream = Stream(store, tmp_path, publish)
+    stream = Stream(storage, tmp_path, publish)
     for at in itertools.count(seed % step, step):
-        wire = Wire(store, fault, at, like_aws=how != "by hand")
+        wire = Wire(storage, fault, at, like_aws=how != "by hand")
         error = stream.run(wire)
         if wire.hit is None:
             break
@@ -154,13 +154,13 @@ def like_aws(request: pytest.FixtureRequest, seed: int) -> bool:
 @pytest.mark.usefixtures("many_checkpoints")
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_that_passes_is_survived_where_files_are_assembled(
-    store: Store, tmp_path: Path, seed: int, like_aws: bool, fault: Fault
+    storage: Storage, tmp_path: Path, seed: int, like_aws: bool, fault: Fault
 ) -> None:
     """At every request. In the suite at some requests, and at fewer for faults that also meet reads."""
     step = 1 if THOROUGH else 16 if fault.conditional else 30 if fault.changes else 80
-    stream = RollingStream(store, tmp_path, "copy")
+    stream = RollingStream(storage, tmp_path, "copy")
     for at in itertools.count(seed % step, step):
-        wire = Wire(store, fault, at, like_aws=like_aws)
+        wire = Wire(storage, fault, at, like_aws=like_aws)
         error = stream.run(wire)
         if wire.hit is None:
             break
@@ -178,12 +178,12 @@ def few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_tries")
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if not fault.conditional], ids=str)
 def test_a_fault_that_stays_loses_and_doubles_nothing(
-    store: Store, tmp_path: Path, how: str, publish: str, fault: Fault
+    storage: Storage, tmp_path: Path, how: str, publish: str, fault: Fault
 ) -> None:
     options = {"storage.patience": "1"}
-    stream = Stream(store, tmp_path, publish, **options)
+    stream = Stream(storage, tmp_path, publish, **options)
     for at in range(1, 40, 6):
-        wire = Wire(store, fault, at, FOR_EVER, settings=options, like_aws=how != "by hand")
+        wire = Wire(storage, fault, at, FOR_EVER, settings=options, like_aws=how != "by hand")
         error = stream.run(wire)
         if wire.hit is None:
             break
@@ -200,13 +200,13 @@ def staying(request: pytest.FixtureRequest, seed: int) -> Fault:
 
 @pytest.mark.usefixtures("many_checkpoints", "few_tries")
 def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
-    store: Store, tmp_path: Path, seed: int, like_aws: bool, staying: Fault
+    storage: Storage, tmp_path: Path, seed: int, like_aws: bool, staying: Fault
 ) -> None:
     options = {"storage.patience": "1"}
-    stream = RollingStream(store, tmp_path, "copy", **options)
+    stream = RollingStream(storage, tmp_path, "copy", **options)
     step = (2 if THOROUGH else 9) if staying.changes else (7 if THOROUGH else 45)
     for at in itertools.count(seed % step, step):
-        wire = Wire(store, staying, at, FOR_EVER, settings=options, like_aws=like_aws)
+        wire = Wire(storage, staying, at, FOR_EVER, settings=options, like_aws=like_aws)
         error = stream.run(wire)
         if wire.hit is None:
             break
@@ -218,15 +218,15 @@ def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_fault_that_passes_is_survived_by_a_copy_in_parts(store: Store, tmp_path: Path, fault: Fault) -> None:
+def test_a_fault_that_passes_is_survived_by_a_copy_in_parts(storage: Storage, tmp_path: Path, fault: Fault) -> None:
     content = bytes(range(256)) * (5 << 12) + b"more than a part"
-    fs = open_filesystem(Sink(store, tmp_path).url, settings=store.settings | {"partSize": "5MiB"})
+    fs = open_filesystem(Sink(storage, tmp_path).url, settings=storage.settings | {"partSize": "5MiB"})
     fs.prove("")
     write(fs, "0", content)
     identity = fs.stat("0").identity
     hits = set()
     for at in itertools.count():
-        wire = Wire(store, fault, at, settings={"storage.partSize": "5MiB"})
+        wire = Wire(storage, fault, at, settings={"storage.partSize": "5MiB"})
         with wire():
             fs.rename(f"{at}", f"{at + 1}")
         if wire.hit is None:
@@ -238,7 +238,7 @@ def test_a_fault_that_passes_is_survived_by_a_copy_in_parts(store: Store, tmp_pa
     assert fs.stat(f"{at + 1}").identity == identity
     assert fs.read(f"{at + 1}") == content
     # An upload whose creation was not answered may remain; no other upload does.
-    left = uploads(store)
+    left = uploads(storage)
     assert len(left) <= (fault.effect and not fault.conditional)
     for each in left:
-        client(store.endpoint).abort_multipart_upload(Bucket=BUCKET, Key=each["Key"], UploadId=each["UploadId"])
+        client(storage.endpoint).abort_multipart_upload(Bucket=BUCKET, Key=each["Key"], UploadId=each["UploadId"])

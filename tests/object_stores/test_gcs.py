@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.storage.api import FileSystem
-    from tests.object_stores.gcs import GcsStore
+    from tests.object_stores.gcs import GcsStorage
 
 pytestmark = [
     # gcsfs sends large bodies by aiohttp, which warns that this takes time
@@ -37,9 +37,9 @@ _directories = (f"directory-{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[GcsStore]:
-    with gcs.fake_gcs() as store:
-        yield store
+def storage() -> Iterator[GcsStorage]:
+    with gcs.fake_gcs() as storage:
+        yield storage
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def directory() -> str:
 
 
 @pytest.fixture
-def fs(store: GcsStore, directory: str) -> FileSystem:
-    return open_filesystem(f"{store.url}/{directory}", settings=store.settings)
+def fs(storage: GcsStorage, directory: str) -> FileSystem:
+    return open_filesystem(f"{storage.url}/{directory}", settings=storage.settings)
 
 
 class TestContract(FileSystemContract):
@@ -59,22 +59,22 @@ class TestContract(FileSystemContract):
     odd_names = tuple(name for name in ODD_NAMES if len(name.encode()) < NAME_BYTES_MAX)
 
     @pytest.fixture
-    def filesystem(self, store: GcsStore, directory: str, fs: FileSystem) -> FileSystem:
-        self.store, self.directory = store, directory
+    def filesystem(self, storage: GcsStorage, directory: str, fs: FileSystem) -> FileSystem:
+        self.storage, self.directory = storage, directory
         return fs
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:  # noqa: ARG002
-        return self.store.content(f"{self.directory}/{path}")
+        return self.storage.content(f"{self.directory}/{path}")
 
 
-def test_the_trial_passes_and_leaves_nothing(store: GcsStore, directory: str, fs: FileSystem) -> None:
+def test_the_trial_passes_and_leaves_nothing(storage: GcsStorage, directory: str, fs: FileSystem) -> None:
     fs.prove("_ftfile")
-    assert store.names(directory) == set()
+    assert storage.names(directory) == set()
 
 
-def test_a_bucket_that_is_not_there(store: GcsStore) -> None:
+def test_a_bucket_that_is_not_there(storage: GcsStorage) -> None:
     with pytest.raises(Unsupported, match="has no bucket or container of this name, or requires directories"):
-        open_filesystem("gs://nobody-made-it/directory", settings=store.settings).prove("_ftfile")
+        open_filesystem("gs://nobody-made-it/directory", settings=storage.settings).prove("_ftfile")
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ REQUESTS = {
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("operation", REQUESTS)
-def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, directory: str, operation: str) -> None:
+def test_a_lost_reply_never_says_that_nothing_is_there(storage: GcsStorage, directory: str, operation: str) -> None:
     """gcsfs repeats the end of an upload, but the emulator has already dropped the upload."""
-    with SwallowingOne(store.port) as proxy:
-        settings = store.settings_at(f"http://{proxy.address}")
-        fs = open_filesystem(f"{store.url}/{directory}", settings=settings)
+    with SwallowingOne(storage.port) as proxy:
+        settings = storage.settings_at(f"http://{proxy.address}")
+        fs = open_filesystem(f"{storage.url}/{directory}", settings=settings)
         for number, (pattern, is_made_up_for) in enumerate(REQUESTS[operation].items()):
             source, target = f"source-{number}", f"target-{number}"
             fs.create_exclusive(source, b"content")
@@ -136,21 +136,23 @@ def test_a_lost_reply_never_says_that_nothing_is_there(store: GcsStore, director
             assert proxy.left <= 0, f"no request was {pattern!r}"
             proxy.left = 10**9
             # The operation took effect, with or without an error.
-            assert target in store.names(directory)
+            assert target in storage.names(directory)
             if is_made_up_for:
                 assert error is None
-                assert (source in store.names(directory)) == (operation == "create_exclusive")
+                assert (source in storage.names(directory)) == (operation == "create_exclusive")
             else:
                 assert type(error) is OutcomeUnknown
                 assert "upload_id=…" in str(error)
 
 
 @pytest.mark.usefixtures("hasty")
-def test_no_hint_is_ahead_whichever_reply_is_lost(store: GcsStore, directory: str, tmp_path: Path, seed: int) -> None:
+def test_no_hint_is_ahead_whichever_reply_is_lost(
+    storage: GcsStorage, directory: str, tmp_path: Path, seed: int
+) -> None:
     """At every exchange of a batch, in the suite at some."""
-    url = f"{store.url}/{directory}"
-    with SwallowingOne(store.port) as proxy:
-        told = store.settings_at(f"http://{proxy.address}") | {"callTimeout": "60"}
+    url = f"{storage.url}/{directory}"
+    with SwallowingOne(storage.port) as proxy:
+        told = storage.settings_at(f"http://{proxy.address}") | {"callTimeout": "60"}
         settings = {f"storage.{name}": text for name, text in told.items()}
         query = MicroBatch(
             url, {"value": "string"}, {"fileFormat": "text", **settings}, checkpoint=str(tmp_path), attempts=2
@@ -162,12 +164,12 @@ def test_no_hint_is_ahead_whichever_reply_is_lost(store: GcsStore, directory: st
             batch += 1
             proxy.left = lost
             query.run(batch, [[{"value": str(batch)}], [{"value": str(batch)}]])
-            check_directory(open_filesystem(url, settings=store.settings))
+            check_directory(open_filesystem(url, settings=storage.settings))
             if proxy.left > 0:
                 break
         query.restart()
         query.run(batch + 1, [[{"value": str(batch + 1)}], [{"value": str(batch + 1)}]])
     assert batch >= 5
-    report = check_directory(open_filesystem(url, settings=store.settings))
+    report = check_directory(open_filesystem(url, settings=storage.settings))
     expected = Counter({str(number).encode(): 2 for number in range(batch + 2)})
     assert report.live_rows == report.visible_rows == expected

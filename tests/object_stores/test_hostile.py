@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 pytestmark = [
     # Warnings of adlfs, of aiohttp, and of objects that they leave to the garbage collector if a connection breaks.
@@ -60,13 +60,13 @@ def what(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def store(what: str, request: pytest.FixtureRequest) -> Iterator[Store]:
-    start: str | Callable[[], AbstractContextManager[Store]] = SERVERS[what][0]
+def storage(what: str, request: pytest.FixtureRequest) -> Iterator[Storage]:
+    start: str | Callable[[], AbstractContextManager[Storage]] = SERVERS[what][0]
     if isinstance(start, str):
         yield request.getfixturevalue(start)
         return
-    with start() as store:
-        yield store
+    with start() as storage:
+        yield storage
 
 
 @pytest.fixture(autouse=True)
@@ -81,20 +81,20 @@ def hasty() -> Iterator[None]:
 
 
 @pytest.fixture
-def proxy(store: Store, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    with Proxy(store.port, seed, 0.0, delay_s=0.3) as proxy:
-        for name, value in store.environment_at(f"http://{proxy.address}").items():
+def proxy(storage: Storage, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with Proxy(storage.port, seed, 0.0, delay_s=0.3) as proxy:
+        for name, value in storage.environment_at(f"http://{proxy.address}").items():
             monkeypatch.setenv(name, value)
         yield proxy
 
 
 @pytest.fixture
-def begin(what: str, store: Store, proxy: Proxy, seed: int, tmp_path: Path) -> Callable[..., Ordeal]:
+def begin(what: str, storage: Storage, proxy: Proxy, seed: int, tmp_path: Path) -> Callable[..., Ordeal]:
     """Return a function that begins a stream of a number of batches, with options of the sink and some large rows."""
 
     def begin(batches: int, options: dict[str, str], large_every: int = 0) -> Ordeal:
-        stream = Stream(f"{store.url}/{tmp_path.name}", options, str(tmp_path / "checkpoint"), batches, large_every)
-        ordeal = Ordeal.at(store, proxy, seed, stream, SERVERS[what][2])
+        stream = Stream(f"{storage.url}/{tmp_path.name}", options, str(tmp_path / "checkpoint"), batches, large_every)
+        ordeal = Ordeal.at(storage, proxy, seed, stream, SERVERS[what][2])
         ordeal.stream.prove()
         proxy.rate = RATE
         return ordeal

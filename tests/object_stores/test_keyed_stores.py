@@ -21,7 +21,7 @@ from tests.object_stores.proxy import Proxy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 __all__ = ("provider", "ring")
 
@@ -32,29 +32,29 @@ _directories = (f"keyed-{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="module")
-def google() -> Iterator[Store]:
+def google() -> Iterator[Storage]:
     if missing := gcs.what_is_missing():
         pytest.skip(missing)
-    with gcs.fake_gcs() as store:
-        yield store
+    with gcs.fake_gcs() as storage:
+        yield storage
 
 
-@pytest.fixture(params=["store", "azurite", "google"])
-def each(request: pytest.FixtureRequest) -> Store:
-    found: Store = request.getfixturevalue(request.param)
+@pytest.fixture(params=["storage", "azurite", "google"])
+def each(request: pytest.FixtureRequest) -> Storage:
+    found: Storage = request.getfixturevalue(request.param)
     return found
 
 
-def test_batches_and_upkeep(each: Store, provider: str | None) -> None:
+def test_batches_and_upkeep(each: Storage, provider: str | None) -> None:
     try_batches_and_upkeep(f"{each.url}/{next(_directories)}", each.settings, provider)
 
 
-def test_windows_of_a_killed_process(each: Store, provider: str | None) -> None:
+def test_windows_of_a_killed_process(each: Storage, provider: str | None) -> None:
     try_windows_of_a_killed_process(f"{each.url}/{next(_directories)}", each.settings, provider)
 
 
-def test_calls_of_a_silent_server(store: Store) -> None:
-    with Proxy(store.port, 0, 0.0, ["silence"]) as proxy:
+def test_calls_of_a_silent_server(storage: Storage) -> None:
+    with Proxy(storage.port, 0, 0.0, ["silence"]) as proxy:
 
         @contextlib.contextmanager
         def silence() -> Iterator[None]:
@@ -64,5 +64,5 @@ def test_calls_of_a_silent_server(store: Store) -> None:
             finally:
                 proxy.rate = 0.0
 
-        storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "8", "patience": "8"}
-        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence)
+        settings = storage.settings_at(f"http://{proxy.address}") | {"timeout": "8", "patience": "8"}
+        try_calls_of_a_silent_server(f"{storage.url}/{next(_directories)}", settings, silence)

@@ -16,7 +16,7 @@ from tests.ci_scripts import run_script
 from tests.object_stores import azure, conftest, gcs, servers
 
 if TYPE_CHECKING:
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def test_building_a_server_says_what_is_missing_and_goes_on(script: str, said: s
 
 @pytest.mark.parametrize(
     ("what", "tests"),
-    [("stores", "spark"), ("hdfs", "hdfs"), ("kafka", "kafka"), ("kafka-connector", "kafka/connector")],
+    [("object-stores", "spark"), ("hdfs", "hdfs"), ("kafka", "kafka"), ("kafka-connector", "kafka/connector")],
 )
 def test_bringing_jars_says_that_maven_is_missing(what: str, tests: str, tmp_path: Path) -> None:
     (tmp_path / "tests" / tests).mkdir(parents=True)
@@ -74,7 +74,7 @@ def test_the_tests_say_what_they_leave_out(tmp_path: Path, monkeypatch: pytest.M
     assert {conftest.drawn_server(f"test {number}") for number in range(100)} == {"moto"}
 
 
-def test_moto_shows_an_object_as_a_whole_or_not_at_all(moto: Store) -> None:
+def test_moto_shows_an_object_as_a_whole_or_not_at_all(moto: Storage) -> None:
     """Also while the object is being created; and only one of two creators succeeds."""
     asked, content = servers.client(moto.endpoint), bytes(1 << 20)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.testing.checker import DirectoryReport
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 __all__ = ("ring",)
 
@@ -52,22 +52,22 @@ def new_process() -> Iterator[None]:
 class Sink:
     """The directory of one test."""
 
-    def __init__(self, store: Store, checkpoint: Path) -> None:
-        self.store = store
+    def __init__(self, storage: Storage, checkpoint: Path) -> None:
+        self.storage = storage
         self.directory = next(_directories)
-        self.url = f"{store.url}/{self.directory}"
+        self.url = f"{storage.url}/{self.directory}"
         self.checkpoint = str(checkpoint)
 
     def query(self, columns: dict[str, str] = COLUMNS, /, **options: str) -> MicroBatch:
-        settings = {f"storage.{name}": text for name, text in self.store.settings.items()}
+        settings = {f"storage.{name}": text for name, text in self.storage.settings.items()}
         return MicroBatch(self.url, columns, settings | TEXT | options, checkpoint=self.checkpoint)
 
     def open(self) -> Any:
-        return ftfile.open(self.url, storage=self.store.settings)
+        return ftfile.open(self.url, storage=self.storage.settings)
 
     def names(self) -> set[str]:
         """Return all names in the directory, read without the driver."""
-        pages = client(self.store.endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        pages = client(self.storage.endpoint).get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         keys = (each["Key"] for page in pages for each in page.get("Contents", ()))
         return {key.partition("/")[2] for key in keys if key.startswith(f"{self.directory}/")}
 
@@ -79,15 +79,15 @@ class Sink:
 
     def checked(self, *letters: str, direct: bool = False) -> DirectoryReport:
         """Check the directory: a plain lister and ftfile's reader see each of these rows once."""
-        report = check_directory(open_filesystem(self.url, settings=self.store.settings), direct=direct)
+        report = check_directory(open_filesystem(self.url, settings=self.storage.settings), direct=direct)
         assert report.live_rows == report.visible_rows == Counter(letter.encode() for letter in letters)
         assert sorted(self.open().to_arrow().column("value").to_pylist()) == sorted(letters)
         return report
 
 
 @pytest.fixture
-def sink(store: Store, tmp_path: Path) -> Sink:
-    return Sink(store, tmp_path / "checkpoint")
+def sink(storage: Storage, tmp_path: Path) -> Sink:
+    return Sink(storage, tmp_path / "checkpoint")
 
 
 def rows(*letters: str) -> list[dict[str, Any]]:
@@ -95,8 +95,8 @@ def rows(*letters: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("publish", ["auto", "direct"])
-def test_batches_replays_and_restarts(each_store: Store, tmp_path: Path, publish: str) -> None:
-    sink = Sink(each_store, tmp_path / "checkpoint")
+def test_batches_replays_and_restarts(each_storage: Storage, tmp_path: Path, publish: str) -> None:
+    sink = Sink(each_storage, tmp_path / "checkpoint")
     query = sink.query(publish=publish)
     query.run(0, [rows("a"), rows("b")])
     query.run(1, [[], []])
@@ -112,11 +112,11 @@ def test_batches_replays_and_restarts(each_store: Store, tmp_path: Path, publish
     assert {key.rpartition(".")[2] for key in sink.staged()} == ({"finalPath"} if publish == "direct" else set())
 
 
-def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
+def test_encrypted_batches(storage: Storage, tmp_path: Path, ring: Path) -> None:
     """Files of one batch and of two, a replay after a restart, compaction, and a reader with another key."""
     secret = "a secret that nobody may read"
     for rolling in ({}, {"maxBatchesPerFile": "2"}):
-        sink = Sink(store, tmp_path / f"checkpoint-{len(rolling)}")
+        sink = Sink(storage, tmp_path / f"checkpoint-{len(rolling)}")
         query = sink.query(encryption="aes-gcm", keyProvider=f"file:{ring}", compression="gzip", **rolling)
         query.run(0, [rows("a", secret), rows("b")])
         query.restart()
@@ -124,18 +124,18 @@ def test_encrypted_batches(store: Store, tmp_path: Path, ring: Path) -> None:
         query.run(1, [rows("c"), rows("d")])
         query.run(2, [rows("e")])
         for finish in (ftfile.flush, ftfile.compact):
-            finish(sink.url, storage=store.settings)
+            finish(sink.url, storage=storage.settings)
             forget_all()
             assert sorted(sink.open().to_arrow()["value"].to_pylist()) == ["a", secret, "b", "c", "d", "e"]
         check_directory(sink.open().file_system, rows_of=words_in)
         assert {key.partition(".")[2] for key in sink.data()} == {"txt.gz.enc"}
-        found = client(store.endpoint)
+        found = client(storage.endpoint)
         keys = [f"{sink.directory}/{name}" for name in sink.names()]
         assert not any(secret.encode() in found.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys)
         other = tmp_path / "other-keys"
         write_ring(other, first=SECOND)
         with pytest.raises(CorruptData, match="another key has this name"):
-            ftfile.open(sink.url, storage=store.settings, key_provider=f"file:{other}").to_arrow()
+            ftfile.open(sink.url, storage=storage.settings, key_provider=f"file:{other}").to_arrow()
 
 
 def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options: str) -> tuple[Wire, Wire]:
@@ -144,10 +144,10 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     for batch in range(2):
         query.run(batch, [rows("a")] * parts)
     planned = query.pickled_plan()
-    with Wire(sink.store)() as writing:
+    with Wire(sink.storage)() as writing:
         messages = [query.run_task(planned, query.identity(2), part, rows("a")) for part in range(parts)]
     plan = plan_write(FileSink(), query.config(), current())
-    with Wire(sink.store, like_aws=like_aws)() as committing:
+    with Wire(sink.storage, like_aws=like_aws)() as committing:
         commit_batch(plan.sink, plan.config, messages, 2, current())
     sink.checked(*"a" * 3 * parts)
     return writing, committing
@@ -158,7 +158,7 @@ PROTOCOL = Counter({"read": 1, "put": 1})
 
 
 @pytest.mark.parametrize("parts", [1, 8])
-def test_what_a_commit_asks_the_store_for(sink: Sink, parts: int) -> None:
+def test_what_a_commit_asks_the_storage_for(sink: Sink, parts: int) -> None:
     writing, committing = commit_requests(sink, parts, like_aws=True)
     assert writing.counts() == {"put": parts}
     assert committing.counts() == PROTOCOL + Counter({"copy": parts, "delete": parts})
@@ -177,7 +177,7 @@ def test_the_requests_of_a_batch_of_one_file(sink: Sink, options: dict[str, str]
     query = sink.query(**options)
     query.run(0, [rows("a")])
     for batch in range(1, 20):
-        with Wire(sink.store, like_aws=True)() as wire:
+        with Wire(sink.storage, like_aws=True)() as wire:
             query.run(batch, [rows("a")])
         if batch > 2:
             assert wire.counts() == Counter(requests) + Counter({"put": int(batch == 16)}), batch
@@ -191,7 +191,7 @@ def test_the_requests_of_a_batch_of_one_file(sink: Sink, options: dict[str, str]
         "delete": requests.get("delete", 0),
     }
     assert sum(step.cost for step in computed.steps) == 5 * (sums["put"] + sums["copy"]) + sums["get"]
-    ftfile.flush(sink.url, storage=sink.store.settings)
+    ftfile.flush(sink.url, storage=sink.storage.settings)
     sink.checked(*"a" * 20, direct="publish" in options)
 
 
@@ -201,15 +201,15 @@ def test_a_second_writer_is_noticed_by_the_conditional_request(sink: Sink) -> No
     for batch in range(3):
         query.run(batch, [rows("a")])
     for batch in range(3):
-        others = CommitLog(open_filesystem(sink.url, settings=sink.store.settings))
+        others = CommitLog(open_filesystem(sink.url, settings=sink.storage.settings))
         commit(others, BatchWriteAuthor(f"other {batch}"), lambda *_: Body())
-        with Wire(sink.store, like_aws=True)() as wire:
+        with Wire(sink.storage, like_aws=True)() as wire:
             query.run(3 + batch, [rows("a")])
         assert wire.counts()["put"] == (3 if batch == 0 else 2), batch
     sink.checked(*"a" * 6)
 
 
-def test_what_it_asks_a_store_that_keeps_no_conditions_for_copies(sink: Sink) -> None:
+def test_what_it_asks_storage_that_keeps_no_conditions_for_copies(sink: Sink) -> None:
     _, committing = commit_requests(sink, 8)
     assert committing.counts() == PROTOCOL + Counter({"look": 8, "read": 8, "put": 8, "delete": 8})
 
@@ -226,7 +226,7 @@ def test_files_stay_open_over_batches_and_are_assembled(sink: Sink) -> None:
     for batch in range(5):
         query.run(batch, [[{"letter": letter, "id": batch * 2 + task} for letter in "xy"] for task in range(2)])
     assert len(sink.open().files()) >= 2
-    ftfile.flush(sink.url, storage=sink.store.settings)
+    ftfile.flush(sink.url, storage=sink.storage.settings)
     assert sorted(sink.open().to_arrow().column("id").to_pylist()) == sorted([*range(10)] * 2)
     assert {file.path for file in sink.open().files()} == sink.data()
     assert all(path.startswith(("letter=x/", "letter=y/")) for path in sink.data())
@@ -241,24 +241,24 @@ def test_files_stay_open_over_batches_and_are_assembled(sink: Sink) -> None:
     ],
     ids=["text", "csv"],
 )
-def test_large_segments_are_copied_within_the_store(
-    each_store: Store, tmp_path: Path, options: dict[str, str], copied: int, sent: int
+def test_large_segments_are_copied_within_the_storage(
+    each_storage: Storage, tmp_path: Path, options: dict[str, str], copied: int, sent: int
 ) -> None:
-    sink = Sink(each_store, tmp_path / "checkpoint")
+    sink = Sink(each_storage, tmp_path / "checkpoint")
     query = sink.query(maxBatchesPerFile="3", **options)
     texts = [letter * (3 << 20) for letter in "abcdef"]
     for batch in range(3):
         query.run(batch, [rows(*texts[2 * batch : 2 * batch + 2])])
     assert not sink.data()
     planned = query.pickled_plan()
-    with Wire(each_store)() as wire:
+    with Wire(each_storage)() as wire:
         message = query.run_task(planned, query.identity(3), 0, [])
     commit_batch(FileSink(), query.config(), [message], 3, current())
     assert (wire.counts()["copy part"], wire.counts()["part"]) == (copied, sent)
     head = ["value"] if "header" in options else []
-    check_directory(open_filesystem(sink.url, settings=each_store.settings), rows_of=lambda content: content.split())
+    check_directory(open_filesystem(sink.url, settings=each_storage.settings), rows_of=lambda content: content.split())
     (name,) = sink.data()
-    found = client(each_store.endpoint).get_object(Bucket=BUCKET, Key=f"{sink.directory}/{name}")["Body"].read()
+    found = client(each_storage.endpoint).get_object(Bucket=BUCKET, Key=f"{sink.directory}/{name}")["Body"].read()
     assert found.decode().split() == head + texts
     assert sink.open().to_arrow()["value"].to_pylist() == texts
 
@@ -268,10 +268,10 @@ def test_compacting_dropping_and_vacuum(sink: Sink, publish: str) -> None:
     query = sink.query(publish=publish)
     for batch, letter in enumerate("abc"):
         query.run(batch, [rows(letter)])
-    ftfile.compact(sink.url, storage=sink.store.settings)
+    ftfile.compact(sink.url, storage=sink.storage.settings)
     assert len(sink.open().files()) == 1
     sink.checked("a", "b", "c")
-    ftfile.drop(sink.url, "all", storage=sink.store.settings)
+    ftfile.drop(sink.url, "all", storage=sink.storage.settings)
     query.run(3, [rows("d")])
     hidden = [key for key in sink.names() if key.startswith(("_ftfile/staged/", "_ftfile/retired/"))]
     assert len(hidden) >= 3
@@ -282,15 +282,15 @@ def test_compacting_dropping_and_vacuum(sink: Sink, publish: str) -> None:
 
 
 def vacuum(sink: Sink) -> None:
-    # The store's times are in whole seconds.
+    # The storage's times are in whole seconds.
     time.sleep(1.1)
-    ftfile.vacuum(sink.url, retention="0s", force=True, dry_run=False, storage=sink.store.settings)
+    ftfile.vacuum(sink.url, retention="0s", force=True, dry_run=False, storage=sink.storage.settings)
 
 
 def test_vacuum_finds_what_was_written_under_its_name_and_never_committed(sink: Sink) -> None:
     query = sink.query(publish="direct")
     query.run(0, [rows("a")])
-    client(sink.store.endpoint).put_object(
+    client(sink.storage.endpoint).put_object(
         Bucket=BUCKET, Key=f"{sink.directory}/part-0000000007-foreign.txt", Body=b"f"
     )
     lost = query.run_tasks(1, [rows("lost")])[0].parts[0].path
@@ -349,8 +349,8 @@ def test_direct_names_say_what_the_template_says(sink: Sink) -> None:
     assert names == ["day=1/000_00-U.txt", "day=1/000_01-U.txt", "day=2/000_01-U.txt"]
 
 
-def test_a_store_that_ignores_conditions_is_refused_at_start(sink: Sink) -> None:
-    with Wire(sink.store, ignores_conditions=True)(), pytest.raises(Unsupported, match="If-None-Match"):
+def test_storage_that_ignores_conditions_is_refused_at_start(sink: Sink) -> None:
+    with Wire(sink.storage, ignores_conditions=True)(), pytest.raises(Unsupported, match="If-None-Match"):
         sink.query().pickled_plan()
     assert not sink.names()
 
@@ -359,7 +359,7 @@ def test_the_command(sink: Sink) -> None:
     query = sink.query({"month": "string", "value": "string"}, fileFormat="json", partitionBy="month")
     for batch in range(2):
         query.run(batch, [[{"month": month, "value": str(batch)} for month in ("7", "8")]])
-    settings = [f"--storage={name}={text}" for name, text in sink.store.settings.items()]
+    settings = [f"--storage={name}={text}" for name, text in sink.storage.settings.items()]
     assert [each["state"] for each in documents("ls", sink.url, *settings)] == ["published"] * 4
     assert "result\twhole\n" in run("verify", sink.url, "--full", *settings).stdout
     assert documents("tail", sink.url, "-n", 1, *settings) == [{"month": "8", "value": "1"}]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.object_stores.gcs import GcsStore
-    from tests.object_stores.servers import Store
+    from tests.object_stores.gcs import GcsStorage
+    from tests.object_stores.servers import Storage
 
 AT_ONCE_S = 300.0  # less than the patience for temporary errors
 # A process keeps a client while the settings are the same, so each test uses another value.
@@ -35,17 +35,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def secure(files: tuple[Path, Path]) -> Iterator[Store]:
+def secure(files: tuple[Path, Path]) -> Iterator[Storage]:
     if missing := servers.what_is_missing():
         pytest.skip(missing)
-    with servers.versity_with_tls(*files) as store:
-        yield store
+    with servers.versity_with_tls(*files) as storage:
+        yield storage
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[Store]:
-    with servers.moto() as store:
-        yield store
+def plain() -> Iterator[Storage]:
+    with servers.moto() as storage:
+        yield storage
 
 
 def refused(url: str, settings: dict[str, str]) -> str:
@@ -68,36 +68,36 @@ def of_s3(endpoint: str) -> dict[str, str]:
     return {"endpoint": endpoint, "region": "us-east-1", "patience": str(next(_patience))}
 
 
-def other_scheme(store: Store) -> str:
-    scheme, _, rest = store.endpoint.partition(":")
+def other_scheme(storage: Storage) -> str:
+    scheme, _, rest = storage.endpoint.partition(":")
     return f"{'http' if scheme == 'https' else 'https'}:{rest}"
 
 
-def test_a_certificate_that_nobody_knows(secure: Store) -> None:
+def test_a_certificate_that_nobody_knows(secure: Storage) -> None:
     said = refused(secure.url, of_s3(secure.endpoint))
     assert "certificate is not trusted" in said
     assert "AWS_CA_BUNDLE" in said
 
 
-def test_a_bundle_that_is_not_there(secure: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_that_is_not_there(secure: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent/bundle.pem")
     assert "AWS_CA_BUNDLE, or ca_bundle of the profile, names a file that does not exist" in refused(
         secure.url, of_s3(secure.endpoint)
     )
 
 
-def test_plain_http_to_a_server_of_tls(secure: Store) -> None:
+def test_plain_http_to_a_server_of_tls(secure: Storage) -> None:
     assert "the server speaks TLS at this port: write https://" in refused(secure.url, of_s3(other_scheme(secure)))
 
 
-def test_tls_to_a_server_of_plain_http(plain: Store) -> None:
+def test_tls_to_a_server_of_plain_http(plain: Storage) -> None:
     assert "the server does not speak TLS: use http:// for this endpoint" in refused(
         plain.url, of_s3(other_scheme(plain))
     )
 
 
 def test_a_stream_over_tls(
-    secure: Store, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    secure: Storage, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", str(files[0]))
     import botocore.session
@@ -114,11 +114,11 @@ def test_a_stream_over_tls(
 
 
 @pytest.fixture(scope="module")
-def google(files: tuple[Path, Path]) -> Iterator[GcsStore]:
+def google(files: tuple[Path, Path]) -> Iterator[GcsStorage]:
     if missing := gcs.what_is_missing():
         pytest.skip(missing)
-    with gcs.fake_gcs(*map(str, files)) as store:
-        yield store
+    with gcs.fake_gcs(*map(str, files)) as storage:
+        yield storage
 
 
 @pytest.fixture
@@ -133,19 +133,19 @@ def hasty() -> Iterator[None]:
     ("is_right", "said"), [(True, "certificate is not trusted (self-signed certificate): set SSL_CERT_FILE"),
                            (False, "the server speaks TLS at this port: write https://")],
 )  # fmt: skip
-def test_gcsfs_and_a_server_of_tls(google: GcsStore, is_right: bool, said: str) -> None:
+def test_gcsfs_and_a_server_of_tls(google: GcsStorage, is_right: bool, said: str) -> None:
     endpoint = google.endpoint if is_right else other_scheme(google)
     assert said in refused(f"{google.url}/directory", google.settings_at(endpoint))
 
 
 @pytest.mark.usefixtures("hasty")
-def test_gcsfs_and_tls_to_a_server_of_plain_http(plain: Store) -> None:
+def test_gcsfs_and_tls_to_a_server_of_plain_http(plain: Storage) -> None:
     settings = {"endpoint_url": other_scheme(plain), "token": "anon", "project": "project"}
     assert "the server does not speak TLS" in refused("gs://bucket/directory", settings)
 
 
 @pytest.mark.usefixtures("hasty")
-def test_gcsfs_and_a_silence_that_hides_what_is_wrong(google: GcsStore) -> None:
+def test_gcsfs_and_a_silence_that_hides_what_is_wrong(google: GcsStorage) -> None:
     """gcsfs retries until the call's time is over without an error of the certificate; the driver still names it."""
     said = refused(f"{google.url}/directory", google.settings_at(google.endpoint) | {"callTimeout": "0.4"})
     assert "certificate is not trusted" in said

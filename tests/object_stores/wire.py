@@ -1,4 +1,4 @@
-"""The requests of the S3 driver, which are counted and can be answered differently from the store."""
+"""The requests of the S3 driver, which are counted and can be answered differently from the storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.object_stores.servers import client
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 __all__ = ("FAULTS", "Fault", "Wire")
 
@@ -31,7 +31,7 @@ class Fault:
     """The fate of a request.
 
     Attributes:
-        effect: the request reaches the store.
+        effect: the request reaches the storage.
         status: of the answer; 0 for no answer.
         code: in the answer.
         conditional: only requests with a condition meet the fault.
@@ -68,16 +68,16 @@ FAULTS = (
 
 
 class Wire:
-    """Intercepts requests between the driver and the store within a `with` block.
+    """Intercepts requests between the driver and the storage within a `with` block.
 
     Args:
-        store: of the driver.
+        storage: of the driver.
         fault: the fate of a request.
         at: number of requests that succeed before the fault.
         times: number of requests that meet the fault.
         settings: options of the sink whose requests it sees.
-        ignores_conditions: the store overwrites objects in spite of conditions.
-        like_aws: copies keep their conditions, as on AWS and on neither of the stores here.
+        ignores_conditions: the storage overwrites objects in spite of conditions.
+        like_aws: copies keep their conditions, as on AWS and on neither of the storage systems here.
 
     Attributes:
         sent: kinds of requests sent, in their order.
@@ -88,7 +88,7 @@ class Wire:
 
     def __init__(
         self,
-        store: Store,
+        storage: Storage,
         fault: Fault | None = None,
         at: int = 0,
         times: int = 1,
@@ -106,7 +106,7 @@ class Wire:
         self._seen = 0
         self._lock = threading.Lock()
         more = {name.removeprefix("storage."): text for name, text in settings.items() if name.startswith("storage.")}
-        fs: Any = open_filesystem(store.url, settings=store.settings | more)
+        fs: Any = open_filesystem(storage.url, settings=storage.settings | more)
         self._client = fs.inner._bucket.client  # noqa: SLF001
         self._endpoint = self._client._client._endpoint  # noqa: SLF001 - where requests leave
         self.like_aws = like_aws

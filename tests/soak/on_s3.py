@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 __all__ = ("S3Place",)
 
-SERVER = "store"
+SERVER = "storage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,51 +70,51 @@ class S3Place(Place):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self._running = ExitStack()
-        self._store: Store | None = None
+        self._object_store: Storage | None = None
 
     @property
-    def store(self) -> Store:
+    def object_store(self) -> Storage:
         """The server, which runs if it was not killed."""
-        assert self._store is not None
-        return self._store
+        assert self._object_store is not None
+        return self._object_store
 
     def start(self) -> None:
         """Start the server with the data of earlier runs."""
         if missing := what_is_missing():
             raise CannotStart(missing)
-        if self._store is None:
+        if self._object_store is None:
             os.environ.update(self.environment)  # for the checks of ftfile
             servers = self.home / "servers"
             servers.mkdir(exist_ok=True)
-            self._store = self._running.enter_context(versity(servers))
-            self.storage = self._store.settings
-            self.servers = {SERVER: _server_of(self._store)}
+            self._object_store = self._running.enter_context(versity(servers))
+            self.storage = self._object_store.settings
+            self.servers = {SERVER: _server_of(self._object_store)}
 
     def stop(self) -> None:
         """Kill the server; its data stays."""
         self._running.close()
-        self._store = None
+        self._object_store = None
 
     def directory(self, directory: str) -> S3Path:
         """Return the path of a directory for a client of Amazon."""
-        return S3Path(self.store.endpoint, f"soak/{directory}")
+        return S3Path(self.object_store.endpoint, f"soak/{directory}")
 
     def log(self, query: str) -> Path:
         """Return the log of a query's sink on the disk of the server."""
-        return self.store.data / BUCKET / "soak" / query / "_ftfile/log"
+        return self.object_store.data / BUCKET / "soak" / query / "_ftfile/log"
 
     def settle(self) -> None:
         """Wait until the server responds."""
-        self.store.wait()
+        self.object_store.wait()
 
 
-def _server_of(store: Store) -> Server:
+def _server_of(storage: Storage) -> Server:
     def start() -> None:
-        if not store.is_running:
-            store.launch()
+        if not storage.is_running:
+            storage.launch()
 
     def freeze() -> None:
-        if store.is_running:
-            store.freeze()
+        if storage.is_running:
+            storage.freeze()
 
-    return Server(kill=store.kill, start=start, freeze=freeze, thaw=store.thaw)
+    return Server(kill=storage.kill, start=start, freeze=freeze, thaw=storage.thaw)

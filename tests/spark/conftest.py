@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.object_stores.azure import AzureStore
+    from tests.object_stores.azure import AzureStorage
 
-pytest.register_assert_rewrite("tests.spark.chain", "tests.spark.store_scenarios", "tests.spark.waiting")
+pytest.register_assert_rewrite("tests.spark.chain", "tests.spark.storage_scenarios", "tests.spark.waiting")
 
 ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
 # Spark reads local times of ORC files in the time zone of its JVM.
 ZONE = "-Duser.timezone=UTC"
 # Hadoop's clients of S3 and Azure.
-STORE_JARS = ROOT / ".jars/stores"
+OBJECT_STORE_JARS = ROOT / ".jars/object-stores"
 # Readers of exported tables, each built for one version of Spark: another Spark would load them and fail.
 TABLE_SPARKS = {"iceberg": "4.1.", "delta": "4.2."}
 DELTA = {
@@ -41,17 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def azurite() -> Iterator[AzureStore]:
+def azurite() -> Iterator[AzureStorage]:
     """Azure's emulator, not started, whose address Spark's workers already have."""
-    from tests.object_stores.azure import AzureStore
+    from tests.object_stores.azure import AzureStorage
 
-    store = AzureStore()
-    yield store
-    store.remove()
+    storage = AzureStorage()
+    yield storage
+    storage.remove()
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStorage) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     import pyspark
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))
-    jars = [PARQUET_JAR, STORE_JARS / "*"]
+    jars = [PARQUET_JAR, OBJECT_STORE_JARS / "*"]
     tables = [name for name, version in TABLE_SPARKS.items() if pyspark.__version__.startswith(version)]
     jars += [ROOT / ".jars" / name / "*" for name in tables]
     builder = (

@@ -203,7 +203,7 @@ def test_rolling(tables: Tables) -> None:
 def test_object_stores(tables: Tables) -> None:
     libraries = ["botocore"] if azure.what_is_missing() else ["botocore", "adlfs"]
     first, second, assembly, *others = tables["objectstores"]
-    assert [row["way"] for row in assembly] == ["read and sent", "copied within the store"]
+    assert [row["way"] for row in assembly] == ["read and sent", "copied within the storage"]
     assert all(row["ms"] > 0 and row["processor ms"] > 0 for row in assembly)
     measured = [first, second, *others]
     for library, writers, commits in zip(libraries, measured[::2], measured[1::2], strict=True):

@@ -29,18 +29,18 @@ def on_a_disk(home: Path) -> Iterator[Places]:
 def on_an_object_store(home: Path) -> Iterator[Places]:
     environment = servers.CREDENTIALS | servers.NO_FILES
     with (
-        servers.versity() if servers.VERSITY.exists() else servers.moto() as store,
+        servers.versity() if servers.VERSITY.exists() else servers.moto() as storage,
         pytest.MonkeyPatch.context() as patch,
     ):
         for name, value in environment.items():
             patch.setenv(name, value)
         checkpoints = (home / "checkpoints").as_uri()
-        yield Places(f"{store.url}/chain", checkpoints, lambda: objects_of(store), store.settings, environment)
+        yield Places(f"{storage.url}/chain", checkpoints, lambda: objects_of(storage), storage.settings, environment)
 
 
-def objects_of(store: servers.Store) -> Iterator[str]:
+def objects_of(storage: servers.Storage) -> Iterator[str]:
     """Yield the lines of the objects in the last directory, read by another client than the driver's."""
-    asked = servers.client(store.endpoint)
+    asked = servers.client(storage.endpoint)
     for page in asked.get_paginator("list_objects_v2").paginate(Bucket=servers.BUCKET, Prefix="chain/end/"):
         for each in page.get("Contents", ()):
             if "/_ftfile/" not in each["Key"]:
@@ -60,14 +60,18 @@ def on_hdfs(home: Path) -> Iterator[Places]:
         yield Places(root, root, lines)
 
 
-STORES = {"disk": on_a_disk, "object store": on_an_object_store, "HDFS": on_hdfs}
+STORAGE_KINDS = {"disk": on_a_disk, "object store": on_an_object_store, "HDFS": on_hdfs}
 
 
-@pytest.fixture(params=STORES if THOROUGH else ["drawn"])
+@pytest.fixture(params=STORAGE_KINDS if THOROUGH else ["drawn"])
 def places(request: pytest.FixtureRequest, seed: int, tmp_path: Path) -> Iterator[Places]:
     """All in `make long`, otherwise a drawn one."""
-    name = random.Random(f"{seed} {request.node.name}").choice([*STORES]) if request.param == "drawn" else request.param
-    with STORES[name](tmp_path) as found:
+    name = (
+        random.Random(f"{seed} {request.node.name}").choice([*STORAGE_KINDS])
+        if request.param == "drawn"
+        else request.param
+    )
+    with STORAGE_KINDS[name](tmp_path) as found:
         yield found
 
 

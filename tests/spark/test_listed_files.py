@@ -1,4 +1,4 @@
-"""The list of files that `ftfile.spark.load` gives to Spark: complete, pruned by Spark, and compared with the store."""
+"""The list of files that `ftfile.spark.load` gives to Spark: complete, pruned by Spark, compared with the storage."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.object_stores import azure
-from tests.spark.store_scenarios import StoreScenarios
+from tests.spark.storage_scenarios import StorageScenarios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.object_stores.azure import AzureStore
+    from tests.object_stores.azure import AzureStorage
 
 pytestmark = [
     # adlfs sends large bodies by aiohttp, which warns that this takes time
@@ -22,13 +22,13 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def store(azurite: AzureStore) -> Iterator[AzureStore]:
+def storage(azurite: AzureStorage) -> Iterator[AzureStorage]:
     azurite.start()
     yield azurite
     azurite.kill()
 
 
-class TestAzure(StoreScenarios):
-    variables = ("STORE_CONNECTION",)
+class TestAzure(StorageScenarios):
+    variables = ("STORAGE_CONNECTION",)
     kills_applications = False
-    by_variable = (("connection_string", "env:STORE_CONNECTION"),)
+    by_variable = (("connection_string", "env:STORAGE_CONNECTION"),)

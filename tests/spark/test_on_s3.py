@@ -11,28 +11,30 @@ from pyspark.errors import QueryExecutionException, StreamingQueryException
 import ftfile
 from tests.object_stores import servers
 from tests.spark.scripted_source import SCHEMA, Script, start
-from tests.spark.store_scenarios import BATCHES, StoreScenarios, assert_nothing_told, check, options
+from tests.spark.storage_scenarios import BATCHES, StorageScenarios, assert_nothing_told, check, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from tests.object_stores.servers import Store
-    from tests.spark.store_scenarios import Paths
+    from tests.object_stores.servers import Storage
+    from tests.spark.storage_scenarios import Paths
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    with servers.versity() if servers.VERSITY.exists() else servers.moto() as store:
-        yield store
+def storage() -> Iterator[Storage]:
+    with servers.versity() if servers.VERSITY.exists() else servers.moto() as storage:
+        yield storage
 
 
-class TestS3(StoreScenarios):
-    variables = ("STORE_ACCESS", "STORE_SECRET")
-    by_variable = (("accessKeyVariable", "STORE_ACCESS"), ("secretKeyVariable", "STORE_SECRET"))
+class TestS3(StorageScenarios):
+    variables = ("STORAGE_ACCESS", "STORAGE_SECRET")
+    by_variable = (("accessKeyVariable", "STORAGE_ACCESS"), ("secretKeyVariable", "STORAGE_SECRET"))
 
-    def test_a_store_killed_under_a_stream_is_survived(self, spark: SparkSession, paths: Paths, store: Store) -> None:
+    def test_storage_killed_under_a_stream_is_survived(
+        self, spark: SparkSession, paths: Paths, storage: Storage
+    ) -> None:
         if not servers.VERSITY.exists():
             pytest.skip("moto loses its data when it is killed")
         script = Script(paths["script"]).write(BATCHES, available=0)
@@ -41,10 +43,10 @@ class TestS3(StoreScenarios):
         try:
             script.release(1)
             query.processAllAvailable()
-            store.kill()
+            storage.kill()
             script.release(2)
             time.sleep(1)
-            store.start()
+            storage.start()
             query.processAllAvailable()
             script.release(3)
             query.processAllAvailable()
@@ -53,14 +55,14 @@ class TestS3(StoreScenarios):
         check(spark, paths)
 
     def test_an_object_that_another_program_replaces_is_an_error(
-        self, spark: SparkSession, paths: Paths, store: Store
+        self, spark: SparkSession, paths: Paths, storage: Storage
     ) -> None:
         """Spark's S3 client reads the objects and lists the directories that a query reads."""
         rows = spark.createDataFrame([(1, "a"), (2, "b")], SCHEMA).coalesce(1)
         named = options(paths, fileFormat="parquet", partitionBy="word")
         for _ in range(2):
             rows.write.format("ftfile").options(**named).mode("append").save(paths["out"])
-        for name, value in store.hadoop_settings.items():
+        for name, value in storage.hadoop_settings.items():
             spark.conf.set(name, value)
         try:
             frame = ftfile.spark.load(spark, paths["out"], storage=paths["storage"])
@@ -68,8 +70,8 @@ class TestS3(StoreScenarios):
             assert len(frame.inputFiles()) == len(files) == 4
             assert frame.count() == 4
             path = next(file.path for file in files if "word=a" in file.path)
-            key = f"{paths['out'].removeprefix(store.url).strip('/')}/{path}"
-            client = servers.client(store.endpoint)
+            key = f"{paths['out'].removeprefix(storage.url).strip('/')}/{path}"
+            client = servers.client(storage.endpoint)
             content = client.get_object(Bucket=servers.BUCKET, Key=key)["Body"].read()
             time.sleep(1)  # times are compared in whole seconds
             for other, fault in ((content, "another time"), (content * 2, f"has {len(content) * 2}")):
@@ -81,11 +83,11 @@ class TestS3(StoreScenarios):
                 frame.count()
             assert frame.where("word = 'b'").count() == 2
         finally:
-            for name in store.hadoop_settings:
+            for name in storage.hadoop_settings:
                 spark.conf.unset(name)
 
     def test_credentials_of_a_profile_are_told_nowhere(
-        self, spark: SparkSession, paths: Paths, store: Store, capsys: pytest.CaptureFixture[str]
+        self, spark: SparkSession, paths: Paths, storage: Storage, capsys: pytest.CaptureFixture[str]
     ) -> None:
         Script(paths["script"]).write(BATCHES)
         right = options(paths, **{"storage.profile": "right"})
@@ -99,14 +101,14 @@ class TestS3(StoreScenarios):
         explained = capsys.readouterr().out
         assert "WriteToMicroBatchDataSource ftfile" in explained
         assert "BatchScan ftfile" in explained
-        assert_nothing_told(store.secrets, explained, str(query.recentProgress), *store.kept(paths["out"]))
+        assert_nothing_told(storage.secrets, explained, str(query.recentProgress), *storage.kept(paths["out"]))
 
-    def test_a_refusal_repeats_no_credentials(self, spark: SparkSession, paths: Paths, store: Store) -> None:
+    def test_a_refusal_repeats_no_credentials(self, spark: SparkSession, paths: Paths, storage: Storage) -> None:
         if not servers.VERSITY.exists():
             pytest.skip("moto accepts all credentials")
         Script(paths["script"]).write(BATCHES)
         query = start(spark, paths, **options(paths, **{"storage.profile": "wrong"}))
         with pytest.raises(StreamingQueryException, match="does not accept these credentials") as caught:
             query.awaitTermination()
-        secrets = (*store.secrets, servers.WRONG)
+        secrets = (*storage.secrets, servers.WRONG)
         assert_nothing_told(secrets, str(caught.value), repr(query.exception()), str(query.status))

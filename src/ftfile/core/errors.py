@@ -201,11 +201,11 @@ class AlreadyExists(StorageError):
 
 
 class PermissionDenied(StorageError):
-    """The store does not permit the operation to this user."""
+    """The storage does not permit the operation to this user."""
 
 
 class OutOfSpace(StorageError):
-    """The store is full, or a quota is exceeded."""
+    """The storage is full, or a quota is exceeded."""
 
 
 class NotADirectory(StorageError):
@@ -213,7 +213,7 @@ class NotADirectory(StorageError):
 
 
 class Unsupported(StorageError):
-    """The store or the stream cannot give a required guarantee, which is never weakened silently."""
+    """The storage or the stream cannot give a required guarantee, which is never weakened silently."""
 
 
 class StreamClosed(StorageError):
@@ -221,10 +221,10 @@ class StreamClosed(StorageError):
 
 
 class Unavailable(StorageError):
-    """The store did not respond, or responded with a server error. The call had no effect and can be retried.
+    """The storage did not respond, or responded with a server error. The call had no effect and can be retried.
 
     Attributes:
-        waited_s: the seconds that the call waited for the store; 0 if unknown.
+        waited_s: the seconds that the call waited for the storage; 0 if unknown.
     """
 
     retry = Retry.AGAIN
@@ -232,7 +232,7 @@ class Unavailable(StorageError):
 
 
 class OutcomeUnknown(StorageError):
-    """The response of the store was lost, so it is unknown if the operation took effect."""
+    """The response of the storage was lost, so it is unknown if the operation took effect."""
 
     retry = Retry.AFTER_CHECK
 

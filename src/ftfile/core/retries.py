@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ("AWAY_S", "Result", "RetryPolicy", "call_with_retries", "is_away", "retry_until")
 
 
-# An error after a wait of at least this time means that the store is down.
+# An error after a wait of at least this time means that the storage is down.
 AWAY_S = 10.0
 
 Result = TypeVar("Result")
@@ -89,7 +89,7 @@ def call_with_retries(
 
 
 def is_away(error: Exception) -> bool:
-    """Return True if a call waited for at least `AWAY_S`, so that the caller should not call the store again."""
+    """Return True if a call waited for at least `AWAY_S`, so that the caller should not call the storage again."""
     return isinstance(error, Unavailable) and error.waited_s >= AWAY_S
 
 

@@ -314,7 +314,7 @@ class _OrcEncoder(CollectingEncoder):
         self._stored = pa.schema(zip(schema.names, stored_types, strict=True))
         self._has_long_texts = False
         # The writer ends the process if an output file raises, also when it is freed long after a failure (pyarrow 26).
-        # So it writes to memory, by compiled code that raises no error of the store and no KeyboardInterrupt.
+        # So it writes to memory, by compiled code that raises no error of the storage and no KeyboardInterrupt.
         self._written = io.BytesIO()
         self._writer = self._open(pa.PythonFile(self._written, mode="w"))
 

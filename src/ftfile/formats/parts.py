@@ -44,7 +44,7 @@ def extension_of(encoding: Mapping[str, Any]) -> str:
     return format_from_definition(encoding["format"]).extension + chain_of(encoding).extension
 
 
-# A part up to this length is verified and decoded in memory, with one call of the store.
+# A part up to this length is verified and decoded in memory, with one call of the storage.
 WHOLE_BYTES = 8 << 20
 
 _ALL = Wanted()

@@ -226,8 +226,8 @@ class CompactionResult(NamedTuple):
     error: Exception | None = None
 
     @property
-    def is_store_away(self) -> bool:
-        """Return True if the next compaction would also fail, because the store is unavailable."""
+    def is_storage_away(self) -> bool:
+        """Return True if the next compaction would also fail, because the storage is unavailable."""
         return self.error is not None and is_away(self.error)
 
 
@@ -311,15 +311,15 @@ class Compactor:
     window_bytes: int = _WINDOW_BYTES
 
     def compact_all(self, pieces: Iterable[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
-        """Yield the results of each piece; stop after a piece that failed because the store is unavailable."""
+        """Yield the results of each piece; stop after a piece that failed because the storage is unavailable."""
         for piece in pieces:
             results = self.compact(piece)
             yield results
-            if results[-1].is_store_away:
+            if results[-1].is_storage_away:
                 return
 
     def compact(self, piece: Piece) -> tuple[CompactionResult, ...]:
-        """Return the result of each compaction; stop if the store is unavailable.
+        """Return the result of each compaction; stop if the storage is unavailable.
 
         If one compaction fails, each is run separately, so that it does not affect the others.
         """
@@ -336,7 +336,7 @@ class Compactor:
         done: tuple[CompactionResult, ...] = ()
         for planned in piece:
             done += self.compact((planned,))
-            if done[-1].is_store_away:
+            if done[-1].is_storage_away:
                 break
         return done
 

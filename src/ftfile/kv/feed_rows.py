@@ -193,7 +193,7 @@ def changed_rows(files: OpenFiles, share: FeedShare) -> Iterator[pa.RecordBatch]
         StaleFiles: vacuum has deleted runs of these versions.
         CorruptData: a run is damaged.
         EncodingError, UserCodeError: the values of a key cannot be merged.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     definition = StoreDefinition.from_json(share.definition).naming(share.code)
     sources = Sources(files, CACHE.here, definition)

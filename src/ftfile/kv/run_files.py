@@ -182,7 +182,7 @@ class OpenFiles:
 
         Raises:
             NotFound: the file does not exist; reads may raise it, too.
-            StorageError: the store failed.
+            StorageError: the storage failed.
         """
         if (file := self._files.get(path)) is None:
             opened = _SharedFile(self.fs, path, maps=self._maps)
@@ -198,7 +198,7 @@ def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
         CorruptData: its bytes differ from the bytes that were written.
         ConfigError: the run is encrypted, and its key is unknown.
         NotFound: its file does not exist: the version is no longer kept.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     file = files.open(add.path)
 

@@ -1,8 +1,8 @@
 """Checks before a record is created, so that every record can be published.
 
-A path is free if three conditions are true: the store supports it, no file has the name of one of its directories, and
-no other part has it. A name without the unique part of an id can repeat. Such names are compared with the names of all
-live parts, and the store is checked for a file.
+A path is free if three conditions are true: the storage supports it, no file has the name of one of its directories,
+and no other part has it. A name without the unique part of an id can repeat. Such names are compared with the names of
+all live parts, and the storage is checked for a file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STATS_MAX = 8
 # The maximum number of records that are read for the names of live parts; for more records, a snapshot is cheaper.
 FOLLOWED_MAX = 256
 HORIZON_AHEAD = Advice(
-    "If the store's clock was ahead when the vacuum ran, the horizon is in the future: ",
+    "If the storage's clock was ahead when the vacuum ran, the horizon is in the future: ",
     Remedy("vacuum", dry_run=False),
     " lowers it",
 )
@@ -125,25 +125,25 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         raise StaleFiles(
             Advice(
                 f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete all "
-                f"unrecorded files that were written up to {time_text(horizon_ms)}. {_TOO_LONG}. If the store's clock "
-                "is behind, set it. ",
+                f"unrecorded files that were written up to {time_text(horizon_ms)}. {_TOO_LONG}. If the storage's "
+                "clock is behind, set it. ",
                 HORIZON_AHEAD,
             )
         )
 
 
 class FinalPaths:
-    """The final paths of one record. The constructor checks the paths of all adds in the store at once."""
+    """The final paths of one record. The constructor checks the paths of all adds in the storage at once."""
 
     def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
-        store = log.fs.capabilities
+        storage = log.fs.capabilities
         self._faults: dict[str, str] = {}
         self._above: dict[str, Sequence[str]] = {}  # directories of each path, deepest first, without the root
         valid: set[str] = set()
         needed_directories: set[str] = set()
         for path in _final_paths(adds):
             self._above[path] = layout.ancestors(layout.parent(path))[:-1]
-            fault = shape_fault(path) or store.fault_of(path)
+            fault = shape_fault(path) or storage.fault_of(path)
             if fault is not None:
                 self._faults[path] = fault
             else:

@@ -14,7 +14,7 @@ from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
 from ftfile.log.format.record import IS_SEALED, SMALL_BYTES_MAX, from_checked_text, read_within, to_checked_text
-from ftfile.log.records import RECORD_AGE_MIN_MS, EndCheck, Records, StoreClock, outcome_unknown
+from ftfile.log.records import RECORD_AGE_MIN_MS, EndCheck, Records, StorageClock, outcome_unknown
 from ftfile.log.state import LogState
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PLANS_LAYOUT = b"ftfile plans, layout 2"
 REFRESH_TRIES = 100
 # A process assumes that it is the only writer after this number of records without a record of others between them.
 ALONE_FROM = 2
-# The clocks of a store's servers can differ by less than this.
+# The clocks of a storage system's servers can differ by less than this.
 CLOCK_MARGIN_MS = 600_000
 # The number of directories that a process remembers, so that each is checked once; about 100 bytes each.
 DIRECTORIES_KEPT = 100_000
@@ -73,7 +73,7 @@ class RecentRecords:
 class KnownPaths:
     """Final paths that are known from one commit to the next."""
 
-    directories: dict[str, None] = field(default_factory=dict)  # seen in the store, oldest first
+    directories: dict[str, None] = field(default_factory=dict)  # seen in the storage, oldest first
     durable: set[str] = field(default_factory=set)  # directories of the stage whose names are durable
     live: set[str] = field(default_factory=set)  # names that can repeat, of the parts that were live at `version`
     version: int = -1  # -1 if nothing is known
@@ -105,8 +105,8 @@ def check_at_least(version: int, at_least_version: int | None) -> None:
             newest = f"version {version}"
         raise RolledBack(
             f"{newest} is the newest here, but at least version {at_least_version} is expected (atLeastVersion, "
-            "at_least_version): the directory was restored to an older state or replaced, or its store returns "
-            "outdated listings. If the store may be behind, try again later. Otherwise find out who changed the "
+            "at_least_version): the directory was restored to an older state or replaced, or its storage returns "
+            "outdated listings. If the storage may be behind, try again later. Otherwise find out who changed the "
             "directory, and lower at_least_version only if that was intended"
         )
 
@@ -130,7 +130,7 @@ class CommitLog(Records):
         super().__init__(fs)
         self._layout_line = layout_line
         # Versions of other logs have no times.
-        self.store_clock = StoreClock(fs) if layout_line == LAYOUT_VERSION else None
+        self.storage_clock = StorageClock(fs) if layout_line == LAYOUT_VERSION else None
         self._at_least_version = at_least_version
         self.recent = RecentRecords()
         self.known_compacted: set[layout.CompactedName] = set()
@@ -344,7 +344,7 @@ class CommitLog(Records):
     def _follows_young_record(self, stored: StoredFile | None) -> bool:
         """Return True if no vacuum can have deleted a record after the newest one of the cached state.
 
-        Such a record would be younger than the newest one, which this process created. Both times are of the store's
+        Such a record would be younger than the newest one, which this process created. Both times are of the storage's
         clock. If it was set back after a vacuum, only the clocks of this process show how long the process has stopped.
         """
         if stored is None or self._newest_stored is None:

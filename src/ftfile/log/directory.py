@@ -366,8 +366,8 @@ def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> N
             f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
             f"{'no such directory' if text is None else 'another directory'} there, unlike the driver on "
             f"{marker.host!r}. A local path must lead to the same storage on every host. Mount the storage at the same "
-            "path on every host (such as NFS), use the URL of a store that all hosts reach, or run the executors on "
-            "the driver's host"
+            "path on every host (such as NFS), use the URL of a storage system that all hosts reach, or run the "
+            "executors on the driver's host"
         )
 
 

@@ -69,7 +69,7 @@ class WaitingFiles:
     reason: Literal["retention", "readers", "version"]
     files: int
     size_bytes: int
-    # When the first and the last of them can be deleted, since 1970 UTC by the store's clock; None for a later version.
+    # When the first and the last can be deleted, since 1970 UTC by the storage's clock; None for a later version.
     first_ms: int | None
     last_ms: int | None
 
@@ -109,7 +109,7 @@ def find_garbage(
 ) -> Findings:
     """Return the files older than the horizon that are not live at the head and were not live after the horizon.
 
-    All times are by the store's clock. `vacuumed_to` is the version in the vacuum's record, once it is created. Files
+    All times are by the storage's clock. `vacuumed_to` is the version in the vacuum's record, once it is created. Files
     of versions from `keep_from` on are kept.
 
     Raises:
@@ -147,7 +147,7 @@ def find_garbage(
         log_start=log_start, vacuumed_to=since, lacks_compacted=log_start < possible, returned=returned, foreign=foreign
     )
     _collect_parts(log.fs, head, within=within, horizon_ms=horizon_ms, now_ms=now_ms, findings=findings)
-    # A record with a future time was created while the store's clock was ahead.
+    # A record with a future time was created while the storage's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
     _collect_log(log, old, findings)
     _collect_state(log, head, horizon_ms, findings)
@@ -258,7 +258,7 @@ def _collect_parts(
     files, directories = _list_stage(fs)
     staged = _older(files, horizon_ms)
     hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
-    # A removed part with a future time was hidden while the store's clock was ahead. No running process writes it.
+    # A removed part with a future time was hidden while the storage's clock was ahead. No running process writes it.
     retired = {info.path: info for info in hidden if not horizon_ms < info.modified_ms <= now_ms}
     for add in within.adds.values():
         staged.pop(add.path, None)

@@ -150,7 +150,7 @@ class Place(enum.Enum):
     RETIRED = "retired"
     NOWHERE = "nowhere"
     TAKEN = "taken"  # staged, and another file has its final name, or the name of one of its directories
-    IMPOSSIBLE = "impossible"  # staged, and the store does not support its final name
+    IMPOSSIBLE = "impossible"  # staged, and the storage does not support its final name
     DAMAGED = "damaged"  # its length differs from the record
 
 

@@ -71,13 +71,13 @@ def commit(  # noqa: PLR0913 - the last by name
     """Commit the work of an author exactly once, and publish it; idempotent for the same batch.
 
     With `task_found_batch`, a task found the batch in the log and wrote nothing, so a record must exist. `stored_ms`
-    contains modification times of staged files, by path, that the store has confirmed to be complete. `progress` is
+    contains modification times of staged files, by path, that the storage has confirmed to be complete. `progress` is
     called with a `Progress` after each published file; its error leaves the other files to the next commit.
 
     Raises:
         CommitError: see its subclasses; no file that could be committed was deleted.
         ConfigError, NameCollision: see `FinalPaths.claim`.
-        StorageError: the store failed before the record was created; later failures are CommitErrors.
+        StorageError: the storage failed before the record was created; later failures are CommitErrors.
     """
     nonce, timer = log.ids.unique(), CommitTimer(log)
 
@@ -181,7 +181,7 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
         nonce=nonce,
         author=author,
         time_ms=now_ms,
-        store_ms=None if log.store_clock is None else log.store_clock.time_at(now_ms),
+        storage_ms=None if log.storage_clock is None else log.storage_clock.time_at(now_ms),
         previous_nonce=head.nonce,
         writer=context.writer,
         published=_published_to(head),

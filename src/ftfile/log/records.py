@@ -71,7 +71,7 @@ class CreatedRecord(NamedTuple):
 
     content: bytes  # without its companion
     size_bytes: int  # including its companion
-    stored: StoredFile | None  # as the store has confirmed it, if it did
+    stored: StoredFile | None  # as the storage has confirmed it, if it did
 
 
 class PublishedHint(Value, frozen=True):
@@ -100,14 +100,14 @@ def write_published(fs: FileSystem, hint: PublishedHint) -> None:
         _log.warning("could not write a hint, the next start will check more files: %s", error)
 
 
-def store_now_ms(fs: FileSystem) -> int:
-    """Return the store's time, from which ages are computed: the modification time of a file written now."""
+def storage_now_ms(fs: FileSystem) -> int:
+    """Return the storage's time, from which ages are computed: the modification time of a file written now."""
     write_file(fs, fs.put, layout.CLOCK_HINT, b"now\n")
     return fs.stat(layout.CLOCK_HINT).modified_ms
 
 
-class StoreClock:
-    """The store's clock, estimated by this machine, for the times in records, which copies keep.
+class StorageClock:
+    """The storage's clock, estimated by this machine, for the times in records, which copies keep.
 
     The difference is measured once, and again after this machine's clock was set or the machine was suspended.
     """
@@ -118,18 +118,18 @@ class StoreClock:
         self._booted_ms: float | None = None  # the machine's time minus its uptime, when it was measured
 
     def time_at(self, now_ms: int) -> int | None:
-        """Return the store's time for `now_ms` of this machine; None if both agree, or the store has no times."""
+        """Return the storage's time for `now_ms` of this machine; None if both agree, or the storage has no times."""
         clock = self._fs.context.clock
         booted_ms = now_ms - clock.monotonic_s() * 1000
         if self._booted_ms is None or abs(booted_ms - self._booted_ms) > CLOCK_ERROR_MS:
             try:
-                store_ms = store_now_ms(self._fs)
+                storage_ms = storage_now_ms(self._fs)
             except StorageError as error:
-                _log.warning("the store's time is unknown, the record contains the time of this machine: %s", error)
+                _log.warning("the storage's time is unknown, the record contains the time of this machine: %s", error)
                 return None
             after_ms = clock.now_ms()
-            is_apart = not now_ms - CLOCK_ERROR_MS <= store_ms <= after_ms + CLOCK_ERROR_MS
-            self._offset_ms, self._booted_ms = store_ms - after_ms if is_apart else 0, booted_ms
+            is_apart = not now_ms - CLOCK_ERROR_MS <= storage_ms <= after_ms + CLOCK_ERROR_MS
+            self._offset_ms, self._booted_ms = storage_ms - after_ms if is_apart else 0, booted_ms
         if self._offset_ms:
             return now_ms + self._offset_ms
         return None

@@ -24,7 +24,7 @@ from ftfile.log.publish import skip_published
 from ftfile.log.read.compacted_records import CompactedFiles, list_compacted, reach
 from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.log.read.times import created_ms, time_text
-from ftfile.log.records import store_now_ms
+from ftfile.log.records import storage_now_ms
 from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class VacuumReport:
     """The result of a vacuum, or of a dry run."""
 
     version: int | None  # of its record; None in a dry run, or if there was nothing to do
-    horizon_ms: int  # since 1970 UTC, by the store's clock: younger files were kept; at most the newest record's time
+    horizon_ms: int  # since 1970 UTC, by the storage's clock: younger files were kept; at most the newest record's time
     oldest_version: int  # that can be read
     files: tuple[GarbageFile, ...]  # deleted, each with the reason
     failed: int = 0  # files that could not be deleted, which the log names; the next vacuum tries again
@@ -88,12 +88,12 @@ def vacuum(
     cannot.
 
     Deleted files cannot be restored, so by default this is a dry run: it only returns the files that it would delete,
-    and writes one hint, to read the store's time. Idempotent: a second vacuum only deletes files that the first one
+    and writes one hint, to read the storage's time. Idempotent: a second vacuum only deletes files that the first one
     could not delete.
 
     It is safe while queries run: a record first announces the horizon up to which unrecorded files can be deleted, and
     a commit with older files is refused. So the retention must be longer than the longest batch, and the longest read
-    of a version. It is a duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force`
+    of a version. It is a duration with its unit, such as "7d" or "36h", or a timedelta, by the storage's clock; `force`
     accepts one below 24 hours, if no process writes or reads. `progress` is called in this thread with a `Progress`
     after each deleted file, so never in a dry run; its error ends the vacuum, and the next one resumes. For `access`
     see `ftfile.open`.
@@ -129,7 +129,7 @@ def expire(
 
     Args:
         path: of a directory, or a store.
-        older_than: the age from which a version can end, by the store's clock, like `retention` of a vacuum.
+        older_than: the age from which a version can end, by the storage's clock, like `retention` of a vacuum.
         keep_last: number of the newest versions that stay readable; versions of a vacuum or an expiry, which change no
             file, do not count.
         dry_run: delete nothing, and return the files that would be deleted.
@@ -174,13 +174,13 @@ def _delete_garbage(
     if not dry_run:
         lower_horizon(log, author.operation_id)
         catch_up(log, author)
-    now_ms = store_now_ms(log.fs)
+    now_ms = storage_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
     if keep_last is None:
         keep_from = None
     else:
         keep_from = _oldest_kept(log, keep_last)
-    # The store's clock can be ahead now, and commits would be refused until it has passed this time.
+    # The storage's clock can be ahead now, and commits would be refused until it has passed this time.
     horizon_ms = min(wanted_ms, newest_ms(log))
     head, findings = _head_and_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
     _warn_of_foreign(findings)
@@ -397,7 +397,7 @@ def _oldest_kept(log: CommitLog, keep_last: int) -> int:
 
 
 def newest_ms(log: CommitLog) -> int:
-    """Return the store's time of the newest record, or of the directory if there is no record yet."""
+    """Return the storage's time of the newest record, or of the directory if there is no record yet."""
     version = log.refresh().version
     if version < 0:
         return log.fs.stat(layout.FORMAT_FILE).modified_ms
@@ -405,19 +405,19 @@ def newest_ms(log: CommitLog) -> int:
 
 
 def lower_horizon(log: CommitLog, operation_id: str) -> bool:
-    """Revert a horizon after the store's current time, which was set while its clock was ahead; return True if it was.
+    """Revert a horizon after the storage's current time, set while its clock was ahead; return True if it was reverted.
 
     Two records are written: after the first, vacuums that began before it delete only files that they have listed
-    already. Files written from then on are younger than the new horizon, which is the store's time between both
+    already. Files written from then on are younger than the new horizon, which is the storage's time between both
     records.
     """
     for _ in range(TRIES):
         horizon_ms = log.refresh(durable=True).horizon_ms
-        if horizon_ms <= store_now_ms(log.fs):
+        if horizon_ms <= storage_now_ms(log.fs):
             return False
         author = MaintenanceAuthor(LOWERING, operation_id)
         first = commit(log, author, partial(_repeat, horizon_ms)).version
-        now_ms = store_now_ms(log.fs)
+        now_ms = storage_now_ms(log.fs)
 
         def lower(head: LogState, _: object, first: int = first, now_ms: int = now_ms) -> Body | None:
             if _horizons_since(log, first, head.version):

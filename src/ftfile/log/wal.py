@@ -165,7 +165,7 @@ class WalFiles:
         return header, memoryview(message)
 
     def delete(self, names: Sequence[layout.WalName]) -> bool:
-        """Delete files; False, with a warning, if the store failed, and some of them stay."""
+        """Delete files; False, with a warning, if the storage failed, and some of them stay."""
         try:
             parallel(self.fs, partial(delete_file, self.fs), list(map(self._path, names)))
         except StorageError as error:

@@ -76,7 +76,7 @@ def compact(  # noqa: PLR0913 - all by name
         ConfigError: the path is not an ftfile directory, or an argument is wrong.
         FtfileError: some parts could not be merged, such as a part without its recorded content (`CorruptData`). These
             parts are unchanged, and all others were merged.
-        StorageError: the store failed; nothing was changed since the last record.
+        StorageError: the storage failed; nothing was changed since the last record.
         CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
     with operating("compact", path, Access.of(access)) as (log, author):

@@ -217,7 +217,7 @@ def delete(
         ConfigError: the path is not an ftfile directory, `where` is not a condition on its columns or fails on their
             values, or an argument is wrong.
         FtfileError: a file does not have its recorded content (`CorruptData`), or open files could not be finished.
-        StorageError: the store failed.
+        StorageError: the storage failed.
         CommitError: as for a batch write, or other processes replaced files with matching rows at every attempt.
             `NotPublished` means that the rows are deleted, and their files are hidden later; with all other errors
             nothing was removed.

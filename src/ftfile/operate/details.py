@@ -149,7 +149,7 @@ class FileDetails:
 
     path: str
     version: int  # version that added the file
-    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None if its record is no longer kept
+    time_ms: int | None  # of that version, since 1970 UTC by the storage's clock; None if its record is no longer kept
     operation: str | None  # of that version: `stream`, `batch`, `migrate`, or a maintenance operation; None as above
     rows: int
     size_bytes: int  # on storage

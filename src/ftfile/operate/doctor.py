@@ -60,7 +60,7 @@ USES_OF_EXTRAS = {
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 _REMEDIES = {
     CorruptData: Advice(Remedy("verify"), " finds the damaged files"),
-    PermissionDenied: "Check the credentials, and the permissions of the store and the directory",
+    PermissionDenied: "Check the credentials, and the permissions of the storage and the directory",
     ConfigError: "Check the path, and the provider of the keys",
     StorageError: "Check the URL, the settings, the network and the credentials",
 }
@@ -77,8 +77,8 @@ def doctor(
     """Check Python, packages, Spark, Java and the Python of Spark's workers; with a path, also the directory.
 
     It writes nothing, does not start Spark, and raises nothing: a failed check is an error in the report, with its
-    remedy. For a directory it checks that the store accepts the credentials, that the log can be read and decrypted,
-    and that the clock of the store agrees with this machine's. For a local directory it also checks the permission to
+    remedy. For a directory it checks that the storage accepts the credentials, that the log can be read and decrypted,
+    and that the clock of the storage agrees with this machine's. For a local directory it also checks the permission to
     write, and the free space.
 
     Args:

@@ -182,7 +182,7 @@ _KINDS = (
     FindingKind("bad-format", "error", "yes", "The file with the format of the log is damaged", _REPAIR),
     FindingKind("horizon-ahead", "error", "yes", "A vacuum recorded a horizon in the future", _REPAIR),
     FindingKind(
-        "impossible-name", "error", "yes", "A committed file has a name that this store does not accept", _REPAIR
+        "impossible-name", "error", "yes", "A committed file has a name that this storage does not accept", _REPAIR
     ),
     FindingKind("repeated-name", "error", "yes", "Two committed files have the same name", _REPAIR),
     FindingKind("hidden-part", "error", "yes", "A committed file was hidden: plain readers miss its rows", _REPAIR),
@@ -362,8 +362,8 @@ _KINDS = (
         "driver",
         "error",
         "no",
-        "The package for this kind of store is missing",
-        "Install the package for this kind of store: pip install 'ftfile[s3]' or 'ftfile[hdfs]'",
+        "The package for this kind of storage is missing",
+        "Install the package for this kind of storage: pip install 'ftfile[s3]' or 'ftfile[hdfs]'",
     ),
     FindingKind("extra", "info", "no", "An optional package is missing", "Install the package"),
     FindingKind(
@@ -387,8 +387,8 @@ _KINDS = (
         "clock",
         "error",
         "no",
-        "The clocks of this machine and of the store differ",
-        "Set the clocks of this machine and of the store, with NTP",
+        "The clocks of this machine and of the storage differ",
+        "Set the clocks of this machine and of the storage, with NTP",
     ),
     FindingKind(
         "permissions",

@@ -115,7 +115,7 @@ def flush(  # noqa: PLR0913 - all by name
             code that `code` does not name; nothing was done.
         FtfileError: some rows could not be assembled, such as damaged rows (`CorruptData`); `StillOpen` for several
             errors.
-        StorageError: the store failed or is unavailable.
+        StorageError: the storage failed or is unavailable.
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with operating("flush", path, Access.of(access)) as (log, author):
@@ -450,7 +450,7 @@ class Assembling(Work[Job, Assembled]):
         return total_bytes(piece.inputs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Job]) -> Iterator[Assembled]:
-        """Yield the result of each job; raise a StorageError if the store is unavailable."""
+        """Yield the result of each job; raise a StorageError if the storage is unavailable."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:
             yield assembler.assemble_readable(job, partial(gt, self.files_max))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 
-# Seconds for all checkpoints and sources together. A status is often requested when a store does not respond.
+# Seconds for all checkpoints and sources together. A status is often requested when a storage system does not respond.
 LOOK_S = 5.0
 # Maximum number of checkpoints to read. The queries that wrote last are chosen.
 CHECKPOINTS_MAX = 32
@@ -68,8 +68,8 @@ _BEHIND = (
     "must read the batches between as before; see docs/disaster-recovery.md"
 )
 _ELSEWHERE = (
-    "a record names it, but it is on another store than the directory and was not read: give its path as one of "
-    "checkpoints"
+    "a record names it, but it is on another storage system than the directory and was not read: give its path as one "
+    "of checkpoints"
 )
 _NOT_LOOKED_AT = f"it was not read: only the {CHECKPOINTS_MAX} checkpoints of the queries that wrote last are read"
 
@@ -138,7 +138,7 @@ class Lag:
     # paths of checkpoints that records do not contain, or that have another path on this host
     checkpoints: Collection[str]
     sources: Collection[str]  # paths of ftfile directories that queries may follow
-    storage: Mapping[str, str]  # settings of the file system of the directory, used for all paths on the same store
+    storage: Mapping[str, str]  # settings of the file system of the directory, used for all paths on the same storage
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
         """Return the status of each checkpoint by query id, also of checkpoints that do not respond in time.
@@ -302,13 +302,13 @@ class Lag:
         return Access(storage=self._settings_for(url), context=context)
 
     def _settings_for(self, url: str) -> dict[str, str] | None:
-        """Return the file system settings for a path on the store of the directory; None for paths on other stores."""
+        """Return the file system settings for a path on the storage of the directory; None for paths elsewhere."""
         if self._is_elsewhere(url):
             return None
         return dict(self.storage)
 
     def _is_elsewhere(self, url: str) -> bool:
-        """Return True if a path is on another store than the directory, by scheme, host or bucket, or is not a URL."""
+        """Return True if a path is on other storage than the directory, by scheme, host or bucket, or is not a URL."""
         try:
             there, here = parse(url), parse(self.url)
         except ConfigError:

@@ -65,7 +65,7 @@ class OpenedDirectory(Directory):
             ConfigError: a given checkpoint belongs to no query that wrote here, or a given source is not an ftfile
                 directory.
             CorruptData: the log is damaged; `verify` reports the damage.
-            StorageError: the store failed, or a given checkpoint or source does not respond.
+            StorageError: the storage failed, or a given checkpoint or source does not respond.
         """
         backlog = None
         if lag:
@@ -153,7 +153,7 @@ class OpenedDirectory(Directory):
         Raises:
             ConfigError: a key of an encrypted directory is missing, or `threads` is below 1.
             RolledBack: the directory is older than `at_least_version` of `ftfile.open`.
-            StorageError: the store failed.
+            StorageError: the storage failed.
         """
         workers = Threads.of("verify", threads, self.file_system.context)
         at_least = self._access.at_least_version
@@ -185,11 +185,11 @@ def open_directory(
         context: clock, ids and retries; by default those of the machine.
 
     Raises:
-        RolledBack: the directory was restored to a version before `at_least_version`, or its store returns an old
+        RolledBack: the directory was restored to a version before `at_least_version`, or its storage returns an old
             listing.
         ConfigError: the path is not an ftfile directory, or its keys are missing, or it is a store: see
             `ftfile.kv.open`.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     access = Access(key_provider, storage, at_least_version, context)
     opened = OpenedDirectory(path, access, statistics=statistics)
@@ -250,7 +250,7 @@ def verify(
     Raises:
         RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path has no log, or its keys are missing, or `threads` is below 1.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     opened = OpenedDirectory(path, Access.of(access))
     return opened.verify(full=full, threads=threads, progress=access.get("progress"))

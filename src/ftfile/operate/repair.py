@@ -99,7 +99,7 @@ def repair(
     Raises:
         ConfigError: the path is not an ftfile directory, its keys are missing, or an argument names a file that is not
             lost, or not foreign.
-        StorageError: the store failed during the verification. The report's steps contain later failures.
+        StorageError: the storage failed during the verification. The report's steps contain later failures.
     """
     place = Access.of(access)
     progress = access.get("progress")

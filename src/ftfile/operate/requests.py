@@ -41,7 +41,7 @@ class StepRequests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreRequests:
+class StorageRequests:
     """The requests of recent batches, computed from their records.
 
     The numbers hold for batches without failures, while one process commits at least every 50 minutes. Files that are
@@ -54,8 +54,8 @@ class StoreRequests:
     cost_a_day: float | None  # the price of the requests of a day; None if the rate is unknown
 
 
-def store_requests(log: CommitLog, head: LogState, prices: RequestPrices) -> StoreRequests | None:
-    """Return the requests of the recent batches of a directory; None without a batch, or on a store without requests.
+def storage_requests(log: CommitLog, head: LogState, prices: RequestPrices) -> StorageRequests | None:
+    """Return the requests of the recent batches of a directory; None without a batch, or on storage without requests.
 
     Raises:
         CorruptData: a record is damaged.
@@ -72,7 +72,7 @@ def store_requests(log: CommitLog, head: LogState, prices: RequestPrices) -> Sto
     return requests_of(records, prices)
 
 
-def requests_of(records: Sequence[Record], prices: RequestPrices) -> StoreRequests:
+def requests_of(records: Sequence[Record], prices: RequestPrices) -> StorageRequests:
     """Return the requests of batches, in the order of their versions; at least one batch."""
     count = len(records)
     files = notes = moves = 0
@@ -95,7 +95,7 @@ def requests_of(records: Sequence[Record], prices: RequestPrices) -> StoreReques
     if passed_s > 0:
         batches_a_day = 86_400 * (count - 1) / passed_s
         cost_a_day = batches_a_day * sum(step.cost for step in steps) / 1000
-    return StoreRequests(batches=count, steps=steps, batches_a_day=batches_a_day, cost_a_day=cost_a_day)
+    return StorageRequests(batches=count, steps=steps, batches_a_day=batches_a_day, cost_a_day=cost_a_day)
 
 
 def _step(

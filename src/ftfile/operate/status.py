@@ -21,7 +21,7 @@ from ftfile.operate.file_kind import FILES, kind_of
 from ftfile.operate.findings import CheckReport, find, worst_first
 from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.open_files import OpenFile, open_files_of
-from ftfile.operate.requests import store_requests
+from ftfile.operate.requests import storage_requests
 from ftfile.operate.verify.log_scan import count_quarantined, look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState, QueryState
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import CheckpointStatus, Lag
-    from ftfile.operate.requests import RequestPrices, StoreRequests
+    from ftfile.operate.requests import RequestPrices, StorageRequests
     from ftfile.storage.api import FileSystem
 
 
@@ -56,7 +56,7 @@ class QueryStatus:
     query_id: str  # the `app_id` of an application
     last_batch: int  # the newest committed batch
     version: int  # of that batch
-    time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None if its record is no longer kept
+    time_ms: int | None  # of that commit, since 1970 UTC by the storage's clock; None if its record is no longer kept
     checkpoint: CheckpointStatus | None = None  # None if no record names its path, or it was not requested
     # As recorded: format, filters and partitions of the newest rows; for open files also their rules and names.
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class DirectoryStatus(CheckReport):
     kind: Literal["files", "store"] | None  # None if nothing has been committed
     made_ms: int  # time of this status, since 1970 UTC by this machine's clock
     version: int  # the newest version; -1 if nothing has been committed
-    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None if there is none
+    time_ms: int | None  # of that version, since 1970 UTC by the storage's clock; None if there is none
     oldest_version: int  # the oldest version with a record in the log
     oldest_readable: int  # the oldest version whose files vacuum has kept
     horizon_ms: int  # time up to which a vacuum may have deleted unneeded files; 0 for never
@@ -95,7 +95,7 @@ class DirectoryStatus(CheckReport):
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
     quarantined: int = 0  # files that repairs have quarantined
-    requests: StoreRequests | None = None  # of recent batches; None if not requested, or not on an object store
+    requests: StorageRequests | None = None  # of recent batches; None if not requested, or not on an object store
 
     def facts(self) -> Iterator[str]:
         """Yield facts of a directory without faults."""
@@ -268,7 +268,7 @@ def directory_status(
         unneeded_files=unneeded_files,
         unneeded_bytes=unneeded_bytes,
         quarantined=count_quarantined(log.fs),
-        requests=None if request_prices is None else store_requests(log, head, request_prices),
+        requests=None if request_prices is None else storage_requests(log, head, request_prices),
     )
     return replace(status, findings=worst_first([*look_at_head(log, head), *findings_of(status)]))
 
@@ -350,7 +350,7 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
 
 
 def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
-    """Return why a removed file cannot be hidden; empty if only the store itself can prevent it."""
+    """Return why a removed file cannot be hidden; empty if only the storage itself can prevent it."""
     hidden = layout.retired_path(remove.id)
     fault = shape_fault(hidden) or fs.capabilities.fault_of(hidden)
     if fault is None:

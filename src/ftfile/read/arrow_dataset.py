@@ -65,9 +65,9 @@ def dataset_of(
     if is_local(url):
         root = f"{parse(url).path.rstrip('/')}/"
     paths = [f"{root or ''}{info.path}" for info in infos]
-    store = arrow_fs.PyFileSystem(_Handler(fs, root, dict(zip(paths, adds, strict=True)), is_old=is_old))
+    storage = arrow_fs.PyFileSystem(_Handler(fs, root, dict(zip(paths, adds, strict=True)), is_old=is_old))
     arrow_formats = {name: make() for name, make in formats.items()}
-    files = _FragmentsById(schema, store, arrow_formats)
+    files = _FragmentsById(schema, storage, arrow_formats)
     expressions: dict[tuple[str, str], Any] = {}
     for add, path in zip(adds, paths, strict=True):
         name = snapshot.definitions[add.encoding]["format"]["name"]
@@ -75,7 +75,7 @@ def dataset_of(
         if place not in expressions:
             values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
             expressions[place] = partition_expression(values)
-        fragment = arrow_formats[name].make_fragment(path, store, expressions[place], file_size=add.length)
+        fragment = arrow_formats[name].make_fragment(path, storage, expressions[place], file_size=add.length)
         files.fragments[name].append((add.id, fragment))
     dataset = files.dataset()
     if statistics:
@@ -86,10 +86,10 @@ def dataset_of(
 class _FragmentsById:
     """The fragments of a dataset, with the ids of their adds."""
 
-    def __init__(self, schema: pa.Schema, store: arrow_fs.FileSystem, formats: Mapping[str, ds.FileFormat]) -> None:
+    def __init__(self, schema: pa.Schema, storage: arrow_fs.FileSystem, formats: Mapping[str, ds.FileFormat]) -> None:
         self.schema = schema
         self.fragments = defaultdict[str, list[tuple[str, Any]]](list)  # with the id of their add, by format
-        self._store = store
+        self._storage = storage
         self._formats = formats
 
     def dataset(self, chosen_ids: Container[str] | None = None) -> Any:  # noqa: ANN401 - pyarrow has no types
@@ -101,9 +101,9 @@ class _FragmentsById:
         for name, pairs in self.fragments.items():
             chosen = [fragment for add_id, fragment in pairs if chosen_ids is None or add_id in chosen_ids]
             if chosen:
-                parts.append(file_dataset(chosen, self.schema, self._formats[name], self._store))
+                parts.append(file_dataset(chosen, self.schema, self._formats[name], self._storage))
         if not parts:
-            return file_dataset([], self.schema, self._formats["parquet"], self._store)
+            return file_dataset([], self.schema, self._formats["parquet"], self._storage)
         if len(parts) == 1:
             return parts[0]
         return _with_scanner(ds.UnionDataset)(self.schema, parts)
@@ -245,7 +245,7 @@ class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
 
     def __init__(self, fs: FileSystem, root: str | None, parts: Mapping[str, Add], *, is_old: bool) -> None:
         self._fs = fs
-        self._root = root  # the local directory with a trailing slash; None for other stores
+        self._root = root  # the local directory with a trailing slash; None for other storage systems
         self._parts = parts
         self._is_old = is_old
 

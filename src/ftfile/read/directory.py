@@ -81,7 +81,7 @@ class Directory:
 
     @checked
     def version_at(self, time: str | datetime) -> int:
-        """Return the newest version that was created at or before a time, by the store's clock.
+        """Return the newest version that was created at or before a time, by the storage's clock.
 
         A text is in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
 

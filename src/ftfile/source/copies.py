@@ -1,6 +1,6 @@
 """Detection of listed files that are copies of other files, including compressed copies: `fileIdentity=content`.
 
-The rules do not read a store, as in `matching`. They yield probes and receive the answers.
+The rules do not read storage, as in `matching`. They yield probes and receive the answers.
 """
 
 from __future__ import annotations

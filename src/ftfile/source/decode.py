@@ -193,7 +193,7 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
 
 
 class Elsewhere:
-    """Files below a root by their lasting identities in the store.
+    """Files below a root by their lasting identities in the storage.
 
     The root is listed at the first request, and only once. Only the first `DIRECTORIES_MAX` directories, nearest to the
     root, are listed.

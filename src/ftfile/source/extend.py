@@ -81,7 +81,9 @@ def extend(
         StorageError: the file cannot be read now.
     """
     if match.row.size_bytes < 0:
-        return parked(settings, match, "its store does not report the length of the file: copy it to a store that does")
+        return parked(
+            settings, match, "its storage does not report the length of the file: copy it to a storage system that does"
+        )
     if settings.decoding.encrypted_only and not is_encrypted(match.row.path):
         return parked(settings, match, _IN_THE_CLEAR)
     if match.rule is IdentityRule.CUT_COPY and match.copy is not None and not match.copy.is_read:

@@ -29,7 +29,7 @@ class Row:
     place: int  # index in the listing
     path: str
     key: bytes
-    size_bytes: int  # -1 if the store does not report it
+    size_bytes: int  # -1 if the storage does not report it
     modified_ms: int
     identity: str | None  # the lasting one
     identity_hash: bytes
@@ -49,7 +49,7 @@ class Row:
 
     @property
     def has_stale_time(self) -> bool:
-        """Return True if the size differs from the known size, but not the time: the store updates times late."""
+        """Return True if the size differs from the known size, but not the time: the storage updates times late."""
         file = self.known
         return file is not None and file.modified_ms == self.modified_ms and file.size_bytes != self.size_bytes
 

@@ -1,6 +1,6 @@
 """The known files of a source, computed from its plans only.
 
-No store is read, so every process computes the same known files.
+Storage is not read, so every process computes the same known files.
 """
 
 from __future__ import annotations

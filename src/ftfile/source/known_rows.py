@@ -50,7 +50,7 @@ def key_of(root: str, path: str) -> bytes:
 
 
 def identity_hash(identity: str | None) -> bytes:
-    """Return 64 bits for the lasting identity of a file in the store; zeros if the store has no identities."""
+    """Return 64 bits for the lasting identity of a file in the storage; zeros if the storage has no identities."""
     if identity is None:
         return NO_IDENTITY
     return hashlib.blake2b(identity.encode(), digest_size=8).digest()

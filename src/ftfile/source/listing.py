@@ -45,7 +45,7 @@ class Listing:
     paths: list[str]  # relative to the root, unique
     sizes: NDArray[np.int64]  # in bytes
     times: NDArray[np.int64]  # of the last change, in ms since 1970 UTC, not negative
-    identities: list[str | None]  # the identities of the files in the store
+    identities: list[str | None]  # the identities of the files in the storage
     keys: NDArray[np.uint64]  # of their paths, as two halves
     hashes: NDArray[np.uint64]  # of their lasting identities; 0 without an identity
     # Monotonic time of the listing in which this process first saw the file in this state: with this size, time and

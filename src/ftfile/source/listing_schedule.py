@@ -20,7 +20,7 @@ class ListingSchedule:
     how soon new files are found.
 
     Attributes:
-        watch: of the store; None if the store has no watch.
+        watch: of the storage; None if the storage has no watch.
         has_more: the last plan left files of the last listing to the next plan.
         is_fixed: all plans use one listing, and no other listing follows.
     """

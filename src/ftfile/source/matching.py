@@ -1,6 +1,6 @@
 """The rules that decide which known file each listed file is.
 
-The rules work on values only and do not read a store. They request all probes of contents at once and receive the
+The rules work on values only and do not read storage. They request all probes of contents at once and receive the
 answers. An answer is a content, a change since the listing, or a failure. A file that the rules cannot decide stays
 undecided until a later listing.
 """
@@ -138,7 +138,8 @@ def known_probes(rows: Iterable[Row], known: KnownByIdentity) -> list[ContentPro
 def likely_answers(rows: Iterable[Row], known: KnownByIdentity) -> dict[int, Answer]:
     """Return the likely answers for `match_known` without reading contents: equal identities mean equal contents.
 
-    If the store has no identities, the path is used. If a listed size is less than a position, the file was truncated.
+    If the storage has no identities, the path is used. If a listed size is less than a position, the file was
+    truncated.
     """
     answers: dict[int, Answer] = {}
     for row in rows:

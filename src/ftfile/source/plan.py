@@ -42,7 +42,7 @@ class Range(_PlanRow, frozen=True):
     tail: _Print  # fingerprint of the last KiB before `end`, or of less
     size_bytes: _Size  # of the stored file at planning time
     modified_ms: Number  # of the file at planning time
-    # lasting identity of the file in the store, such as its inode; None if the store has no identities
+    # lasting identity of the file in the storage, such as its inode; None if the storage has no identities
     identity: str | None = None
     whole: bool = False  # read from start to end, in every format
     compression: str = ""  # name of the codec; empty without compression
@@ -87,7 +87,7 @@ class FileEntry(_PlanRow, frozen=True):
 
 
 class Refused(_PlanRow, frozen=True):
-    """A file that its store cannot open. Its known state does not change, and opening it is retried."""
+    """A file that its storage cannot open. Its known state does not change, and opening it is retried."""
 
     path: str
     reason: str

@@ -103,7 +103,7 @@ class Planner:
         """Return the next plan; None without new content, or if the next listing is not due yet.
 
         The plan is based on `listing`. By default, it is based on the last listing, or on a new listing if
-        `scanInterval` is over or the store reports a change. The call waits for a change for up to `wait_s` seconds.
+        `scanInterval` is over or the storage reports a change. The call waits for a change for up to `wait_s` seconds.
         `known` must be the files known after the previous plan.
 
         Raises:
@@ -317,7 +317,7 @@ class Planner:
     def _unchanged_s(self, row: Row) -> float:
         """Return the seconds for which a file has certainly not changed, by this process and the newest plan.
 
-        The modification time may stay the same while a file is written, and the store's clock may be wrong. The time
+        The modification time may stay the same while a file is written, and the storage's clock may be wrong. The time
         only counts for a file of the first listing that is read as a whole, or if no other listing follows.
         """
         durations_s = [self._clock.monotonic_s() - row.since_s]

@@ -56,7 +56,7 @@ class SourceStatus:
     id: str  # of the source, also the name of its directory in the state location
     path: str  # URL of the source
     plan: int  # the newest plan, counted from 0
-    # of that plan, in ms since 1970 UTC by the clock of the state's store; None if the record is deleted
+    # of that plan, in ms since 1970 UTC by the clock of the state's storage; None if the record is deleted
     time_ms: int | None
     known: int  # number of known files
     parked: tuple[Parked, ...]  # files that are skipped until they change, with the reasons
@@ -111,9 +111,13 @@ def status_of(
     Given options replace the options in the state. Settings of a file system apply to all URLs with the same scheme. A
     missing listing is created and added to `listings`.
     """
-    store = normalise(given.get("path", location))  # `given` contains the settings of its file system
+    watched = normalise(given.get("path", location))  # `given` contains the settings of its file system
     fs = open_state(
-        location, store, storage=parse_options(given, FilesOptions).prefixed("storage"), context=context, log_id=log_id
+        location,
+        watched,
+        storage=parse_options(given, FilesOptions).prefixed("storage"),
+        context=context,
+        log_id=log_id,
     )
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
     known, recorded = plans.known(), [plan_of(record) for record in read_records(log)]
@@ -127,7 +131,7 @@ def status_of(
     settings = config.settings
     if settings not in listings:
         storage = None
-        if parse(root).scheme == parse(store).scheme:
+        if parse(root).scheme == parse(watched).scheme:
             storage = config.storage
         listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]

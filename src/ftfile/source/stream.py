@@ -198,7 +198,7 @@ class SourceStream:
 def open_state(location: str, root: str, storage: dict[str, str], context: Context, log_id: str = "") -> FileSystem:
     """Open the directory of a plan log, or of all plan logs.
 
-    `storage` contains settings for the store of `root`. If the location has another scheme, settings that its driver
+    `storage` contains settings for the storage of `root`. If the location has another scheme, settings that its driver
     does not know are ignored.
     """
     url = f"{location.rstrip('/')}/{log_id}"
@@ -208,10 +208,10 @@ def open_state(location: str, root: str, storage: dict[str, str], context: Conte
 
 
 def _storage(parsed: FilesOptions, settings: SourceSettings) -> dict[str, str]:
-    """Return the settings of the store.
+    """Return the settings of the storage.
 
     Raises:
-        ConfigError: links must be followed in a store without links.
+        ConfigError: links must be followed in a storage system without links.
     """
     storage = parsed.prefixed("storage")
     if not settings.follow_links:
@@ -289,7 +289,7 @@ def open_cleaner(
     """Return the cleaner of the files that a stream reads `below` the directory `path`; None if files are not cleaned.
 
     Raises:
-        ConfigError: the archive is missing, is in another store, overlaps the path, or is given without
+        ConfigError: the archive is missing, is in another storage system, overlaps the path, or is given without
             `cleanSource=archive`.
     """
     if archive is not None and mode != "archive":
@@ -306,7 +306,7 @@ def open_cleaner(
     target = parse(archive)
     if (target.scheme, target.authority) != (source.scheme, source.authority):
         raise ConfigError(
-            f"sourceArchiveDir={archive!r} is in another store than {path!r}: files are moved, not copied"
+            f"sourceArchiveDir={archive!r} is in another storage system than {path!r}: files are moved, not copied"
         )
     read = posixpath.join(source.path, below).rstrip("/")
     if posixpath.commonpath([read, target.path]) in {read, target.path}:
@@ -334,7 +334,7 @@ class Cleaner:
     def clean(self, ranges: Iterable[Range]) -> int:
         """Clean the files that these ranges read to the end, and return the number of files that this call cleaned.
 
-        A file that was changed or moved later stays, and also a file that the store cannot delete or move. Skipped
+        A file that was changed or moved later stays, and also a file that the storage cannot delete or move. Skipped
         files are logged.
         """
         cleaned = 0

@@ -324,7 +324,7 @@ def verify(
     Raises:
         ConfigError: nothing was committed to the path, its keys are unknown, `full` is given for a store, or executors
             see another directory at the path.
-        StorageError: the store failed.
+        StorageError: the storage failed.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
     with _maintaining("verify", spark, path, access) as (log, _, workers):

@@ -1,1 +1,1 @@
-"""File systems with one interface, a driver for each kind of store, and decorators for retries."""
+"""File systems with one interface, a driver for each kind of storage, and decorators for retries."""

@@ -55,14 +55,14 @@ class Capabilities:
     driver: str  # for messages
     shared_between_processes: bool  # processes of one host can share files
     # The strongest durability of a stream: `hsync` (on the device when `hsync` returns), `close` (as durable as the
-    # store makes files when `close` returns), `none` (lost with the process).
+    # storage makes files when `close` returns), `none` (lost with the process).
     durability: Durability
     directory_sync: bool  # a created, renamed or deleted name is only durable after `sync_directory`
     atomic_rename: bool  # after a crash, a file has either its old or its new name
     stream_capabilities: frozenset[str] = frozenset()  # that `OutputStream.has_capability` may confirm
     permissions: bool = False  # supports the settings `filePermission` and `directoryPermission`
     forbidden: str = ""  # characters that names must not contain
-    retries_internally: bool = False  # calls wait for a store that is not ready, so callers need not retry
+    retries_internally: bool = False  # calls wait for a storage system that is not ready, so callers need not retry
     # When other processes see a file that is being written: empty, or complete. With `at_close`, `close` detects that
     # the name exists.
     visible_at: Literal["at_create", "at_close"] = "at_create"
@@ -77,7 +77,7 @@ class Capabilities:
     copy_bytes_min: int = 0  # copying shorter ranges by `copy_from` is slower than reading and writing them
 
     def fault_of(self, path: str, more_bytes: int = 0) -> str | None:
-        """Return why the store does not support a path, as in "it …", or None; it can become `more_bytes` longer."""
+        """Return why the storage does not support a path, as in "it …", or None; it can become `more_bytes` longer."""
         bytes_max = self.path_bytes_max
         return fault_of(path, self.forbidden, blank_ends=self.blank_ends, bytes_max=bytes_max, more_bytes=more_bytes)
 
@@ -87,7 +87,7 @@ class FileInfo(NamedTuple):
 
     path: str  # as it was requested, or found by a listing
     size_bytes: int  # 0 for a directory, -1 for a file of unknown length
-    modified_ms: int  # of the last change, by the clock of the store, since 1970 UTC; all ages are computed from it
+    modified_ms: int  # of the last change, by the clock of the storage, since 1970 UTC; all ages are computed from it
     is_directory: bool = False
     # Equal for two paths if and only if they are the same file, or one is a copy of the other; None if unknown. Text
     # before a colon names the disk, and can change when the disk is mounted again.
@@ -178,14 +178,14 @@ class Watch(ABC):
 
 
 class FileSystem(ABC):
-    """A store. Drivers and decorators derive from this class; instances can be pickled."""
+    """A storage system. Drivers and decorators derive from this class; instances can be pickled."""
 
     context: Context = SYSTEM  # clock, ids and retries of the process that opened the file system
 
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of the store."""
+        """Return the capabilities of the storage."""
 
     def prove(self, directory: str) -> None:
         """Probe uncertain capabilities; raises `Unsupported`. Temporary files can remain in `directory`."""
@@ -215,7 +215,7 @@ class FileSystem(ABC):
     def names_after(self, path: str, name: str) -> Sequence[str]:
         """Return the names in a directory that sort after `name`, in any order, or raise `NotFound`.
 
-        Only for stores that can list such names.
+        Only for storage systems that can list such names.
         """
         later_names = []
         for info in self.list(path):
@@ -238,7 +238,7 @@ class FileSystem(ABC):
 
     @abstractmethod
     def sync_directory(self, path: str) -> None:
-        """Make all names in the directory durable; does nothing if the store makes them durable at once."""
+        """Make all names in the directory durable; does nothing if the storage makes them durable at once."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
@@ -258,7 +258,7 @@ class FileSystem(ABC):
         callers succeeds.
 
         Returns:
-            The file as the store has confirmed it; None if only `stat` can show it.
+            The file as the storage has confirmed it; None if only `stat` can show it.
 
         Raises:
             AlreadyExists: another caller succeeded, or an earlier attempt of this caller whose response was lost:

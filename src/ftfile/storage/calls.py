@@ -1,4 +1,4 @@
-"""Calls of a store with a timeout, and in parallel."""
+"""Calls of a storage system with a timeout, and in parallel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _idle: PerProcess[deque[_Worker]] = PerProcess(deque)
 # An entry for each call that the end of the process waits for, until the thread holds no object of the call.
 _running: PerProcess[set[object]] = PerProcess(set)
 _visited_s = -math.inf  # when the last call of compiled code ended
-# The threads of the enclosing calls, which share the concurrency of the store.
+# The threads of the enclosing calls, which share the concurrency of the storage.
 _outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
 
 
@@ -245,8 +245,8 @@ def parallel(
 ) -> list[Result]:
     """Call for every item and return the results; raise the first error after the last call.
 
-    After an error that the store is down, no further call is started, since each would wait as long. Nested calls share
-    the threads of the outermost call. The tracker counts calls in this thread; its error ends them.
+    After an error that the storage is down, no further call is started, since each would wait as long. Nested calls
+    share the threads of the outermost call. The tracker counts calls in this thread; its error ends them.
     """
     outer = _outer.get()
     threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))

@@ -1,4 +1,4 @@
-"""The driver for stores that only fsspec supports, if a probe shows that commits can rely on them."""
+"""The driver for storage systems that only fsspec supports, if a probe shows that commits can rely on them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 RACERS = 4
 ROUNDS = 5
-# After this number of unclear probes, the store is rejected.
+# After this number of unclear probes, the storage is rejected.
 PROBES = 4
 _SO_THAT = "so two writers could overwrite each other's commits"
 
 _INSTEAD = (
-    "use a newer version of the package, or another driver for the store: s3:// with storage.endpoint if it speaks "
+    "use a newer version of the package, or another driver for the storage: s3:// with storage.endpoint if it speaks "
     "S3, hdfs://, webhdfs://, or the path where it is mounted"
 )
 
@@ -115,7 +115,7 @@ class Probe:
             start.wait()
             return self._is_made(partial(file.finish, contents[racer]))
 
-        # The barrier needs a thread for each client, so this is not limited by the concurrency of the store.
+        # The barrier needs a thread for each client, so this is not limited by the concurrency of the storage.
         self._one_won(name, parallel(self._fs, race, range(RACERS)), contents)
 
     def _given_up(self) -> None:
@@ -208,7 +208,8 @@ class Probe:
         if is_unclear:
             kind = _UnclearProbeError
         detail = (
-            f"{client.implementation} of {client.where} {what}{reason}; commits are not safe on this store: {_INSTEAD}"
+            f"{client.implementation} of {client.where} {what}{reason}; commits are not safe on this storage: "
+            f"{_INSTEAD}"
         )
         return kind("prove", self._directory, detail)
 
@@ -228,7 +229,7 @@ def is_unclear(error: StorageError) -> bool:
 
 
 def _may_pass(error: StorageError) -> bool:
-    """Return True if the store did not respond, or denies this user the operation."""
+    """Return True if the storage did not respond, or denies this user the operation."""
     return isinstance(error, PermissionDenied | OutOfSpace) or isinstance(
         error.__cause__, TimeoutError | ConnectionError
     )
@@ -275,7 +276,7 @@ class FsspecFileSystem(FileSystem):
         return clients.of((self._url, self._settings), digest_of_variables(self._settings.variables))
 
     def prove(self, directory: str) -> None:
-        """Probe the store, once per process and client."""
+        """Probe the storage, once per process and client."""
         client, tried = self.client, 0
         with client.proving:
             while not client.proven:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ftfile.storage.fsspec_settings import FsspecSettings
 
 
-# A larger file is sent in parts of this length, which all stores with parts accept.
+# A larger file is sent in parts of this length, which all storage systems with parts accept.
 BLOCK_BYTES = 5 << 20
-# Characters that some stores interpret as a slash, or omit from listings.
+# Characters that some storage systems interpret as a slash, or omit from listings.
 FORBIDDEN = "\\\n\r"
 # The size of a read.
 READ_BYTES = 16 << 20
@@ -49,7 +49,7 @@ _TIMES = ("mtime", "updated", "last_modified", "LastModified", "modified", "crea
 # The environment variable that names trusted certificates.
 _BUNDLE = "SSL_CERT_FILE (for s3fs: AWS_CA_BUNDLE)"
 _ENDPOINT = re.compile(r"https?://[^\s;,'\"}]+")
-_DENIED = "the store denies access to these credentials: check which credentials are used, and their permissions"
+_DENIED = "the storage denies access to these credentials: check which credentials are used, and their permissions"
 
 _MEANINGS = (
     (FileNotFoundError, NotFound, "it does not exist"),
@@ -61,9 +61,9 @@ _MEANINGS = (
 )
 
 _NUMBERS: dict[int, tuple[type[StorageError], str]] = {
-    errno.ENOSPC: (OutOfSpace, "the store is full"),
+    errno.ENOSPC: (OutOfSpace, "the storage is full"),
     errno.EDQUOT: (OutOfSpace, "a quota is exceeded"),
-    errno.ENAMETOOLONG: (Unsupported, "the name is too long for the store; shorten it"),
+    errno.ENAMETOOLONG: (Unsupported, "the name is too long for the storage; shorten it"),
 }
 
 # Attributes in which libraries store the HTTP status.
@@ -96,12 +96,12 @@ class FsspecClient:
             # Cached listings would hide files that other processes wrote.
             make = functools.partial(kind, **arguments, use_listings_cache=False, skip_instance_cache=True)
             # Some constructors send requests.
-            self._store: Any = run_within(self._timeout_s, make)
+            self._storage: Any = run_within(self._timeout_s, make)
         except ConfigError:
             raise
         except (TimeoutError, NoThreadError) as error:
             text = (
-                f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store is unreachable or does not "
+                f"{type(error).__name__} when fsspec opened {url!r}: {error}: the storage is unreachable or does not "
                 "respond"
             )
             raise Unavailable("open", "", text) from error
@@ -114,7 +114,7 @@ class FsspecClient:
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
     def name(self, operation: str, path: str) -> str:
-        """Return the name of a path in the implementation; raise `Unsupported` if the store may not support it."""
+        """Return the name of a path in the implementation; raise `Unsupported` if the storage may not support it."""
         check_path(operation, path)
         fault = fault_of(path, FORBIDDEN, blank_ends=False)
         if fault is not None:
@@ -127,7 +127,7 @@ class FsspecClient:
         """Call `do` with the file system and its name of a path; `is_upload`: only the last call creates the file."""
         name = self.name(operation, path)
         try:
-            result = run_within(self._timeout_s, functools.partial(do, self._store, name))
+            result = run_within(self._timeout_s, functools.partial(do, self._storage, name))
         except Exception as error:
             raise self._translated(operation, path, error, is_upload=is_upload) from self._shown(error)
         self._has_answered = True
@@ -161,8 +161,8 @@ class FsspecClient:
     def info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a path."""
 
-        def stat(store: Any, name: str) -> FileInfo:  # noqa: ANN401 - fsspec ships no types
-            return _file_info(path, _anew(store).info(name))
+        def stat(storage: Any, name: str) -> FileInfo:  # noqa: ANN401 - fsspec ships no types
+            return _file_info(path, _anew(storage).info(name))
 
         return self.call(operation, path, stat)
 
@@ -190,8 +190,8 @@ class FsspecClient:
         return b"".join(pieces)
 
     def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
-        def read(store: Any, name: str) -> bytes:  # noqa: ANN401 - fsspec ships no types
-            return bytes(store.cat_file(name, start=start, end=end))
+        def read(storage: Any, name: str) -> bytes:  # noqa: ANN401 - fsspec ships no types
+            return bytes(storage.cat_file(name, start=start, end=end))
 
         content = self.call(operation, path, read)
         if len(content) != end - start:
@@ -202,16 +202,16 @@ class FsspecClient:
     def delete(self, operation: str, path: str) -> None:
         """Delete a file."""
 
-        def delete(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
-            store.rm_file(name)
+        def delete(storage: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            storage.rm_file(name)
 
         self.call(operation, path, delete)
 
     def put(self, operation: str, path: str, content: bytes) -> None:
         """Write a file, and replace an existing one."""
 
-        def put(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
-            store.pipe_file(name, content)
+        def put(storage: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            storage.pipe_file(name, content)
 
         self.call(operation, path, put)
 
@@ -241,9 +241,9 @@ class NewFile:
     def finish(self, content: bytes | bytearray) -> None:
         """Send the last part and create the file, or raise `AlreadyExists`; never `NotFound`."""
 
-        def finish(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+        def finish(storage: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
             try:
-                self._send(content, store, name)
+                self._send(content, storage, name)
                 self._file.close()
             except BaseException:
                 _give_up(self._file)
@@ -262,9 +262,9 @@ class NewFile:
     def _call(self, do: Callable[[Any, str], None]) -> None:
         self._client.call(self._operation, self._path, do, is_upload=True)
 
-    def _send(self, content: bytes | bytearray, store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+    def _send(self, content: bytes | bytearray, storage: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
         if self._file is None:
-            self._file = store.open(name, "xb", block_size=BLOCK_BYTES)
+            self._file = storage.open(name, "xb", block_size=BLOCK_BYTES)
         written = self._file.write(content)
         if written != len(content):
             raise OSError(f"{written} of {len(content)} bytes were accepted")
@@ -279,16 +279,16 @@ def _give_up(file: Any) -> None:  # noqa: ANN401 - fsspec ships no types
         file.closed = True  # otherwise garbage collection creates the file: fsspec/s3fs#154
 
 
-def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
+def _anew(storage: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
     """Return the file system without cached listings."""
-    store.invalidate_cache()
-    return store
+    storage.invalidate_cache()
+    return storage
 
 
-def _children(path: str, store: Any, name: str) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
+def _children(path: str, storage: Any, name: str) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
     directory_name = name.strip("/")
     children: dict[str, FileInfo] = {}
-    for entry in _anew(store).ls(name, detail=True):
+    for entry in _anew(storage).ls(name, detail=True):
         # An entry with the name of the directory is the marker of an empty directory, or a file.
         if entry["name"].strip("/") != directory_name:
             child = entry["name"].rstrip("/").rpartition("/")[2]

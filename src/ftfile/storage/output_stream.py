@@ -17,7 +17,7 @@ class StoredFile(NamedTuple):
     """A complete file, as in the response to the request that created it."""
 
     size_bytes: int
-    # The file was created between these two times, and `FileSystem.stat` returns a time between them, by the store's
+    # The file was created between these two times, and `FileSystem.stat` returns a time between them, by the storage's
     # clock.
     modified_ms: int
     answered_ms: int
@@ -55,7 +55,7 @@ class OutputStream(ABC):
 
     @property
     def stored(self) -> StoredFile | None:
-        """Return the closed file as the store has confirmed it; None if only `FileSystem.stat` can show it."""
+        """Return the closed file as the storage has confirmed it; None if only `FileSystem.stat` can show it."""
         return None
 
     @property
@@ -72,7 +72,7 @@ class OutputStream(ABC):
 
         Raises:
             StreamClosed: after close, abort or a failure.
-            OutOfSpace: the store is full; the stream cannot be used any more.
+            OutOfSpace: the storage is full; the stream cannot be used any more.
         """
         view = memoryview(data).cast("B")
         with self._lock:
@@ -168,15 +168,15 @@ class OutputStream(ABC):
 
 
 class CopyingStream(OutputStream):
-    """A stream that can also append ranges of finished files of its store, which the store copies."""
+    """A stream that can also append ranges of finished files of its storage, which the storage copies."""
 
     def copy_from(self, path: str, offset: int, length: int) -> None:
-        """Let the store append `length` bytes of another file from `offset`, all of which exist.
+        """Let the storage append `length` bytes of another file from `offset`, all of which exist.
 
         Errors can be raised as late as in `close`.
 
         Raises:
-            Unsupported: this stream, or the store, does not support it.
+            Unsupported: this stream, or the storage, does not support it.
             NotFound: the file or the range does not exist.
             StreamClosed: after close, abort or a failure.
         """

@@ -66,12 +66,12 @@ def shape_fault(path: str) -> str | None:
 def fault_of(
     path: str, forbidden: str, *, blank_ends: bool, bytes_max: int | None = None, more_bytes: int = 0
 ) -> str | None:
-    """Return why a store does not support a path, whose name can become `more_bytes` longer, as in "it …", or None."""
+    """Return why storage does not support a path, whose name can become `more_bytes` longer, as in "it …", or None."""
     for character in forbidden:
         if character in path:
-            return f"has the character {character!r}, which this store may not keep; replace it"
+            return f"has the character {character!r}, which this storage may not keep; replace it"
     if not blank_ends and any(name != name.strip() for name in path.split("/")):
-        return "has a name that begins or ends with a space, which this store may not list; replace it"
+        return "has a name that begins or ends with a space, which this storage may not list; replace it"
     if path.isascii() and len(path) + more_bytes <= min(NAME_BYTES_MAX, bytes_max or NAME_BYTES_MAX):
         return None
     sizes = [len(name.encode(errors="surrogatepass")) for name in path.split("/")]
@@ -80,12 +80,12 @@ def fault_of(
         return f"has a name of up to {max(sizes)} bytes, and {NAME_BYTES_MAX} are allowed; shorten it"
     size_bytes = sum(sizes) + len(sizes) - 1
     if bytes_max is not None and size_bytes > bytes_max:
-        return f"can have {size_bytes} bytes, and this store allows {bytes_max} below its directory; shorten it"
+        return f"can have {size_bytes} bytes, and this storage allows {bytes_max} below its directory; shorten it"
     return None
 
 
 def room_below(prefix: str, bytes_max: int) -> int:
-    """Return the bytes that remain for a path below `prefix` if paths of the store have at most `bytes_max`."""
+    """Return the bytes that remain for a path below `prefix` if paths of the storage have at most `bytes_max`."""
     return bytes_max - (len(prefix.encode(errors="surrogatepass")) + 1 if prefix else 0)
 
 
@@ -109,7 +109,7 @@ class Url:
     """The place of a directory."""
 
     scheme: str  # in lower case
-    authority: str  # between `//` and the next slash: host, bucket or the name of a store; can be empty
+    authority: str  # between `//` and the next slash: host, bucket or the name of a storage system; can be empty
     path: str  # absolute and canonical; `/` for the root
 
     @property

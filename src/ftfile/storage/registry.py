@@ -50,7 +50,7 @@ Method = TypeVar("Method", bound="Callable[..., object]")
 Result = TypeVar("Result")
 # The operations that are repeated after an error. Creating, renaming and deleting are missing on purpose: if the first
 # attempt succeeds and its reply is lost, a second one would report "exists" or "not found". So the protocol checks the
-# store before it repeats such a call.
+# storage before it repeats such a call.
 REPEATABLE = READING | {"make_directories", "sync_directory"}
 ENTRY_POINT_GROUP = "ftfile.filesystems"
 _BUILT_IN = {
@@ -263,7 +263,7 @@ def open_filesystem(
 
     Raises:
         ConfigError: the URL is malformed, no driver supports its scheme, or the driver refuses it.
-        Unavailable: the driver connects when it is opened, and the store does not respond.
+        Unavailable: the driver connects when it is opened, and the storage does not respond.
     """
     parsed = parse(url)
     location = Location(

@@ -59,7 +59,7 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
     query_id = read_query_id(common.checkpoint, context)
     with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
         log = config.log(context)
-        config = config.for_store(log.fs.capabilities)
+        config = config.for_storage(log.fs.capabilities)
         with file_as_config_error(log, config.path):
             check = _checked_directory(sink, config, log, partial(_may_be_repetition, common, query_id, context))
         config, head = check.config, check.head
@@ -150,7 +150,7 @@ def commit_batch(
         _log.error("batch %s is refused: %s", batch_id, error)
         raise
     log, common = config.log(context), config.common
-    config, writer = config.for_store(log.fs.capabilities), whole[0].identity.writer
+    config, writer = config.for_storage(log.fs.capabilities), whole[0].identity.writer
     with log_context_of(writer):
         with log.lock:
             if application is None:

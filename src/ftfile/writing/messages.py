@@ -228,7 +228,7 @@ def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, 
 
 
 def stored_ms_of(messages: Sequence[TaskCommit]) -> dict[str, int]:
-    """Return the modification times of all files of a batch that the store has confirmed, by path."""
+    """Return the modification times of all files of a batch that the storage has confirmed, by path."""
     times: dict[str, int] = {}
     for message in messages:
         times |= message.stored_ms

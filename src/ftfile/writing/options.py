@@ -72,15 +72,15 @@ class WriteConfig(ABC):
     overwrite: bool  # each commit replaces the whole content of the directory
     common: CommonSettings
 
-    def for_store(self: _C, store: Capabilities) -> _C:  # noqa: PYI019 - typing.Self comes with Python 3.11
-        """Return the settings for this store.
+    def for_storage(self: _C, storage: Capabilities) -> _C:  # noqa: PYI019 - typing.Self comes with Python 3.11
+        """Return the settings for this storage.
 
-        A ConfigError is raised if the store does not support a requested setting.
+        A ConfigError is raised if the storage does not support a requested setting.
         """
-        storage = self.common.storage.for_store(store)
-        if storage is self.common.storage:
+        fitted = self.common.storage.for_storage(storage)
+        if fitted is self.common.storage:
             return self
-        return replace(self, common=replace(self.common, storage=storage))
+        return replace(self, common=replace(self.common, storage=fitted))
 
     @property
     @abstractmethod
@@ -141,11 +141,11 @@ def transaction_of(parsed: WriterOptions, *, stream: bool) -> Transaction | None
     return Transaction(app_id, version)
 
 
-def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
-    """Raise a ConfigError if the store does not support the names of staged files or dead letters."""
+def check_staged_names(path: str, letters: Chain, storage: Capabilities) -> None:
+    """Raise a ConfigError if the storage does not support the names of staged files or dead letters."""
     staged = f"{staged_directory(_ID)}/0000000000-00000-0-{_ID}.staged"
     for staged_path in (staged, dead_letter_path(_ID, 0, partition=0, letter_id=_ID, filters=letters.names)):
-        if fault := store.fault_of(staged_path, MORE_DIGITS):
+        if fault := storage.fault_of(staged_path, MORE_DIGITS):
             raise ConfigError(f"path={path!r}: the sink would write a file {staged_path!r}, which {fault}")
 
 
@@ -233,11 +233,13 @@ class Storage:
     file_settings: Settings = ()  # of the file system, for written files
     durability: str = "auto"  # as requested; see `durability_of`
     client_settings: Settings = ()  # of the file system, for the processes of this writer only
-    owner_only: bool = False  # make files readable by the owner only, if the store supports it and no permission is set
+    owner_only: bool = (
+        False  # make files readable by the owner only, if the storage supports it and no permission is set
+    )
 
     @classmethod
     def from_options(cls, parsed: WriterOptions, encryption: Encryption | None, clients: Settings) -> Storage:
-        """Check the options that need no store; `for_store` checks the others. For `clients`, see `client_settings`."""
+        """Check options that need no storage; `for_storage` checks the others. For `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is a separate option: write {_OWN[name]}")
@@ -249,19 +251,19 @@ class Storage:
             owner_only=owner_only,
         )
 
-    def for_store(self, store: Capabilities) -> Storage:
-        """Return the settings for this store.
+    def for_storage(self, storage: Capabilities) -> Storage:
+        """Return the settings for this storage.
 
-        A ConfigError is raised if the store does not support a requested setting.
+        A ConfigError is raised if the storage does not support a requested setting.
         """
         if self.durability != "auto":
-            durability_of(self.durability, store)
+            durability_of(self.durability, storage)
         permissions = " and ".join(name for name, _ in self.file_settings if name in _PERMISSIONS)
-        if permissions and not store.permissions:
-            raise ConfigError(f"{permissions}: the file system {store.driver!r} has no permissions; leave it out")
+        if permissions and not storage.permissions:
+            raise ConfigError(f"{permissions}: the file system {storage.driver!r} has no permissions; leave it out")
         if not self.owner_only:
             return self
-        owner_only = (OWNER_ONLY,) if store.permissions else ()
+        owner_only = (OWNER_ONLY,) if storage.permissions else ()
         return replace(self, file_settings=(*self.file_settings, *owner_only), owner_only=False)
 
     @property
@@ -331,7 +333,7 @@ class CommonSettings:
     def log_at(self, path: str, context: Context) -> CommitLog:
         """Return this process's log of a directory. Its cached state is checked before each use. Thread-safe.
 
-        The settings need not be checked against the store.
+        The settings need not be checked against the storage.
         """
         storage, encryption, at_least_version = self.storage, self.encryption, self.at_least_version
         optional_settings = (*storage.file_settings, *((OWNER_ONLY,) if storage.owner_only else ()))
@@ -365,7 +367,7 @@ _logs = OnePerKey(_open_log, LOGS_KEPT)
 
 
 def client_settings(parsed: WriterOptions) -> Settings:
-    """Return the client options of the store and this process's environment settings, for executors."""
+    """Return the client options of the storage and this process's environment settings, for executors."""
     return tuple(sorted(settings_for_others(parsed.required_path(), parsed.prefixed("storage")).items()))
 
 

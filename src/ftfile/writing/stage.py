@@ -54,7 +54,7 @@ class StagedFile:
 
     @property
     def stored(self) -> StoredFile | None:
-        """Return the ended file as the store has confirmed it; None if only the file system can show it."""
+        """Return the ended file as the storage has confirmed it; None if only the file system can show it."""
         return self._stream.stored
 
     @property
@@ -227,7 +227,8 @@ class OpenPart:
 class Stage:
     """Opens and finishes the staged files of one attempt, and deletes them if the attempt fails.
 
-    Stores on which closing a file is slow, such as HDFS, close several files in parallel; `wait_closed` waits for them.
+    Storage systems on which closing a file is slow, such as HDFS, close several files in parallel; `wait_closed` waits
+    for them.
     If parts are written under their final names, `final_path` returns the path for a directory and a file id.
     """
 
@@ -249,7 +250,7 @@ class Stage:
         self._closing: deque[Answer[None]] = deque()
         self.finished: list[StagedPart] = []
         self._sync_s: list[float] = []  # of each closed file
-        self.stored_ms: dict[str, int] = {}  # modification times of the files that the store has confirmed, by path
+        self.stored_ms: dict[str, int] = {}  # modification times of the files that the storage has confirmed, by path
 
     @property
     def sync_s(self) -> float:
@@ -267,7 +268,7 @@ class Stage:
         return file
 
     def end(self, file: StagedFile) -> None:
-        """End a file. If its length on the store differs from the written length, a CorruptData is raised."""
+        """End a file. If its length on the storage differs from the written length, a CorruptData is raised."""
         self._mark_ended(file)
         self._close(file)
 

@@ -323,11 +323,11 @@ class TestFailures:
         assert [rewrite.inputs for rewrite in rewrites] == [(*group,) for group in groups]
         assert len({add.path for rewrite in rewrites for add in rewrite.adds}) == 1
 
-    def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
+    def test_storage_that_is_away_is_asked_once(self, bench: Bench) -> None:
         due = [bench.due(bench.run([1], f"b={each:05d}"), bench.run([2], f"b={each:05d}")) for each in range(3)]
-        silent = RetryingFileSystem(silent_store := Silent(bench.fs, bench.clock), bench.fs.context, "memory://x")
+        silent = RetryingFileSystem(silent_storage := Silent(bench.fs, bench.clock), bench.fs.context, "memory://x")
         assert bench.do(*due, fs=silent, piece_bytes=1 << 30) == ((), (due[0].inputs[0].add.id,))
-        assert silent_store.asked == 5, "by one call, with its tries"
+        assert silent_storage.asked == 5, "by one call, with its tries"
 
     def test_a_run_that_is_gone_is_named(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]

@@ -36,8 +36,8 @@ class RandomLog:
         for version in range(self.versions):
             self._append(version)
 
-    def store(self, name: str, log_start: int = 0) -> MemoryFileSystem:
-        """Return a store with the records from `log_start` on; the last record declares the earlier records deleted."""
+    def storage(self, name: str, log_start: int = 0) -> MemoryFileSystem:
+        """Return storage with the records from `log_start` on; the last record declares the earlier records deleted."""
         MemoryFileSystem.drop(name)
         fs = MemoryFileSystem(name)
         for directory in layout.DIRECTORIES:

@@ -123,7 +123,7 @@ def test_a_replaced_directory_is_noticed(warm: Driver) -> None:
 
 
 class Answers(WrapperFileSystem):
-    """A store that answers with these times, one for each created record, and counts listings of checkpoints."""
+    """Storage that answers with these times, one for each created record, and counts listings of checkpoints."""
 
     def __init__(self, inner: FileSystem, answers: list[StoredFile | None]) -> None:
         super().__init__(inner)
@@ -167,12 +167,12 @@ def answer(began_minutes: float, took_minutes: float = 0) -> StoredFile:
         (answer(0), None, 1),
     ],
 )
-def test_the_age_of_the_previous_record_by_the_store(
+def test_the_age_of_the_previous_record_by_the_storage(
     driver: Driver, before: StoredFile | None, after: StoredFile | None, listings: int
 ) -> None:
-    driver.log = CommitLog(store := Answers(driver.fs, [answer(0), answer(0), before, after]))
+    driver.log = CommitLog(storage := Answers(driver.fs, [answer(0), answer(0), before, after]))
     for batch in range(3):
         driver.commit_new(batch)
-    store.listings = 0
+    storage.listings = 0
     driver.commit_new(3)
-    assert store.listings == listings
+    assert storage.listings == listings

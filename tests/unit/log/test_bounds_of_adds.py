@@ -92,7 +92,7 @@ def record_of(version: int, statistics: Sequence[dict[str, list[object]]], remov
 
 
 class Log:
-    """Records on a store, and compacted logs of them."""
+    """Records on a storage system, and compacted logs of them."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         MemoryFileSystem.drop("compacted bounds")

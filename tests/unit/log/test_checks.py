@@ -81,21 +81,21 @@ class TestABatch:
         assert driver.log.refresh().version == -1
 
     @pytest.mark.parametrize("name", ["x" * (NAME_BYTES_MAX + 1), f"{'é' * 128}/x", "a//x", "../x", "a\0"])
-    def test_with_a_name_that_no_store_keeps(self, fs: MemoryFileSystem, name: str) -> None:
+    def test_with_a_name_that_no_storage_keeps(self, fs: MemoryFileSystem, name: str) -> None:
         driver = Driver(fs)
         with pytest.raises(ConfigError, match="the name of a new file would be"):
             driver.commit(0, driver.stage(0, name=name))
         assert driver.log.refresh().version == -1
         driver.commit(0, driver.stage(0, name="x" * NAME_BYTES_MAX))
 
-    def test_with_a_path_that_this_store_does_not_keep(self, fs: MemoryFileSystem) -> None:
+    def test_with_a_path_that_this_storage_does_not_keep(self, fs: MemoryFileSystem) -> None:
         class Short(WrapperFileSystem):
             @property
             def capabilities(self) -> Capabilities:
                 return dataclasses.replace(self.inner.capabilities, path_bytes_max=100)
 
         driver = Driver(Short(fs))
-        with pytest.raises(ConfigError, match="can have 101 bytes, and this store allows 100"):
+        with pytest.raises(ConfigError, match="can have 101 bytes, and this storage allows 100"):
             driver.commit(0, driver.stage(0, name=f"{'a' * 50}/{'b' * 50}"))
         driver.commit(0, driver.stage(0, name=f"{'a' * 50}/{'b' * 49}"))
 
@@ -182,7 +182,7 @@ class TestDirectories:
         metered = MeteredFileSystem(fs)
         driver = Driver(metered)
         found = [self.stats(driver, metered, batch, 20) for batch in range(4)]
-        # None is there, and the store's clock is looked at; all are found; nothing is asked any more.
+        # None is there, and the storage's clock is looked at; all are found; nothing is asked any more.
         assert found == [21, 40, 0, 0]
 
     def test_more_than_are_remembered(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:

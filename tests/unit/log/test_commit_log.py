@@ -223,7 +223,7 @@ class TestCheckpoints:
         assert {a.final_path for a in [add, *theirs]} < driver.visible()
 
     def passed_long_ago(self, driver: Driver) -> FileSystem:
-        """Return a store on which the log is at version 500 as soon as somebody creates version 1."""
+        """Return a storage system on which the log is at version 500 as soon as somebody creates version 1."""
         driver.commit_new(0)
         state = replace(driver.log.refresh(), version=500, nonce="x", recent=((500, "x"),))
         record = Record(500, "x", MaintenanceAuthor("test", "x"), 0)

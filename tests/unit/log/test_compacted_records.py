@@ -112,7 +112,7 @@ class TestMerging:
     @given(seeds, st.booleans())
     def test_every_version_reads_as_its_records_say(self, seed: int, nested: bool) -> None:
         log = RandomLog(seed, 16)
-        fs = log.store("merging")
+        fs = log.storage("merging")
         head = folded(log)
         for content in pieces(log, nested=nested):
             write_compacted(fs, SYSTEM.ids, content)
@@ -128,7 +128,7 @@ class TestMerging:
     @given(seeds, st.integers(0, 15))
     def test_what_ended_before_the_oldest_record_is_left_out(self, seed: int, log_start: int) -> None:
         log = RandomLog(seed, 16)
-        fs = log.store("left out")
+        fs = log.storage("left out")
         head = replace(folded(log), log_start=log_start)
         write_compacted(fs, SYSTEM.ids, merge_compacted(pieces(log), log_start))
         for version in range(log_start, log.versions):
@@ -144,7 +144,7 @@ class TestMerging:
     def test_what_was_live_since_a_version(self, seed: int, since: int, version: int) -> None:
         since = min(since, version)
         log = RandomLog(seed, 16)
-        fs = log.store("since")
+        fs = log.storage("since")
         for content in pieces(log)[:-1]:
             write_compacted(fs, SYSTEM.ids, content)
         found = snapshot_at(CommitLog(fs), folded(log), version, since).adds
@@ -156,7 +156,7 @@ class TestMerging:
         monkeypatch.setattr(merging, "DOCUMENT_ADDS", 4)
         for seed in range(20):
             log = RandomLog(seed, 32)
-            fs = log.store("documents")
+            fs = log.storage("documents")
             merged = merge_compacted(pieces(log), 0)
             assert all(document.count <= 4 for document in (*merged.kept, *(merged.ended or ())))
             write_compacted(fs, SYSTEM.ids, merged)
@@ -247,7 +247,7 @@ class TestFallback:
 
     def log(self, name: str) -> tuple[RandomLog, MemoryFileSystem, list[CompactedName]]:
         log = RandomLog(5, 20)
-        fs = log.store(name)
+        fs = log.storage(name)
         cuts = [(0, 8), (8, 16), (16, 18)]
         return log, fs, [write_compacted(fs, SYSTEM.ids, compact_records(log.records[a:b], 0)) for a, b in cuts]
 
@@ -485,7 +485,7 @@ class TestCosts:
     def written(self, versions: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
         """Return bytes written to ranges, bytes of the last ones, and how many they are."""
         monkeypatch.setattr(compacted_writer, "MERGED_BYTES", 2050 << 40)
-        fs = MeteredFileSystem(RandomLog(0, 0).store("costs"))
+        fs = MeteredFileSystem(RandomLog(0, 0).storage("costs"))
         log, head = CommitLog(fs), LogState()
         log.recent.is_kept = True
         for version in range(versions):

@@ -1,4 +1,4 @@
-"""Expiry by age and by number, on a store whose clock the tests move."""
+"""Expiry by age and by number, on a storage system whose clock the tests move."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Others(WrapperFileSystem, PickledByReference):
 
 @contextlib.contextmanager
 def created_before(name: str, call: int) -> Iterator[str]:
-    """Yield the URL of a directory that another process creates before a call of the store."""
+    """Yield the URL of a directory that another process creates before a call of the storage."""
     fs = Others(f"{name}-{call}", call)
     with mounted(fs) as url:
 

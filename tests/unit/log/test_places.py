@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ftfile.log.format.model import Add
     from ftfile.storage.api import Capabilities, FileSystem, InputFile
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 FOR_EVER = 10**9
 _Result = TypeVar("_Result")
@@ -88,10 +88,12 @@ class TestGoneDirectories:
         driver.commit_new(1)
         assert not driver.fs.exists("month=7")
 
-    @pytest.mark.parametrize("store", ["local", "disk", "hdfs", "webhdfs"])
-    def test_of_what_is_hidden(self, tmp_path: Path, store: Store | Literal["local"]) -> None:
+    @pytest.mark.parametrize("storage", ["local", "disk", "hdfs", "webhdfs"])
+    def test_of_what_is_hidden(self, tmp_path: Path, storage: Storage | Literal["local"]) -> None:
         """A tool that copies directories may leave empty ones out."""
-        fs: FileSystem = LocalFileSystem(str(tmp_path), SYSTEM) if store == "local" else CrashingFileSystem(store=store)
+        fs: FileSystem = (
+            LocalFileSystem(str(tmp_path), SYSTEM) if storage == "local" else CrashingFileSystem(storage=storage)
+        )
         driver = Driver(fs)
         old = driver.commit_new(0)
         assert fs.remove_directory(layout.RETIRED)
@@ -226,7 +228,7 @@ class TestForeignFiles:
 
 
 class StandsStill(WrapperFileSystem):
-    """The store of a process that stands still while others act: after an operation on a path, by its beginning."""
+    """The storage of a process that stands still while others act: after an operation on a path, by its beginning."""
 
     def __init__(self, inner: FileSystem, operation: str, path: str, act: Callable[[], object]) -> None:
         super().__init__(inner)

@@ -354,7 +354,7 @@ class _NoWait:
 
 
 class TestHorizon:
-    def test_files_not_younger_are_refused_by_the_stores_time(self, driver: Driver) -> None:
+    def test_files_not_younger_are_refused_by_the_storages_time(self, driver: Driver) -> None:
         add = driver.stage(0)
         modified_ms = driver.fs.stat(add.path).modified_ms
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=modified_ms)

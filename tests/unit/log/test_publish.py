@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FOR_EVER = 10**9
 
 
-class Store(WrapperFileSystem):
+class Storage(WrapperFileSystem):
     """Says how many calls it takes side by side; a rename begins when enough have come together."""
 
     def __init__(self, inner: FileSystem, concurrency: int, together: int = 1) -> None:
@@ -172,19 +172,19 @@ def test_what_is_missing_is_named_and_nothing_else(driver: Driver) -> None:
 
 
 class TestPool:
-    def threads(self, driver: Driver, store: Store, parts: int) -> set[int]:
+    def threads(self, driver: Driver, storage: Storage, parts: int) -> set[int]:
         """Publish that many parts of one batch and return the threads that moved them."""
         adds = [driver.stage(0) for _ in range(parts)]
-        driver.commit(0, *adds, log=CommitLog(store))
+        driver.commit(0, *adds, log=CommitLog(storage))
         assert driver.visible() == {add.final_path for add in adds}
-        return store.threads
+        return storage.threads
 
     def test_parts_are_moved_side_by_side_where_that_pays(self, driver: Driver) -> None:
         """Each of two calls waits for the other."""
-        assert len(self.threads(driver, Store(driver.fs, concurrency=2, together=2), parts=4)) == 2
+        assert len(self.threads(driver, Storage(driver.fs, concurrency=2, together=2), parts=4)) == 2
 
-    def test_no_more_than_the_store_takes(self, driver: Driver) -> None:
-        assert self.threads(driver, Store(driver.fs, concurrency=1), parts=4) == {threading.get_ident()}
+    def test_no_more_than_the_storage_takes(self, driver: Driver) -> None:
+        assert self.threads(driver, Storage(driver.fs, concurrency=1), parts=4) == {threading.get_ident()}
 
 
 class TestRetries:

@@ -47,7 +47,7 @@ class Stats(WrapperFileSystem):
 
 
 def on_objects() -> Driver:
-    return Driver(CrashingFileSystem(clock=current().clock, store="s3"))
+    return Driver(CrashingFileSystem(clock=current().clock, storage="s3"))
 
 
 def published(driver: Driver) -> list[int | None]:

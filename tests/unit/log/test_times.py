@@ -1,4 +1,4 @@
-"""Times of versions: by the store's clock, independent of the authors' clocks, also in copies."""
+"""Times of versions: by the storage's clock, independent of the authors' clocks, also in copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ftfile.log.format import layout
 from ftfile.log.places import walk
 from ftfile.log.read import times as reading
 from ftfile.log.read.times import COPIED_MS, first_since, time_of, version_at
-from ftfile.log.records import CLOCK_ERROR_MS, StoreClock
+from ftfile.log.records import CLOCK_ERROR_MS, StorageClock
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
@@ -44,27 +44,27 @@ CLOCKS = {
 
 
 @pytest.fixture
-def store() -> Iterator[MemoryFileSystem]:
-    """A store with a separate clock."""
+def storage() -> Iterator[MemoryFileSystem]:
+    """A storage system with a separate clock."""
     yield MemoryFileSystem("times", clock=ManualClock(START_MS))
     MemoryFileSystem.drop("times")
     forget_caches()
 
 
-def clock_of(store: VolumeFileSystem) -> ManualClock:
-    clock = store._volume.clock  # noqa: SLF001 - the store's clock, not that of its users
+def clock_of(storage: VolumeFileSystem) -> ManualClock:
+    clock = storage._volume.clock  # noqa: SLF001 - the storage's clock, not that of its users
     assert isinstance(clock, ManualClock)
     return clock
 
 
-def write(store: MemoryFileSystem, hours_ahead: tuple[float, ...]) -> None:
-    """Commit version n at hour n of the store's clock, each by a process with another clock. Version 2 is a drop."""
+def write(storage: MemoryFileSystem, hours_ahead: tuple[float, ...]) -> None:
+    """Commit version n at hour n of the storage's clock, each by a process with another clock. Version 2 is a drop."""
     ids = SeededIds()
     for number, ahead in enumerate(hours_ahead):
-        clock_of(store).set(START_MS + number * HOUR_MS)
+        clock_of(storage).set(START_MS + number * HOUR_MS)
         forget_caches()
         author = ManualClock(START_MS + int((number + ahead) * HOUR_MS))
-        with mounted(store) as url, repeatable(author, ids) as context:
+        with mounted(storage) as url, repeatable(author, ids) as context:
             if number == 2:
                 ftfile.drop(url, {"id": 0}, context=context)
                 continue
@@ -72,11 +72,11 @@ def write(store: MemoryFileSystem, hours_ahead: tuple[float, ...]) -> None:
             query.run(min(number, 2), [[{"id": number, "n": number}]])
 
 
-def on_disk(store: MemoryFileSystem, path: Path) -> Path:
-    """Return the directory as a disk with the store's clock has it."""
-    for name, info in walk(store, "").items():
+def on_disk(storage: MemoryFileSystem, path: Path) -> Path:
+    """Return the directory as a disk with the storage's clock has it."""
+    for name, info in walk(storage, "").items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(store.read(name))
+        (path / name).write_bytes(storage.read(name))
         os.utime(path / name, ns=(info.modified_ms * 1_000_000,) * 2)
     for directory in layout.DIRECTORIES:
         (path / directory).mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def text_at(hours: float) -> str:
 
 
 def check_times(path: Path) -> None:
-    """Check that each version is found by the time that the store's clock showed, within some seconds."""
+    """Check that each version is found by the time that the storage's clock showed, within some seconds."""
     directory = ftfile.open(path)
     for version in range(4):
         for hours in (0.01, 0.5, 0.99):
@@ -117,17 +117,17 @@ def check_times(path: Path) -> None:
 @parametrize("clocks", CLOCKS, quick=1)
 @pytest.mark.parametrize("copy", [None, copied, uploaded])
 def test_versions_are_found_by_their_times(
-    store: MemoryFileSystem, tmp_path: Path, clocks: str, copy: Callable[[Path, Path], Path] | None
+    storage: MemoryFileSystem, tmp_path: Path, clocks: str, copy: Callable[[Path, Path], Path] | None
 ) -> None:
-    write(store, CLOCKS[clocks])
-    path = on_disk(store, tmp_path / "original")
+    write(storage, CLOCKS[clocks])
+    path = on_disk(storage, tmp_path / "original")
     check_times(path if copy is None else copy(path, tmp_path / "copy"))
 
 
 @pytest.mark.slow
-def test_a_copy_goes_on(store: MemoryFileSystem, tmp_path: Path) -> None:
-    write(store, CLOCKS["right"])
-    path = copied(on_disk(store, tmp_path / "original"), tmp_path / "copy")
+def test_a_copy_goes_on(storage: MemoryFileSystem, tmp_path: Path) -> None:
+    write(storage, CLOCKS["right"])
+    path = copied(on_disk(storage, tmp_path / "original"), tmp_path / "copy")
     query = MicroBatch(str(path), {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
     query.run(3, [[{"id": 9, "n": 9}]])
     directory = ftfile.open(path)
@@ -138,32 +138,32 @@ def test_a_copy_goes_on(store: MemoryFileSystem, tmp_path: Path) -> None:
     assert sorted(row["id"] for row in ftfile.open(path).to_arrow().to_pylist()) == [0, 1]
 
 
-def test_a_vacuum_of_a_copy_takes_what_is_copied_for_young(store: MemoryFileSystem, tmp_path: Path) -> None:
+def test_a_vacuum_of_a_copy_takes_what_is_copied_for_young(storage: MemoryFileSystem, tmp_path: Path) -> None:
     """The modification times of the files, not the records, determine the versions that can still be read."""
-    write(store, CLOCKS["right"])
-    original = on_disk(store, tmp_path / "original")
+    write(storage, CLOCKS["right"])
+    original = on_disk(storage, tmp_path / "original")
     copy = copied(original, tmp_path / "copy")
     assert ftfile.vacuum(original, retention="1d").files
     assert ftfile.vacuum(copy, retention="1d").files == ()
 
 
 @pytest.mark.slow
-def test_what_is_vacuumed_is_not_promised_by_a_copy(store: MemoryFileSystem, tmp_path: Path) -> None:
-    write(store, CLOCKS["right"])
-    original = on_disk(store, tmp_path / "original")
+def test_what_is_vacuumed_is_not_promised_by_a_copy(storage: MemoryFileSystem, tmp_path: Path) -> None:
+    write(storage, CLOCKS["right"])
+    original = on_disk(storage, tmp_path / "original")
     ftfile.vacuum(original, retention="1d", dry_run=False)
     copy = copied(original, tmp_path / "copy")
     assert ftfile.open(copy).oldest_version() == ftfile.open(original).oldest_version() > 0
 
 
-class TestStoreClockThatIsSetBack:
+class TestStorageClockThatIsSetBack:
     """By NTP, or since another NameNode answers, or the machine moved."""
 
-    def written(self, store: MemoryFileSystem, steps_s: Sequence[int]) -> list[int]:
-        """Commit one version after each step of the store's clock, and return their times."""
-        clock = clock_of(store)
+    def written(self, storage: MemoryFileSystem, steps_s: Sequence[int]) -> list[int]:
+        """Commit one version after each step of the storage's clock, and return their times."""
+        clock = clock_of(storage)
         times = []
-        with mounted(store) as url, repeatable(clock):
+        with mounted(storage) as url, repeatable(clock):
             query = MicroBatch(url, {"id": "long", "n": "long"}, {}, query_id="q")
             for number, step_s in enumerate(steps_s):
                 clock.set(clock.now_ms() + step_s * 1000)
@@ -178,9 +178,9 @@ class TestStoreClockThatIsSetBack:
         steps = [
             step if step > 0 or number == steps_s.index(min(steps_s)) else 1 for number, step in enumerate(steps_s)
         ]
-        store = MemoryFileSystem("set back", clock=ManualClock(START_MS))
-        times = self.written(store, steps)
-        log = CommitLog(store)
+        storage = MemoryFileSystem("set back", clock=ManualClock(START_MS))
+        times = self.written(storage, steps)
+        log = CommitLog(storage)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reading, "THREADS_MAX", 2)  # fewer than the versions of an hour
             self.check(log, times, times[place % len(times)])
@@ -192,11 +192,11 @@ class TestStoreClockThatIsSetBack:
         assert first_since(log, time) == min(version for version, at_ms in enumerate(times) if at_ms >= time_ms)
 
     @pytest.mark.parametrize("back_s", [1, 30, 3600])
-    def test_what_is_vacuumed_is_not_promised(self, store: MemoryFileSystem, back_s: int) -> None:
+    def test_what_is_vacuumed_is_not_promised(self, storage: MemoryFileSystem, back_s: int) -> None:
         """The versions before the clock is set back lie in its future, and are vacuumed."""
-        clock = clock_of(store)
+        clock = clock_of(storage)
         rows: dict[int, list[int]] = {}
-        with mounted(store) as url, repeatable(clock):
+        with mounted(storage) as url, repeatable(clock):
             query = MicroBatch(url, {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
 
             def write(batch: int, then_s: int) -> None:
@@ -213,9 +213,9 @@ class TestStoreClockThatIsSetBack:
             clock.set(clock.now_ms() - back_s * 1000)
             for batch in range(6, 9):
                 write(batch, 2)
-            retired = len(store.list(layout.RETIRED))
+            retired = len(storage.list(layout.RETIRED))
             ftfile.vacuum(url, retention="1s", force=True, dry_run=False, context=current())
-            assert len(store.list(layout.RETIRED)) < retired
+            assert len(storage.list(layout.RETIRED)) < retired
             directory = ftfile.open(url, context=current())
             oldest = directory.oldest_version()
             assert directory.status().oldest_readable == oldest
@@ -226,10 +226,10 @@ class TestStoreClockThatIsSetBack:
                     with contextlib.suppress(HistoryGone):
                         directory.to_arrow(version)
 
-    def test_a_restore_takes_no_file_that_a_vacuum_deletes(self, store: MemoryFileSystem) -> None:
+    def test_a_restore_takes_no_file_that_a_vacuum_deletes(self, storage: MemoryFileSystem) -> None:
         """It plans between the record of the vacuum and its deletions."""
-        clock = clock_of(store)
-        with mounted(store) as url, repeatable(clock):
+        clock = clock_of(storage)
+        with mounted(storage) as url, repeatable(clock):
             query = MicroBatch(url, {"id": "long", "n": "long"}, {"partitionBy": "id"}, query_id="q")
             for batch in range(6):
                 query.run(batch, [[{"id": batch, "n": 0}]])
@@ -239,43 +239,43 @@ class TestStoreClockThatIsSetBack:
             query.run(6, [[{"id": 6, "n": 0}]])
             clock.advance(1)
             query.run(7, [[{"id": 7, "n": 0}]])
-            retired = store.list(layout.RETIRED)
-            contents = [(info.path, store.read(info.path)) for info in retired]
+            retired = storage.list(layout.RETIRED)
+            contents = [(info.path, storage.read(info.path)) for info in retired]
             ftfile.vacuum(url, retention="1s", force=True, dry_run=False, context=current())
             for path, content in contents:
-                if not store.exists(path):
-                    store.create_exclusive(path, content)  # as long as the vacuum has not deleted it
+                if not storage.exists(path):
+                    storage.create_exclusive(path, content)  # as long as the vacuum has not deleted it
             with pytest.raises(HistoryGone, match="1 of its files were vacuumed"):
                 ftfile.restore(url, version=5, dry_run=False, context=current())
 
 
-class TestStoreClock:
-    def test_it_is_that_of_the_machine_while_they_agree(self, store: MemoryFileSystem) -> None:
-        clock = clock_of(store)
-        with mounted(store) as url, repeatable(ManualClock(START_MS + CLOCK_ERROR_MS)):
+class TestStorageClock:
+    def test_it_is_that_of_the_machine_while_they_agree(self, storage: MemoryFileSystem) -> None:
+        clock = clock_of(storage)
+        with mounted(storage) as url, repeatable(ManualClock(START_MS + CLOCK_ERROR_MS)):
             fs = open_filesystem(url)
-            assert StoreClock(fs).time_at(START_MS + CLOCK_ERROR_MS) is None
+            assert StorageClock(fs).time_at(START_MS + CLOCK_ERROR_MS) is None
             clock.set(START_MS - 1)
-            assert StoreClock(fs).time_at(START_MS + CLOCK_ERROR_MS) == START_MS - 1
+            assert StorageClock(fs).time_at(START_MS + CLOCK_ERROR_MS) == START_MS - 1
 
-    def test_it_is_looked_at_again_when_the_machine_was_set_right(self, store: MemoryFileSystem) -> None:
-        clock = clock_of(store)
+    def test_it_is_looked_at_again_when_the_machine_was_set_right(self, storage: MemoryFileSystem) -> None:
+        clock = clock_of(storage)
         machine = _SetClock(START_MS - 8 * HOUR_MS)
-        with mounted(store) as url, repeatable(machine):
-            store_clock = StoreClock(open_filesystem(url))
-            assert store_clock.time_at(machine.now_ms()) == START_MS
+        with mounted(storage) as url, repeatable(machine):
+            storage_clock = StorageClock(open_filesystem(url))
+            assert storage_clock.time_at(machine.now_ms()) == START_MS
             machine.advance(60)
-            assert store_clock.time_at(machine.now_ms()) == START_MS + 60_000, (
-                "without a look: the store's own stands still"
+            assert storage_clock.time_at(machine.now_ms()) == START_MS + 60_000, (
+                "without a look: the storage's own stands still"
             )
             clock.set(START_MS + 120_000)
             machine.set_right(START_MS + 120_000)
-            assert store_clock.time_at(machine.now_ms()) is None
+            assert storage_clock.time_at(machine.now_ms()) is None
 
-    def test_a_store_that_does_not_tell_fails_no_commit(self, store: MemoryFileSystem) -> None:
-        faulty = FaultyFileSystem(store, [Fault(OutOfSpace, operations=frozenset({"put"}))])
+    def test_storage_that_does_not_tell_fails_no_commit(self, storage: MemoryFileSystem) -> None:
+        faulty = FaultyFileSystem(storage, [Fault(OutOfSpace, operations=frozenset({"put"}))])
         with mounted(faulty) as url, repeatable(ManualClock(START_MS + HOUR_MS)):
-            clock = StoreClock(open_filesystem(url))
+            clock = StorageClock(open_filesystem(url))
             assert clock.time_at(START_MS + HOUR_MS) is None
             assert clock.time_at(START_MS + HOUR_MS) == START_MS, "and it is asked again"
 
@@ -300,6 +300,6 @@ def test_a_file_that_is_much_younger_than_its_record_is_a_copy(late_ms: int, is_
     assert time_of(START_MS, START_MS + late_ms) == (START_MS if is_copy else START_MS + late_ms)
 
 
-def test_logs_of_plans_have_no_clock_of_a_store(store: MemoryFileSystem) -> None:
-    assert CommitLog(store, layout_line=PLANS_LAYOUT).store_clock is None
-    assert CommitLog(store).store_clock is not None
+def test_logs_of_plans_have_no_clock_of_storage(storage: MemoryFileSystem) -> None:
+    assert CommitLog(storage, layout_line=PLANS_LAYOUT).storage_clock is None
+    assert CommitLog(storage).storage_clock is not None

@@ -1,4 +1,4 @@
-"""Vacuum: deleted files, kept files and the report, on a store whose clock the tests move."""
+"""Vacuum: deleted files, kept files and the report, on a storage system whose clock the tests move."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 
 
-class Store(WrapperFileSystem, PickledByReference):
-    """A store on which something can happen just before a record is created, a file is moved, or a file deleted."""
+class Storage(WrapperFileSystem, PickledByReference):
+    """Storage on which something can happen just before a record is created, a file is moved, or a file deleted."""
 
     before_record: Callable[[], object] | None = None
     before_stat: Callable[[], object] | None = None  # of the file "same"
@@ -88,7 +88,7 @@ class Store(WrapperFileSystem, PickledByReference):
 class World:
     """A directory with its clock and one query."""
 
-    fs: Store
+    fs: Storage
     clock: ManualClock
     url: str
     driver: Driver
@@ -117,7 +117,7 @@ class World:
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     clock = ManualClock()
-    fs = Store(MemoryFileSystem(request.node.name, clock=clock))
+    fs = Storage(MemoryFileSystem(request.node.name, clock=clock))
     with repeatable(clock), mounted(fs) as url:
         yield World(fs, clock, url, Driver(fs))
     MemoryFileSystem.drop(request.node.name)
@@ -202,7 +202,7 @@ class TestStaged:
         assert report.version == 2
         assert world.driver.log.refresh().horizon_ms == late_ms
 
-    def test_by_the_stores_clock_not_this_machines(self, world: World) -> None:
+    def test_by_the_storages_clock_not_this_machines(self, world: World) -> None:
         """The machine that vacuums is a year ahead."""
         world.driver.commit_new(0)
         young = world.driver.stage(1)

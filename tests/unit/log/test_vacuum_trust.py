@@ -59,7 +59,7 @@ def at_look(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:
 
 
 class TestClock:
-    """The store's clock is 400 days ahead for a moment."""
+    """The storage's clock is 400 days ahead for a moment."""
 
     def test_commits_after_one_vacuum_are_accepted(self, world: World) -> None:
         world.driver.commit_new(0)
@@ -139,13 +139,13 @@ class TestClock:
 
 @pytest.mark.parametrize("reader_s", [-7200, 0, 7200])
 @pytest.mark.parametrize(("back_s", "codes"), [(0, []), (3600, ["horizon-ahead"])])
-def test_a_horizon_is_compared_with_the_time_of_the_store(reader_s: int, back_s: int, codes: list[str]) -> None:
+def test_a_horizon_is_compared_with_the_time_of_the_storage(reader_s: int, back_s: int, codes: list[str]) -> None:
     """Whatever the clock of the reader shows."""
-    store_clock = ManualClock(START_MS + 1)
-    fs = MemoryFileSystem("ahead", clock=store_clock)
+    storage_clock = ManualClock(START_MS + 1)
+    fs = MemoryFileSystem("ahead", clock=storage_clock)
     with mounted(fs) as url:
         Driver(fs).create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=START_MS)
-        store_clock.set(START_MS + 1 - back_s * 1000)
+        storage_clock.set(START_MS + 1 - back_s * 1000)
         Driver(fs).create_record(author=MaintenanceAuthor("compact", "c"))
         context = Context(clock=ManualClock(START_MS + (reader_s - back_s) * 1000), ids=SeededIds())
         directory = ftfile.open(url, context=context)
@@ -172,7 +172,7 @@ def test_without_a_file_written_now_no_horizon_is_called_ahead() -> None:
 
 
 class TestHorizonInTheFuture:
-    """An older version left it, or a vacuum of a store whose clock was ahead for long."""
+    """An older version left it, or a vacuum of a storage system whose clock was ahead for long."""
 
     @pytest.fixture(autouse=True)
     def _ahead(self, world: World) -> None:

@@ -303,9 +303,9 @@ def _told(run: Callable[[], object]) -> str:
 
 @contextlib.contextmanager
 def _ahead(ahead_ms: int) -> Iterator[None]:
-    """Set the store's clock ahead."""
+    """Set the storage's clock ahead."""
     now_ms = round(time.time() * 1000) + ahead_ms
-    with mock.patch("ftfile.log.vacuum.store_now_ms", return_value=now_ms):
+    with mock.patch("ftfile.log.vacuum.storage_now_ms", return_value=now_ms):
         yield
 
 

@@ -24,7 +24,7 @@ from ftfile.log.opening import open_log
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.compacted_writer import write_due_compacted
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.log.records import store_now_ms
+from ftfile.log.records import storage_now_ms
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.testing.fs.memory import MemoryFileSystem, mounted
@@ -146,7 +146,7 @@ def _make_files(path: str, options: Mapping[str, str]) -> None:
     fs, head = log.fs, log.refresh()
     write_checkpoint(fs, log.ids, head)
     write_due_compacted(log, head)
-    store_now_ms(fs)
+    storage_now_ms(fs)
     write_marker(fs)
     fs.put("in the way", b"somebody's %d\n" % next(_NUMBERS))
     set_aside(fs, "in the way", "it has the name of a part")

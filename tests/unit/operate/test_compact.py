@@ -310,7 +310,7 @@ class TestNames:
             assert self.in_order(out) == [*rows_before, *range(10 + len(sizes), 14 + len(sizes))]
         check(out)
 
-    def test_that_no_store_keeps_leave_a_directory_as_it_is(self) -> None:
+    def test_that_no_storage_keeps_leave_a_directory_as_it_is(self) -> None:
         class Short(WrapperFileSystem):
             @property
             def capabilities(self) -> Capabilities:

@@ -156,7 +156,7 @@ class TestInheritedWriters:
                 writer.close()
                 writer.__exit__()
 
-            locks = [writer._calls, writer._store_log.lock]  # noqa: SLF001
+            locks = [writer._calls, writer._storage_log.lock]  # noqa: SLF001
             with held_by_another_thread(locks):
                 Fork(use).join()
             assert before <= {*Path(path).rglob("*")}  # threads of the parent create more files

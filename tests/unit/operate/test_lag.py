@@ -351,7 +351,7 @@ def test_a_place_that_is_given_goes_before_the_one_recorded(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("url", ["memory://elsewhere/checkpoint", "file://host/checkpoint", "checkpoint:"])
-def test_a_place_on_another_store_is_not_looked_at(sink: Sink, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_on_another_storage_is_not_looked_at(sink: Sink, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink.run(0)
     forge(Path(sink.out), ("tables", "checkpoints", "set", ANY), url)
     monkeypatch.setattr(lag, "read_progress", None)
@@ -412,7 +412,7 @@ def test_a_query_that_writes_a_store(sink: Sink, tmp_path: Path) -> None:
     assert ftfile.status(store.path).queries[0].checkpoint is not None
 
 
-def test_settings_are_for_checkpoints_on_the_store_of_the_directory(sink: Sink) -> None:
+def test_settings_are_for_checkpoints_on_the_storage_of_the_directory(sink: Sink) -> None:
     sink.run(0)
     asked: dict[str, dict[str, str]] = {}
 

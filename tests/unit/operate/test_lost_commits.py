@@ -34,13 +34,13 @@ def _repeatable() -> Iterator[None]:
 
 
 @pytest.fixture
-def store() -> FileSystem:
-    return CrashingFileSystem(clock=current().clock, store="s3")
+def storage() -> FileSystem:
+    return CrashingFileSystem(clock=current().clock, storage="s3")
 
 
 @pytest.fixture
-def url(store: FileSystem) -> Iterator[str]:
-    with mounted(store) as url:
+def url(storage: FileSystem) -> Iterator[str]:
+    with mounted(storage) as url:
         yield url
 
 
@@ -52,46 +52,46 @@ def commit_rows(url: str, first: int, last: int) -> None:
         writer.commit(number)
 
 
-def lose_records(store: FileSystem, number: int) -> None:
+def lose_records(storage: FileSystem, number: int) -> None:
     """Delete the newest records."""
     for version in range(NEWEST, NEWEST - number, -1):
-        store.delete(layout.record_path(version))
+        storage.delete(layout.record_path(version))
 
 
-def visible(store: FileSystem) -> list[int]:
+def visible(storage: FileSystem) -> list[int]:
     """Return the numbers that a plain reader finds."""
-    lines = [line for path in list_plainly(store) for line in store.read(path).splitlines()]
+    lines = [line for path in list_plainly(storage) for line in storage.read(path).splitlines()]
     return sorted(json.loads(line)["n"] for line in lines)
 
 
 @pytest.mark.parametrize("lost", [1, HINT_EVERY - 1])
-def test_a_program_repeats_its_lost_commits(store: FileSystem, url: str, lost: int) -> None:
+def test_a_program_repeats_its_lost_commits(storage: FileSystem, url: str, lost: int) -> None:
     """Plain readers see the rows twice until the lost files, which `verify` names, are quarantined."""
     expected = [*range(NEWEST)]  # the opening is a record
     commit_rows(url, 0, NEWEST)
-    lose_records(store, lost)
+    lose_records(storage, lost)
     with pytest.raises(RolledBack):
         opened(url, at_least_version=NEWEST)
     position = opened(url).position
     assert position == NEWEST - 1 - lost
-    lost_files = [path for path in list_plainly(store) if path >= f"part-{position + 1:010}"]
+    lost_files = [path for path in list_plainly(storage) if path >= f"part-{position + 1:010}"]
     assert len(lost_files) == lost
     assert any(lost_files[0] in str(finding) for finding in ftfile.verify(url, context=current()).findings)
     commit_rows(url, position + 1, NEWEST)
     assert numbers_of(url) == expected
-    assert visible(store) == sorted([*expected, *expected[position + 1 :]])
+    assert visible(storage) == sorted([*expected, *expected[position + 1 :]])
     ftfile.repair(url, quarantine=lost_files, dry_run=False, context=current())
-    assert numbers_of(url) == visible(store) == expected
+    assert numbers_of(url) == visible(storage) == expected
 
 
 @pytest.mark.parametrize("lost", [1, HINT_EVERY - 1])
-def test_a_query_stops(store: FileSystem, url: str, lost: int) -> None:
+def test_a_query_stops(storage: FileSystem, url: str, lost: int) -> None:
     query = MicroBatch(url, {"n": "long"}, {"fileFormat": "json"})
     for batch in range(NEWEST + 1):
         query.run(batch, [[{"n": batch}]])
-    lose_records(store, lost)
+    lose_records(storage, lost)
     query.restart()
-    before = visible(store)
+    before = visible(storage)
     with pytest.raises(BatchGap, match=f"the log expects batch {NEWEST + 1 - lost}"):
         query.run(NEWEST + 1, [[{"n": NEWEST + 1}]])
-    assert visible(store) == before
+    assert visible(storage) == before

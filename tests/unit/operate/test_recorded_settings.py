@@ -1,4 +1,4 @@
-"""The log contains the storage settings for maintenance. A record sets no other option of the client of a store."""
+"""The log contains the storage settings for maintenance. A record sets no other option of the client of the storage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MINE = {"user": "me", "filePermission": "640"}
 
 @pytest.fixture
 def openings(tmp_path: Path) -> Iterator[list[dict[str, str]]]:
-    """Register a scheme for a store on this disk; return the settings of each opening."""
+    """Register a scheme for a storage system on this disk; return the settings of each opening."""
     settings: list[dict[str, str]] = []
 
     def open_location(location: Location) -> FileSystem:

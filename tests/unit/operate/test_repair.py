@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.operate.repair import RepairReport
     from ftfile.storage.api import FileSystem, OutputStream
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 __all__ = ("_often", "out", "ring", "world")
 
@@ -599,9 +599,9 @@ def harm(world: World) -> None:
 ALL_ROWS = [f"row {batch}".encode() for batch in range(7)]
 
 
-@pytest.mark.parametrize("store", ["disk", "hdfs", "s3"])
-def test_on_stores_of_each_kind(store: Store) -> None:
-    fs = CrashingFileSystem(clock=ManualClock(1_700_000_000_000), store=store)
+@pytest.mark.parametrize("storage", ["disk", "hdfs", "s3"])
+def test_on_storage_of_each_kind(storage: Storage) -> None:
+    fs = CrashingFileSystem(clock=ManualClock(1_700_000_000_000), storage=storage)
     with mounted(fs) as url:
         world = World(fs, url, Driver(fs))
         harm(world)

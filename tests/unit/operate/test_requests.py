@@ -9,7 +9,7 @@ import pytest
 import ftfile
 from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.log.publish import HINT_EVERY
-from ftfile.operate.requests import VERSIONS_READ, RequestPrices, requests_of, store_requests
+from ftfile.operate.requests import VERSIONS_READ, RequestPrices, requests_of, storage_requests
 from ftfile.testing.context import ManualClock, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import mounted
@@ -50,7 +50,7 @@ def sums(url: str, **options: Any) -> dict[str, float]:
 def test_the_requests_of_each_step(
     clock: ManualClock, options: dict[str, str], rows: list[list[dict[str, str]]], tasks: int, publish: int
 ) -> None:
-    with mounted(CrashingFileSystem(clock=clock, store="s3")) as url:
+    with mounted(CrashingFileSystem(clock=clock, storage="s3")) as url:
         query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text"} | options)
         for batch in range(3):
             query.run(batch, rows)
@@ -59,7 +59,7 @@ def test_the_requests_of_each_step(
 
 
 def test_replaced_files_are_moved_too(clock: ManualClock) -> None:
-    with mounted(CrashingFileSystem(clock=clock, store="s3")) as url:
+    with mounted(CrashingFileSystem(clock=clock, storage="s3")) as url:
         query = MicroBatch(url, {"value": "string"}, {"fileFormat": "text"}, overwrite=True)
         for batch in range(4):
             query.run(batch, [ROWS])
@@ -67,43 +67,43 @@ def test_replaced_files_are_moved_too(clock: ManualClock) -> None:
 
 
 def test_the_rate_and_the_cost_of_a_day(clock: ManualClock) -> None:
-    driver = Driver(CrashingFileSystem(clock=clock, store="s3"))
+    driver = Driver(CrashingFileSystem(clock=clock, storage="s3"))
     for batch in range(5):
         driver.commit_new(batch)
         clock.advance(60)
-    requests = store_requests(driver.log, driver.log.refresh(), PRICES)
+    requests = storage_requests(driver.log, driver.log.refresh(), PRICES)
     assert requests is not None
     assert requests.batches_a_day == pytest.approx(1440)
     assert requests.cost_a_day == pytest.approx(1.44 * sum(step.cost for step in requests.steps))
 
 
 def test_only_the_newest_batches_are_read(clock: ManualClock) -> None:
-    driver = Driver(CrashingFileSystem(clock=clock, store="s3"))
+    driver = Driver(CrashingFileSystem(clock=clock, storage="s3"))
     driver.commit(0, *(driver.stage(0) for _ in range(9)))
     for batch in range(1, VERSIONS_READ):
         driver.commit_new(batch)
     driver.commit_as(MaintenanceAuthor("compact", "job"))
-    requests = store_requests(driver.log, driver.log.refresh(), PRICES)
+    requests = storage_requests(driver.log, driver.log.refresh(), PRICES)
     assert requests is not None
     assert (requests.batches, requests.steps[1].put) == (VERSIONS_READ - 1, 1)
 
 
 def test_a_single_batch_has_no_rate(clock: ManualClock) -> None:
-    driver = Driver(CrashingFileSystem(clock=clock, store="s3"))
+    driver = Driver(CrashingFileSystem(clock=clock, storage="s3"))
     driver.commit_new(0)
     record = driver.log.read_record(0)
     assert record is not None
     assert requests_of([record], PRICES).cost_a_day is None
 
 
-@pytest.mark.parametrize("store", ["disk", "hdfs"])
-def test_other_stores_have_no_requests(clock: ManualClock, store: Any) -> None:
-    with mounted(CrashingFileSystem(clock=clock, store=store)) as url:
+@pytest.mark.parametrize("storage", ["disk", "hdfs"])
+def test_other_storage_has_no_requests(clock: ManualClock, storage: Any) -> None:
+    with mounted(CrashingFileSystem(clock=clock, storage=storage)) as url:
         MicroBatch(url, {"value": "string"}, {"fileFormat": "text"}).run(0, [ROWS])
         assert ftfile.status(url, request_prices=(10, 1)).requests is None
 
 
 def test_they_are_not_computed_unless_requested(clock: ManualClock) -> None:
-    with mounted(CrashingFileSystem(clock=clock, store="s3")) as url:
+    with mounted(CrashingFileSystem(clock=clock, storage="s3")) as url:
         MicroBatch(url, {"value": "string"}, {"fileFormat": "text"}).run(0, [ROWS])
         assert ftfile.status(url).requests is None

@@ -345,7 +345,7 @@ def test_an_encrypted_directory_is_restored(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_files_written_under_their_names_come_back() -> None:
-    with mounted(CrashingFileSystem(store="s3")) as path:
+    with mounted(CrashingFileSystem(storage="s3")) as path:
         query = MicroBatch(path, {"id": "long"}, {"fileFormat": "json", "publish": "direct"})
         query.run(0, [[{"id": 1}]])
         ftfile.drop(path, "all")

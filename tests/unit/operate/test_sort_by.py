@@ -51,7 +51,7 @@ def out(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store() -> Iterator[tuple[str, FaultyFileSystem]]:
+def storage() -> Iterator[tuple[str, FaultyFileSystem]]:
     fs = FaultyFileSystem(CrashingFileSystem())
     with mounted(fs) as url:
         yield url, fs
@@ -90,9 +90,9 @@ def opened(fs: FaultyFileSystem) -> int:
 
 @pytest.mark.parametrize("file_format", ["json", "csv", "parquet", "orc", "avro"])
 def test_few_of_many_files_are_opened_and_the_next_call_records_nothing(
-    store: tuple[str, FaultyFileSystem], file_format: str
+    storage: tuple[str, FaultyFileSystem], file_format: str
 ) -> None:
-    url, fs = store
+    url, fs = storage
     write(url, shuffled(3000), files=100, fileFormat=file_format)
     length = sum(add.length for add in ftfile.open(url).snapshot().adds.values())
     report = ftfile.compact(url, sort_by="id", target_bytes=length // 20, context=current())

@@ -114,7 +114,7 @@ def walk(fs: FileSystem, directory: str) -> Iterator[str]:
 
 
 class _Slow(WrapperFileSystem):
-    """A store whose calls are slow enough to run many of them at once."""
+    """A storage system whose calls are slow enough to run many of them at once."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)

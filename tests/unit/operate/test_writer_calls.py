@@ -1,4 +1,4 @@
-"""The storage calls of a small commit of `ftfile.writer`; on a store each is a request."""
+"""The storage calls of a small commit of `ftfile.writer`; on a storage system each is a request."""
 
 from __future__ import annotations
 

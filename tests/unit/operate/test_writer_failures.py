@@ -193,7 +193,7 @@ class _Source:
 
 
 def test_a_late_record_of_an_aborted_commit_does_not_count(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store executes a request after the program has aborted the commit."""
+    """The storage executes a request after the program has aborted the commit."""
     late: list[tuple[LocalFileSystem, str, bytes]] = []
 
     def hang(fs: LocalFileSystem, path: str, content: bytes) -> Any:

@@ -100,7 +100,7 @@ def test_engines_read_only_the_files_of_a_partition(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_any_store_are_read_by_its_driver() -> None:
+def test_files_of_any_storage_are_read_by_its_driver() -> None:
     fs = FaultyFileSystem(CrashingFileSystem())
     with mounted(fs) as url:
         directory = written(url)
@@ -276,7 +276,7 @@ def test_duckdb_and_files_that_python_opens_do_not_wait_for_each_other(
     subprocess.run([sys.executable, "-c", SCANS, out, str(scans)], check=True, timeout=120)
 
 
-# A slow store, whose threads often need Python's lock.
+# A slow storage system, whose threads often need Python's lock.
 SLOW = """
 from ftfile.storage import api
 
@@ -291,10 +291,10 @@ api._Input = Slow
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["disk", "memory"])
-def test_a_process_ends_amid_a_scan_that_was_given_up(tmp_path: Path, store: str) -> None:
+@pytest.mark.parametrize("storage", ["disk", "memory"])
+def test_a_process_ends_amid_a_scan_that_was_given_up(tmp_path: Path, storage: str) -> None:
     """Arrow continues to open files of an abandoned scan: Python code opens local files, and reads all other files."""
-    url = str(tmp_path) if store == "disk" else "memory://host/out"
+    url = str(tmp_path) if storage == "disk" else "memory://host/out"
     code = f"""
 import time
 import ftfile
@@ -303,7 +303,7 @@ from ftfile.testing.micro_batch import MicroBatch
 rows = [{{"id": number}} for number in range(100)]
 for number in range(30):
     MicroBatch({url!r}, {{"id": "long"}}, {{"fileFormat": "parquet"}}).run(number, [rows])
-{SLOW if store == "memory" else ""}
+{SLOW if storage == "memory" else ""}
 print(ftfile.open({url!r}).dataset().head(1).num_rows)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=100)

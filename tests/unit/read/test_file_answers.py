@@ -39,7 +39,7 @@ LONG_TEXTS = ["x" + "é" * 100, "é" * 100]
 
 
 @pytest.fixture
-def store() -> Iterator[tuple[str, FaultyFileSystem]]:
+def storage() -> Iterator[tuple[str, FaultyFileSystem]]:
     fs = FaultyFileSystem(CrashingFileSystem())
     with mounted(fs) as url:
         yield url, fs
@@ -78,8 +78,8 @@ FEW_OPENED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["json", "csv", "parquet", "orc", "avro"])
-def test_one_of_a_thousand_files_is_opened(store: tuple[str, FaultyFileSystem], file_format: str) -> None:
-    url, fs = store
+def test_one_of_a_thousand_files_is_opened(storage: tuple[str, FaultyFileSystem], file_format: str) -> None:
+    url, fs = storage
     directory = write(url, 1_000, fileFormat=file_format)
     assert len(directory.snapshot().adds) == 1_000
     fs.calls.clear()
@@ -92,8 +92,8 @@ def test_one_of_a_thousand_files_is_opened(store: tuple[str, FaultyFileSystem], 
         assert opened(fs) == files, where
 
 
-def test_every_call_opens_only_possible_files(store: tuple[str, FaultyFileSystem]) -> None:
-    url, fs = store
+def test_every_call_opens_only_possible_files(storage: tuple[str, FaultyFileSystem]) -> None:
+    url, fs = storage
     directory = write(url, 20, batches=2, fileFormat="json")
     fs.calls.clear()
     for where, rows, files in FEW_OPENED:
@@ -107,8 +107,8 @@ def test_every_call_opens_only_possible_files(store: tuple[str, FaultyFileSystem
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_delete_reads_only_files_that_lose_some_rows(store: tuple[str, FaultyFileSystem], dry_run: bool) -> None:
-    url, fs = store
+def test_a_delete_reads_only_files_that_lose_some_rows(storage: tuple[str, FaultyFileSystem], dry_run: bool) -> None:
+    url, fs = storage
     directory = write(url, 20, fileFormat="parquet")
     before = {file.path for file in directory.files()}
     fs.calls.clear()

@@ -605,7 +605,7 @@ def test_a_batch_that_is_repeated_needs_no_file_of_other_batches(out: str, more:
 def test_files_are_looked_for_once_in_a_process(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write(out, range(3))
     looked: list[str] = []
-    require = FollowPlanner._require_files  # noqa: SLF001 - its calls of the store depend on the log
+    require = FollowPlanner._require_files  # noqa: SLF001 - its calls of the storage depend on the log
 
     def counted(planner: FollowPlanner, head: LogState, begin: Begun, plan: LogPlan) -> None:
         looked.append(str(begin))

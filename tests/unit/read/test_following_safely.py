@@ -28,7 +28,7 @@ from tests.unit.writing.files.encrypted import FIRST, SECOND, forget_all, write_
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 COLUMNS = {"word": "string"}
 
@@ -57,8 +57,8 @@ def test_an_encrypted_directory_is_followed_with_its_keys(tmp_path: Path, ring: 
     forget_all()
 
 
-@pytest.mark.parametrize("store", ["disk", "hdfs"])
-def test_no_offset_is_ahead_of_what_survives_the_power(store: Store) -> None:
+@pytest.mark.parametrize("storage", ["disk", "hdfs"])
+def test_no_offset_is_ahead_of_what_survives_the_power(storage: Storage) -> None:
     """A writer died after it created its record and before the name of the record was durable."""
     clock = ManualClock()
     with repeatable(clock, SeededIds()):
@@ -67,7 +67,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power(store: Store) -> None:
             query = MicroBatch(url, COLUMNS, {"fileFormat": "json"})
             for number in range(3):
                 query.run(number, [[{"word": str(number)}]])
-        fs = CrashingFileSystem(clock=clock, store=store)
+        fs = CrashingFileSystem(clock=clock, storage=storage)
         files = walk(memory, "")
         last = layout.record_path(2)
         for path in (*(path for path in sorted(files) if path != last), last):
@@ -89,7 +89,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power(store: Store) -> None:
             assert kept or "planned" not in state.notes
             lost += not kept and state.point >= before
         assert planned.version == 2
-        assert lost or store != "disk"
+        assert lost or storage != "disk"
     MemoryFileSystem.drop("follow-durable")
 
 

@@ -153,7 +153,7 @@ def test_a_field_comes_with_its_column(tmp_path: Path) -> None:
 class TestFilesThatAreNotOpened:
     @pytest.fixture
     def calls(self) -> Iterator[FaultyFileSystem]:
-        """Write ten parts in five directories, and return the store, which records the later calls."""
+        """Write ten parts in five directories, and return the storage, which records the later calls."""
         fs = FaultyFileSystem(CrashingFileSystem())
         with mounted(fs) as url:
             query = MicroBatch(url, {"id": "long", "month": "integer"}, {"fileFormat": "json", "partitionBy": "month"})

@@ -36,7 +36,7 @@ def out(tmp_path: Path) -> str:
 
 
 def created(out: str, version: int, time: datetime) -> None:
-    """Set the creation time that the store returns for a version."""
+    """Set the creation time that the storage returns for a version."""
     os.utime(f"{out}/{layout.record_path(version)}", (time.timestamp(), time.timestamp()))
 
 

@@ -57,7 +57,7 @@ class Tailing:
         self.plans: list[SourcePlan] = []
         self.reads: list[tuple[str, bytes]] = []
         with repeatable(self.clock) as self.context:
-            self.store: FileSystem = MemoryFileSystem(self.name, clock=self.clock)
+            self.storage: FileSystem = MemoryFileSystem(self.name, clock=self.clock)
             self.fs = open_filesystem(self.settings.root, clock=self.clock)
         self.idle_wait_s = 0.0
         self.planner = Planner(self.fs, self.settings, self.context)
@@ -74,24 +74,24 @@ class Tailing:
     def write(self, path: str, content: str | bytes) -> None:
         """Rewrite a file; an existing file keeps its identity."""
         data = content.encode() if isinstance(content, str) else content
-        self.store.make_directories(f"in/{path}".rpartition("/")[0])
-        self.store.put(f"in/{path}", data)
+        self.storage.make_directories(f"in/{path}".rpartition("/")[0])
+        self.storage.put(f"in/{path}", data)
 
     def append(self, path: str, content: str | bytes) -> None:
         data = content.encode() if isinstance(content, str) else content
-        self.write(path, (self.store.read(f"in/{path}") if self.store.exists(f"in/{path}") else b"") + data)
+        self.write(path, (self.storage.read(f"in/{path}") if self.storage.exists(f"in/{path}") else b"") + data)
 
     def rename(self, path: str, target: str) -> None:
-        self.store.rename(f"in/{path}", f"in/{target}")
+        self.storage.rename(f"in/{path}", f"in/{target}")
 
     def copy(self, path: str, target: str) -> None:
-        self.write(target, self.store.read(f"in/{path}"))
+        self.write(target, self.storage.read(f"in/{path}"))
 
     def compress(self, path: str, target: str) -> None:
-        self.write(target, gzip.compress(self.store.read(f"in/{path}"), mtime=0))
+        self.write(target, gzip.compress(self.storage.read(f"in/{path}"), mtime=0))
 
     def delete(self, path: str) -> None:
-        self.store.delete(f"in/{path}")
+        self.storage.delete(f"in/{path}")
 
     def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> SourcePlan | None:
         """Advance the clock, plan once, and read the planned ranges."""
@@ -111,7 +111,7 @@ class Tailing:
     def _content_of(self, planned: Range) -> bytes:
         """Return the plain content of a planned range. If content identifies files, another path may have it now."""
         is_by_content = self.settings.file_identity == "content"
-        beside = [info.path for info in self.store.list("in")] if is_by_content else []
+        beside = [info.path for info in self.storage.list("in")] if is_by_content else []
         for path in (planned.path, *beside):
             content = self.fs.read(path)
             if planned.compression and not planned.whole:

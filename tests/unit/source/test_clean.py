@@ -88,7 +88,7 @@ def test_an_archive_that_is_a_file_is_told(files: Files, caplog: pytest.LogCaptu
 
 
 def test_a_move_that_was_interrupted_is_finished(files: Files) -> None:
-    """On stores that copy a file and then delete it, the copy has the identity of the file."""
+    """On storage systems that copy a file and then delete it, the copy has the identity of the file."""
     file = files.write("x", b"x\n")
     planned = files.range("x")
     archive = files.root.parent / "archive"
@@ -98,7 +98,7 @@ def test_a_move_that_was_interrupted_is_finished(files: Files) -> None:
     assert names(files.root.parent) == ["archive/x"]
 
 
-def test_a_store_that_refuses_does_not_fail_the_query(
+def test_storage_that_refuses_does_not_fail_the_query(
     files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.write("x", b"x\n")

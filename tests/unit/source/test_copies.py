@@ -1,4 +1,4 @@
-"""The rules that find copies of files, applied to contents in memory, without a store."""
+"""The rules that find copies of files, applied to contents in memory, without storage."""
 
 from __future__ import annotations
 

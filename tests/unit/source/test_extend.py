@@ -1,4 +1,4 @@
-"""The parts of a plan and their limits, tested with values in memory, without a store."""
+"""The parts of a plan and their limits, tested with values in memory, without storage."""
 
 from __future__ import annotations
 

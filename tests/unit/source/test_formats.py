@@ -114,7 +114,9 @@ def test_a_replay_has_equal_batches_afi_13(files: Files, file_format: str) -> No
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "arrow"])
-def test_a_small_file_is_one_call_of_the_store(files: Files, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_is_one_call_of_the_storage(
+    files: Files, file_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = encoded(file_format, ROWS)
     files.write("data", content)
     for bound, is_small in ((len(content), True), (len(content) - 1, False)):

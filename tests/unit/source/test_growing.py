@@ -56,8 +56,8 @@ def test_16_a_last_line_without_its_end_counts_when_the_file_does_not_change() -
 
 @pytest.mark.parametrize("restarts", [False, True])
 @parametrize("ahead_s", [None, -400, 3600], quick=1)
-def test_16_no_time_of_the_store_tears_a_line(ahead_s: int | None, restarts: bool) -> None:
-    """The store's clock is wrong, or its times do not change (None), while a writer slowly writes a line."""
+def test_16_no_time_of_the_storage_tears_a_line(ahead_s: int | None, restarts: bool) -> None:
+    """The storage's clock is wrong, or its times do not change (None), while a writer slowly writes a line."""
     tailing = Tailing()
     began_ms, list_files = tailing.clock.now_ms(), tailing.fs.list
 
@@ -127,7 +127,7 @@ def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:
         assert sorted(row["value"] for row in run.rows) == [f"{line} {n}" for line in ("one", "two") for n in range(5)]
 
 
-def test_16_a_clock_behind_that_of_the_store_closes_files_too() -> None:
+def test_16_a_clock_behind_that_of_the_storage_closes_files_too() -> None:
     tailing = Tailing(closeInactive="1min")
     tailing.clock.advance(86_400)
     tailing.write("a.log", "one")

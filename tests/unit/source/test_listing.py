@@ -1,4 +1,4 @@
-"""The files that a listing contains: patterns, hidden names, links, and stores without directories."""
+"""The files that a listing contains: patterns, hidden names, links, and storage systems without directories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.source.listing import Listing
     from ftfile.storage.api import FileInfo
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 
 def listed(path: object, **options: str) -> list[str]:
@@ -157,10 +157,10 @@ def test_a_directory_that_only_leads_to_the_root_need_not_be_listed() -> None:
                 tailing.scan()
 
 
-@pytest.mark.parametrize("store", ["disk", "s3", "hdfs"])
-def test_every_kind_of_store_is_listed(store: Store) -> None:
+@pytest.mark.parametrize("storage", ["disk", "s3", "hdfs"])
+def test_every_kind_of_storage_is_listed(storage: Storage) -> None:
     tailing = Tailing("in/*", recursiveFileLookup="true")
-    fs = CrashingFileSystem(clock=tailing.clock, store=store)
+    fs = CrashingFileSystem(clock=tailing.clock, storage=storage)
     for name in ("a.log", "d/b.log", "d/e/c.log", "_x/d.log"):
         fs.make_directories(name.rpartition("/")[0])
         with fs.create(name) as stream:

@@ -1,4 +1,4 @@
-"""The rules that match listed files with known files, applied to values, without a store."""
+"""The rules that match listed files with known files, applied to values, without storage."""
 
 from __future__ import annotations
 

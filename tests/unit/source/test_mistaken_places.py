@@ -183,16 +183,16 @@ def test_dead_letters_may_be_read_as_foreign_files(source: Source) -> None:
     assert run.rows == [{"value": "one"}]
 
 
-# ------------------------------------------------------------------------------- the input, on another store
+# ------------------------------------------------------------------------------- the input, on another storage system
 
 
 @pytest.fixture
 def guarded() -> Iterator[Callable[..., FaultyFileSystem]]:
-    """Register `guarded://…` as a store in memory that refuses the given calls."""
-    store = MemoryFileSystem("guarded")
+    """Register `guarded://…` as a storage system in memory that refuses the given calls."""
+    storage = MemoryFileSystem("guarded")
 
     def install(*plan: Fault) -> FaultyFileSystem:
-        found = FaultyFileSystem(store, plan)
+        found = FaultyFileSystem(storage, plan)
 
         def open_location(location: Location) -> RootedFileSystem:
             return RootedFileSystem(found, location.path[1:])
@@ -214,33 +214,33 @@ def guarded() -> Iterator[Callable[..., FaultyFileSystem]]:
         ("/in/a.log/*", "leads through a file"),
     ],
 )
-def test_no_input_is_in_another_store(guarded: Callable[..., FaultyFileSystem], path: str, text: str) -> None:
-    store = guarded()
-    store.make_directories("in")
-    store.put("in/a.log", b"one\n")
+def test_no_input_is_in_another_storage(guarded: Callable[..., FaultyFileSystem], path: str, text: str) -> None:
+    storage = guarded()
+    storage.make_directories("in")
+    storage.put("in/a.log", b"one\n")
     with pytest.raises(ConfigError, match=text):
         begin(f"guarded://{path}", "guarded:///state")
     begin("guarded:///in", "guarded:///state")
-    assert not store.exists("nowhere")
+    assert not storage.exists("nowhere")
 
 
 @pytest.mark.parametrize("operation", ["stat", "list"])
-def test_another_store_may_not_be_looked_at(guarded: Callable[..., FaultyFileSystem], operation: str) -> None:
-    store = guarded(Fault(PermissionDenied, times=NEVER_MIND, operations=frozenset({operation}), path="in"))
-    store.make_directories("in")
-    store.put("in/a.log", b"one\n")
+def test_another_storage_may_not_be_looked_at(guarded: Callable[..., FaultyFileSystem], operation: str) -> None:
+    storage = guarded(Fault(PermissionDenied, times=NEVER_MIND, operations=frozenset({operation}), path="in"))
+    storage.make_directories("in")
+    storage.put("in/a.log", b"one\n")
     with pytest.raises(PermissionDenied, match=f"guarded:.*/in: {operation} failed"):
         begin("guarded:///in", "guarded:///state")
-    assert not store.exists("state")
+    assert not storage.exists("state")
 
 
 def test_above_the_input_nothing_need_be_looked_at(guarded: Callable[..., FaultyFileSystem]) -> None:
     """A permission for one directory of a bucket is sufficient."""
-    store = guarded(Fault(PermissionDenied, times=NEVER_MIND, path="_ftfile*"))
-    store.make_directories("in/deep")
-    store.put("in/deep/a.log", b"one\n")
+    storage = guarded(Fault(PermissionDenied, times=NEVER_MIND, path="_ftfile*"))
+    storage.make_directories("in/deep")
+    storage.put("in/deep/a.log", b"one\n")
     with pytest.raises(PermissionDenied):
-        store.read("_ftfile/directory/_format")
+        storage.read("_ftfile/directory/_format")
     begin("guarded:///in/deep", "guarded:///state")
 
 
@@ -321,9 +321,9 @@ def test_the_log_of_rows_is_no_place_for_states(source: Source, tmp_path: Path, 
 @pytest.mark.parametrize("operation", ["make_directories", "create_exclusive"])
 def test_the_state_may_not_be_written(guarded: Callable[..., FaultyFileSystem], operation: str) -> None:
     fault = Fault(PermissionDenied, times=NEVER_MIND, operations=frozenset({operation}), path="state/*")
-    store = guarded(fault)
-    store.make_directories("in")
-    store.put("in/a.log", b"one\n")
+    storage = guarded(fault)
+    storage.make_directories("in")
+    storage.put("in/a.log", b"one\n")
     run = FilesRun("guarded:///in", COLUMNS, {"fileFormat": "text", "stateLocation": "guarded:///state"})
     for _ in range(2):
         with pytest.raises(StorageError, match=f"guarded:.*state/.*: {operation} failed"):

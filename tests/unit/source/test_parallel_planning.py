@@ -1,4 +1,4 @@
-"""If the calls of a store are slow, a plan opens several files at once, and reads the same lines."""
+"""If the calls of a storage system are slow, a plan opens several files at once, and reads the same lines."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ BOTH = pytest.mark.parametrize("identity", ["native", "content"])
 
 
 class _Remote(WrapperFileSystem):
-    """A store whose calls are slow enough to run several at once.
+    """A storage system whose calls are slow enough to run several at once.
 
     Args:
-        inner: the store.
-        concurrency: the number of concurrent calls that the store reports.
+        inner: the storage.
+        concurrency: the number of concurrent calls that the storage reports.
         meets: each call of `open` waits for as many concurrent calls as are allowed.
     """
 
@@ -57,10 +57,10 @@ class _Remote(WrapperFileSystem):
 
 
 def remote(tailing: Tailing, **options: Any) -> _Remote:
-    """Replace the file system of a planner by this store."""
-    tailing.fs = store = _Remote(tailing.fs, **options)
-    tailing.planner = Planner(store, tailing.settings, tailing.context)
-    return store
+    """Replace the file system of a planner by this storage."""
+    tailing.fs = storage = _Remote(tailing.fs, **options)
+    tailing.planner = Planner(storage, tailing.settings, tailing.context)
+    return storage
 
 
 def line(name: str, number: int) -> str:
@@ -71,7 +71,7 @@ def line(name: str, number: int) -> str:
 def test_new_changed_and_renamed_files_are_opened_at_once(identity: str) -> None:
     """Each call of `open` waits for the other calls, so consecutive calls would time out."""
     tailing = Tailing(fileIdentity=identity)
-    store = remote(tailing, meets=True)
+    storage = remote(tailing, meets=True)
     names = [f"{number}.log" for number in range(THREADS)]
     for number in range(3):
         for name in names:
@@ -85,7 +85,7 @@ def test_new_changed_and_renamed_files_are_opened_at_once(identity: str) -> None
         tailing.write(name, line(name, 3))
     tailing.scan()
     assert sorted(tailing.last) == [(name, line(name, 3)) for name in names]
-    assert len(store.opened) % THREADS == 0
+    assert len(storage.opened) % THREADS == 0
 
 
 @pytest.mark.slow
@@ -120,19 +120,19 @@ def test_files_that_cannot_be_opened_are_tried_again_and_those_that_are_gone_lef
     for concurrency in (1, THREADS):
         MemoryFileSystem.drop("tailing-alike")
         tailing = Tailing(fileIdentity=identity, maxRetries="1", **limits)
-        store = remote(tailing, concurrency=concurrency)
+        storage = remote(tailing, concurrency=concurrency)
         for number in range(10):
             tailing.write(f"{number}.log", line("a", number) * (number + 1))
-        store.failing = {"in/3.log": PermissionDenied, "in/5.log": NotFound}
+        storage.failing = {"in/3.log": PermissionDenied, "in/5.log": NotFound}
         tailing.drain()
-        store.failing = {"in/5.log": NotFound, "in/7.log": PermissionDenied}
+        storage.failing = {"in/5.log": NotFound, "in/7.log": PermissionDenied}
         for number in range(10):
             tailing.append(f"{number}.log", line("b", number))
         tailing.drain()
         tailing.drain()
         assert {file.path for plan in tailing.plans for file in plan.refused} == {"in/3.log", "in/7.log"}
         assert not any(parked(plan) for plan in tailing.plans)
-        store.failing = {"in/5.log": NotFound}
+        storage.failing = {"in/5.log": NotFound}
         tailing.drain(seconds=1000)
         assert Counter(tailing.text.splitlines()) == Counter(
             text for number in range(10) if number != 5 for text in _lines(number)
@@ -143,9 +143,9 @@ def test_files_that_cannot_be_opened_are_tried_again_and_those_that_are_gone_lef
 @BOTH
 def test_no_more_files_are_opened_than_a_plan_may_have(identity: str) -> None:
     tailing = Tailing(fileIdentity=identity, maxFilesPerTrigger="2")
-    store = remote(tailing)
+    storage = remote(tailing)
     for number in range(30):
         tailing.write(f"{number}.log", line("a", number))
     tailing.scan()
     assert len(tailing.last) == 2
-    assert len(set(store.opened)) == 2
+    assert len(set(storage.opened)) == 2

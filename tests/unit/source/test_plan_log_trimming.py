@@ -247,11 +247,11 @@ class TestColumnsFiles:
         others: list[PlanPosition] = []
         read = plan_log.read_columns
 
-        def go_on(store: Any, file: plan_log.ColumnsFile) -> bytes:
+        def go_on(storage: Any, file: plan_log.ColumnsFile) -> bytes:
             if not others:
                 others.extend([positions[-1]])
                 others.extend(add_plans(driver(fs), 12, positions[-1]))
-            return read(store, file)
+            return read(storage, file)
 
         with monkeypatch.context() as patch:
             patch.setattr(plan_log, "read_columns", go_on)
@@ -331,9 +331,9 @@ class TestBounds:
 
         reading, read = [False], plan_log.read_columns
 
-        def always_gone(store: Any, file: plan_log.ColumnsFile) -> bytes:
+        def always_gone(storage: Any, file: plan_log.ColumnsFile) -> bytes:
             if reading[0]:  # by another driver
-                return read(store, file)
+                return read(storage, file)
             reading[0] = True
             positions.extend(add_plans(driver(fs), 1, positions[-1]))
             reading[0] = False

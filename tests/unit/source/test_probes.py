@@ -1,4 +1,4 @@
-"""Probes of files that other programs write, rename and truncate between any two calls of the store."""
+"""Probes of files that other programs write, rename and truncate between any two calls of the storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ftfile.source.probes import ContentProbes, FileMemory, answer_to
 from ftfile.source.settings import SourceSettings
 from ftfile.storage.api import lasting_identity
 from ftfile.testing.context import ManualClock
-from tests.histories.source_store import SourceStore
+from tests.histories.source_storage import SourceStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,16 +38,16 @@ def prints(content: bytes, position: int) -> Fingerprints:
 
 
 class Logs:
-    """A store with one listed log. A function is called once, before one of the calls of the store."""
+    """A storage system with one listed log. A function is called once, before one of the calls of the storage."""
 
     def __init__(self, content: bytes = OLD) -> None:
-        self.store = SourceStore(ManualClock(), random.Random(0), "honest", 0, 1)
-        self.log = self.store.create_file("a.log")
-        self.store.write(self.log, content)
+        self.storage = SourceStorage(ManualClock(), random.Random(0), "honest", 0, 1)
+        self.log = self.storage.create_file("a.log")
+        self.storage.write(self.log, content)
         self.calls = 0
 
     def row(self, position: int = 0) -> Row:
-        info, key = self.store.stat("a.log"), key_of("r:///", "a.log")
+        info, key = self.storage.stat("a.log"), key_of("r:///", "a.log")
         identity = lasting_identity(info.identity)
         marks = info.size_bytes, info.modified_ms, identity_hash(identity)
         known = KnownFile(key, position, position, 1, marks[2], *prints(OLD, position)) if position else None
@@ -59,28 +59,28 @@ class Logs:
             if self.calls == call:
                 deed()
 
-        self.store.on_call = count
+        self.storage.on_call = count
 
     def cut_off(self) -> None:
-        self.store.truncate(self.log)
+        self.storage.truncate(self.log)
 
     def delete(self) -> None:
-        self.store.unlink("a.log")
+        self.storage.unlink("a.log")
 
     def rewrite(self) -> None:
         """Truncate the log, and write a longer log."""
         self.cut_off()
-        self.store.write(self.log, NEW)
+        self.storage.write(self.log, NEW)
 
     def rotate(self) -> None:
         """Rename the log, and write a longer log at its path."""
-        self.store.move("a.log", "a.log.1")
-        self.store.write(self.store.create_file("a.log"), NEW)
+        self.storage.move("a.log", "a.log.1")
+        self.storage.write(self.storage.create_file("a.log"), NEW)
 
 
 def test_a_probe_has_the_fingerprints_that_are_asked_for() -> None:
     logs = Logs()
-    answer = answer_to(logs.store, ContentProbe(logs.row(), frozenset(POSITIONS)))
+    answer = answer_to(logs.storage, ContentProbe(logs.row(), frozenset(POSITIONS)))
     assert answer == Content({position: prints(OLD, position) for position in POSITIONS}, len(OLD), len(OLD))
 
 
@@ -91,7 +91,7 @@ def test_a_probe_has_one_content_or_none_whenever_the_file_changes(how: str) -> 
         logs = Logs()
         row = logs.row()
         logs.do_before(call, getattr(logs, how))
-        answer = answer_to(logs.store, ContentProbe(row, frozenset(POSITIONS)))
+        answer = answer_to(logs.storage, ContentProbe(row, frozenset(POSITIONS)))
         if logs.calls < call:
             break
         answers.append(answer)
@@ -106,8 +106,8 @@ def test_a_probe_has_one_content_or_none_whenever_the_file_changes(how: str) -> 
 def test_a_refusal_is_an_answer() -> None:
     logs = Logs()
     row = logs.row()
-    logs.store.refused = {"a.log"}
-    answer = answer_to(logs.store, ContentProbe(row, frozenset(POSITIONS)))
+    logs.storage.refused = {"a.log"}
+    answer = answer_to(logs.storage, ContentProbe(row, frozenset(POSITIONS)))
     assert isinstance(answer, Failure)
     assert "as the history wants it" in str(answer.error)
 
@@ -119,16 +119,16 @@ def test_answers_of_before_count_while_a_file_is_as_it_was() -> None:
         memory.begin(row.state)
         return memory
 
-    probes, asked = ContentProbes(logs.store, memory_of), ContentProbe(logs.row(), frozenset(POSITIONS))
+    probes, asked = ContentProbes(logs.storage, memory_of), ContentProbe(logs.row(), frozenset(POSITIONS))
     first = probes.answers_to([asked], 0.0)
     memory.until_s = 5.0
-    logs.store.refused = {"a.log"}
+    logs.storage.refused = {"a.log"}
     assert probes.answers_to([asked], 1.0) == first
     assert probes.answers_to([asked._replace(positions=frozenset({700}))], 1.0) == first
     other = asked._replace(positions=frozenset({800}))
     assert probes.answers_to([other], 1.0) == {0: CHANGED}, "the file still waits"
     assert isinstance(probes.answers_to([other], 5.0)[0], Failure)
-    logs.store.write(logs.log, b"more\n")
+    logs.storage.write(logs.log, b"more\n")
     assert isinstance(probes.answers_to([ContentProbe(logs.row(), frozenset(POSITIONS))], 1.0)[0], Failure), (
         "the file has changed"
     )
@@ -143,7 +143,7 @@ def test_a_range_has_one_content_whenever_the_file_changes(how: str, position: i
         row = logs.row(position)
         logs.do_before(call, getattr(logs, how))
         match = Match(row, IdentityRule.SAME if position else IdentityRule.NEW, row.known)
-        extension = extend(logs.store, SETTINGS, match, 0.0, None)
+        extension = extend(logs.storage, SETTINGS, match, 0.0, None)
         if logs.calls < call:
             break
         ranges += [extension.range] if extension.range is not None else []

@@ -51,9 +51,9 @@ def test_17_a_chain_of_three_renamed_files_goes_on(identity: str, restarts: bool
         written += 31
         for number in (3, 2, 1):
             source = "a.log" if number == 1 else f"a.log.{number - 1}"
-            if tailing.store.exists(f"in/a.log.{number}"):
+            if tailing.storage.exists(f"in/a.log.{number}"):
                 tailing.delete(f"a.log.{number}")
-            if tailing.store.exists(f"in/{source}"):
+            if tailing.storage.exists(f"in/{source}"):
                 tailing.rename(source, f"a.log.{number}")
         if restarts:
             tailing.restart()
@@ -147,7 +147,7 @@ def test_17_a_log_that_is_compressed_and_begun_anew_between_two_plans_is_read_on
     assert plan is not None
     assert {entry.rule for entry in plan.files} == {"replaced", "continued"}, "one plan has both rules"
     tailing.settle()
-    content = gzip.decompress(tailing.store.read("in/a.log.1.gz"))
+    content = gzip.decompress(tailing.storage.read("in/a.log.1.gz"))
     tailing.delete("a.log.1.gz")
     tailing.write("a.log.1", content)
     tailing.settle()
@@ -163,7 +163,7 @@ def test_17_a_copy_of_what_a_damaged_file_was_is_not_read_again(is_unpacked: boo
     tailing.compress("a.log", "a.log.1.gz")
     tailing.delete("a.log")
     tailing.settle()
-    content = tailing.store.read("in/a.log.1.gz")
+    content = tailing.storage.read("in/a.log.1.gz")
     tailing.write("a.log.1.gz", content[:20] + bytes(len(content) - 20))
     tailing.settle()
     assert [entry.path for entry in parked(tailing.plans[-1])] == ["in/a.log.1.gz"]
@@ -312,7 +312,7 @@ def test_18_a_copy_first_seen_when_its_original_is_cut_off_is_named(caplog: pyte
     tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
     tailing.write("a.log", lines(0, 40))
     tailing.drain()
-    copy = tailing.store.read("in/a.log")
+    copy = tailing.storage.read("in/a.log")
     tailing.append("a.log", lines(40, 1))
     tailing.drain()
     tailing.write("a.log.1", copy)
@@ -528,7 +528,7 @@ def test_25_two_equal_files_are_both_read() -> None:
 
 
 def test_28_an_inode_that_is_used_again_does_not_tell() -> None:
-    """The store gives the identity of a known file to a file with other content."""
+    """The storage gives the identity of a known file to a file with other content."""
     tailing = Tailing()
     tailing.write("a.log", lines(0, 40))
     tailing.drain()
@@ -623,7 +623,7 @@ def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identi
     tailing.append("a.log", lines(20 if at == 2 else 0, 20 if at == 2 else 40))
     _Meddling(tailing, "in/a.log", at, rotate)
     tailing.scan()
-    if not tailing.store.exists("in/a.log.1"):
+    if not tailing.storage.exists("in/a.log.1"):
         rotate()
     tailing.rename("a.log.1", "a.log.2")
     tailing.rename("a.log", "a.log.1")
@@ -712,7 +712,7 @@ def test_17_a_refused_file_goes_on_where_its_copy_is_found(how: str, keeps: bool
             raise PermissionDenied("open", asked, "as the test wants it")
         return original(asked)
 
-    tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # only of this store
+    tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # only of this storage
     tailing.drain()
     assert [file.path for file in tailing.plans[-1].refused] == ["in/a.log"]
     getattr(tailing, how)("a.log", "a.log.1" + ".gz" * (how == "compress"))

@@ -54,7 +54,7 @@ class History:
             self.tailing.scan(seconds=self.draw.choice([1, 2, 12]))
 
     def rotate(self, log: str) -> None:
-        if not self.tailing.store.exists(f"in/{log}"):
+        if not self.tailing.storage.exists(f"in/{log}"):
             return
         self.end_line(log)
         how = "rename" if self.is_native else self.draw.choice(["rename", "copy", "compress", "compress a copy"])
@@ -78,7 +78,7 @@ class History:
         files.insert(0, first)
 
     def compress(self, name: str) -> None:
-        packed = gzip.compress(self.tailing.store.read(f"in/{name}"), mtime=0)
+        packed = gzip.compress(self.tailing.storage.read(f"in/{name}"), mtime=0)
         self.tailing.write(f"{name}.gz", packed[: len(packed) // 2])
         self.tailing.scan(seconds=1)
         self.tailing.write(f"{name}.gz", packed)

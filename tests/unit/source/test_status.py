@@ -107,10 +107,10 @@ def test_files_that_are_left_out_are_named(source: Source) -> None:
 def test_refused_files_are_named_while_they_are_there(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     open_file = LocalFileSystem.open
 
-    def refuse(store: LocalFileSystem, path: str) -> InputFile:
+    def refuse(storage: LocalFileSystem, path: str) -> InputFile:
         if path.endswith("b.log"):
             raise PermissionDenied("open", path, "as the test wants it")
-        return open_file(store, path)
+        return open_file(storage, path)
 
     monkeypatch.setattr(LocalFileSystem, "open", refuse)
     source.add("a.log")

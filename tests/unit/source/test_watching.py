@@ -150,7 +150,7 @@ def test_nothing_is_waited_for_while_there_is_more_to_read() -> None:
     assert watch.waits_s == [0, 0, 0.3]
 
 
-def test_a_store_without_a_watch_is_waited_for_as_long() -> None:
+def test_storage_without_a_watch_is_waited_for_as_long() -> None:
     tailing = Tailing(scanInterval="1s")
     tailing.idle_wait_s = 0.3
     tailing.restart()

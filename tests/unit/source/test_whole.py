@@ -148,8 +148,8 @@ def test_a_file_without_an_end_mark_is_complete_when_it_has_not_changed(options:
 def test_where_files_appear_as_a_whole_they_are_complete() -> None:
     tailing = Tailing(tail="false")
     with repeatable(tailing.clock):
-        store = CrashingFileSystem(clock=tailing.clock, store="s3")
-    tailing.store = tailing.fs = store
+        storage = CrashingFileSystem(clock=tailing.clock, storage="s3")
+    tailing.storage = tailing.fs = storage
     tailing.restart()
     tailing.write("a.txt", "x")
     tailing.scan()
@@ -240,12 +240,12 @@ def test_17_compressed_logs_are_read_after_three_rotations_that_nobody_saw() -> 
     for reuses_inode in (False, True):
         tailing = Tailing()
         for day in range(9):
-            if tailing.store.exists("in/a.log.1"):
-                if tailing.store.exists("in/a.log.2.gz") and not reuses_inode:
+            if tailing.storage.exists("in/a.log.1"):
+                if tailing.storage.exists("in/a.log.2.gz") and not reuses_inode:
                     tailing.delete("a.log.2.gz")
                 tailing.compress("a.log.1", "a.log.2.gz")
                 tailing.delete("a.log.1")
-            if tailing.store.exists("in/a.log"):
+            if tailing.storage.exists("in/a.log"):
                 tailing.rename("a.log", "a.log.1")
             tailing.write("a.log", f"day {day}\n")
             if day in {2, 5, 8}:
@@ -459,7 +459,7 @@ def test_an_empty_file_is_no_file_yet(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"fileIdentity": "content"}, {"tail": "false"}, {"startingOffsets": "latest"}])
-def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
+def test_a_file_of_unknown_length_is_parked_until_its_storage_tells(
     options: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     tailing = Tailing(**options)
@@ -473,7 +473,7 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
             tailing.restart()
     assert not tailing.reads
     reasons = [(entry.path, entry.parked) for plan in tailing.plans for entry in parked(plan)]
-    reason = "its store does not report the length of the file: copy it to a store that does"
+    reason = "its storage does not report the length of the file: copy it to a storage system that does"
     assert reasons == [("in/a.log", reason), ("in/b.log.gz", reason)]
     assert caplog.text.count(reason) == 6, "each process logs the reason once"
     assert tailing.planner.report() == {}

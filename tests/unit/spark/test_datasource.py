@@ -65,7 +65,7 @@ def rows_of(reader: DataSourceReader, partitions: Any) -> list[dict[str, Any]]:
     ids=["schema", "read", "batch", "stream"],
 )
 def test_what_other_processes_cannot_see_is_refused(use: Callable[[FtFileDataSource], object]) -> None:
-    # In this process, the store may contain the files.
+    # In this process, the storage may contain the files.
     MicroBatch("memory://store/out", {"id": "long", "word": "string"}).run(0, [[{"id": 1, "word": "a"}]])
     with pytest.raises(ConfigError, match=r"memory://store/out.*inside one process"):
         use(FtFileDataSource({"path": "memory://store/out"}))

@@ -379,7 +379,7 @@ class TestRefusals:
                 run(call, Session(), out, commit_every=0)
 
 
-def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out, rolling="policy")
     monkeypatch.setattr("ftfile.writing.files.assembler.is_away", lambda _: True)
     tried = []

@@ -1,4 +1,4 @@
-"""The contract for layers above a store, with few race rounds, as the store itself has race tests."""
+"""The contract for layers above a storage system, with few race rounds, as the storage itself has race tests."""
 
 from __future__ import annotations
 

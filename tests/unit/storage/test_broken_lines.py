@@ -51,7 +51,7 @@ def opened(scheme: str, server: Server, timeout: str = "5", patience: str = "0.0
 
 
 def prove(fs: Any) -> None:
-    """Say that the store keeps conditions, without a trial."""
+    """Say that the storage keeps conditions, without a trial."""
     fs.inner._bucket.client.proven["bucket"] = True  # noqa: SLF001
 
 
@@ -329,7 +329,7 @@ class TestHeldUp:
 
 
 class TestSlow:
-    """A store that works without sending any bytes."""
+    """A storage system that works without sending any bytes."""
 
     def test_a_copy_has_longer_than_an_answer(self) -> None:
         silent = Answer(reply(COPIED), before_s=1)

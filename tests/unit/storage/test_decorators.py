@@ -108,7 +108,7 @@ def test_only_what_is_repeatable_is_repeated(memory: MemoryFileSystem, operation
 
 def test_every_operation_of_the_port_was_tried() -> None:
     methods = {name for name, value in vars(WrapperFileSystem).items() if callable(value) and name[0] != "_"}
-    # `prove` tests the store and is not an operation of the protocol: it is neither retried, counted nor failed. A
+    # `prove` tests the storage and is not an operation of the protocol: it is neither retried, counted nor failed. A
     # watch never fails; `names_after` lists.
     assert methods - {"around", "inner_path", "prove", "watch", "names_after"} <= CALLS.keys()
 

@@ -310,7 +310,7 @@ def test_every_call_ends() -> None:
 
 
 class SilentAtFirst(Objects):
-    """Calls the store when it is opened; the store does not answer while its flag is set."""
+    """Calls the storage when it is opened; the storage does not answer while its flag is set."""
 
     waits: ClassVar[list[threading.Event]] = []
 
@@ -629,7 +629,7 @@ class Forgetting(Objects):
         raise FileNotFoundError(path)
 
 
-def test_a_store_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_file() -> None:
+def test_storage_that_says_of_an_upload_that_it_is_not_there_may_have_made_the_file() -> None:
     known_as("forgetting", Forgetting)
     filesystem = open_filesystem(f"forgetting://{next(names)}")
     with pytest.raises(OutcomeUnknown, match=r"FileNotFoundError.*the operation may have taken effect"):
@@ -773,7 +773,7 @@ def test_records_for_names_that_are_not_kept_are_bad_ones(
     options = {"fileFormat": "text", "publish": publish, where: "name"}
     query = MicroBatch(url, {"value": "string", "name": "string"}, options, checkpoint=str(tmp_path))
     for name in bad:
-        with pytest.raises(EncodingError, match=r"which this store may not (keep|list); replace it"):
+        with pytest.raises(EncodingError, match=r"which this storage may not (keep|list); replace it"):
             query.run(0, [[{"value": name, "name": name}]])
     query = MicroBatch(url, {"value": "string", "name": "string"}, options | {"badRecords": "deadLetter"})
     query.run(0, [[{"value": name, "name": name} for name in (*bad, *good)]])
@@ -789,7 +789,7 @@ def test_templates_for_names_that_are_not_kept_commit_nothing(tmp_path: Path) ->
         options = {"fileFormat": "text", **option}
         query = MicroBatch(url, {"value": "string"}, options, checkpoint=str(tmp_path))
         with pytest.raises(
-            ConfigError, match=r"the name of a new file would be .* which this store may not (keep|list)"
+            ConfigError, match=r"the name of a new file would be .* which this storage may not (keep|list)"
         ):
             query.run(0, [[{"value": "a"}]])
     assert check_directory(open_filesystem(url)).committed == {}

@@ -177,7 +177,7 @@ def test_what_the_driver_did_not_make_is_refused(text: str) -> None:
             open_filesystem(url, settings={"handedOver": text})
 
 
-def test_other_stores_need_nothing(driver: Host) -> None:
+def test_other_storage_needs_nothing(driver: Host) -> None:
     del driver
     assert settings_for_others("s3://bucket/out", {"region": "r"}) == {"region": "r"}
 

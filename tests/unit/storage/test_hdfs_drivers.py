@@ -172,7 +172,7 @@ class TestExclusive:
             native.create_exclusive("log", b"content")
         assert names.files == {}
 
-    def test_a_store_that_is_away_is_not_asked_to_delete_every_try(self, native: FileSystem, names: Names) -> None:
+    def test_storage_that_is_away_is_not_asked_to_delete_every_try(self, native: FileSystem, names: Names) -> None:
         names.errors = {"create": [NOT_READY] * 1_000, "delete": [NOT_READY] * 1_000}
         with pytest.raises(Unavailable):
             native.create_exclusive("log", b"content")

@@ -31,14 +31,14 @@ class TestMemory(FileSystemContract):
         return MemoryFileSystem(name)
 
 
-def test_a_name_is_one_store(name: str) -> None:
+def test_a_name_is_one_storage(name: str) -> None:
     MemoryFileSystem(name).put("file", b"data")
     assert MemoryFileSystem(name).read("file") == b"data"
     assert MemoryFileSystem(f"{name}-other").list("") == []
     MemoryFileSystem.drop(f"{name}-other")
 
 
-def test_a_dropped_store_is_gone_for_newcomers_only(name: str) -> None:
+def test_dropped_storage_is_gone_for_newcomers_only(name: str) -> None:
     old = MemoryFileSystem(name)
     old.put("file", b"data")
     MemoryFileSystem.drop(name)

@@ -39,14 +39,14 @@ def calls_made(error: type[StorageError], waited_s: float, concurrency: int) -> 
             raised.waited_s = waited_s
         raise raised
 
-    store: FileSystem = fs
+    storage: FileSystem = fs
     with pytest.raises(error, match=r"^0: read failed"):
-        parallel(store, call, range(ITEMS))
+        parallel(storage, call, range(ITEMS))
     return len(made)
 
 
 @pytest.mark.parametrize("concurrency", [1, CONCURRENCY])
-def test_a_store_that_is_away_is_not_waited_for_again_and_again(concurrency: int) -> None:
+def test_storage_that_is_away_is_not_waited_for_again_and_again(concurrency: int) -> None:
     assert 1 <= calls_made(Unavailable, AWAY_S, concurrency) <= concurrency
 
 

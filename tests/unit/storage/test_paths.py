@@ -72,10 +72,10 @@ def test_a_container_is_no_part_of_names() -> None:
     ],
 )
 def test_bytes_of_names_and_paths_are_counted(path: str, more_bytes: int, is_kept: bool) -> None:
-    store = Capabilities(
+    storage = Capabilities(
         "test", shared_between_processes=True, durability="close", directory_sync=False, atomic_rename=True
     )
-    limited = dataclasses.replace(store, path_bytes_max=500)
+    limited = dataclasses.replace(storage, path_bytes_max=500)
     assert (limited.fault_of(path, more_bytes) is None) == is_kept
     if max(map(len, path.split("/"))) < 100:
-        assert store.fault_of(path, more_bytes) is None
+        assert storage.fault_of(path, more_bytes) is None

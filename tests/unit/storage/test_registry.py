@@ -29,7 +29,7 @@ class TestFileUrl(LayeredContract):
         return open_filesystem(f"file:{tmp_path}")
 
 
-def test_a_directory_below_a_name_is_one_of_that_store() -> None:
+def test_a_directory_below_a_name_is_one_of_that_storage() -> None:
     try:
         below, whole = open_filesystem("memory://registry/some/where"), open_filesystem("memory://registry")
         below.make_directories("")
@@ -94,7 +94,7 @@ def test_an_unknown_scheme_names_the_known_ones() -> None:
 
 
 def test_a_memory_url_needs_a_name() -> None:
-    with pytest.raises(ConfigError, match="names no store"):
+    with pytest.raises(ConfigError, match="names no storage system"):
         open_filesystem("memory:///x")
 
 

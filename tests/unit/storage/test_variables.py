@@ -70,7 +70,7 @@ def test_a_corrected_value_leads_writers_elsewhere(url: str, monkeypatch: pytest
     for account, found in (("f1rst", [1]), ("s3cond", [2])):
         monkeypatch.setenv("MY_KEY", account)
         assert ftfile.open(url, storage=SETTINGS).to_arrow()["n"].to_pylist() == found
-    # Another store is tried as well.
+    # Another storage system is tried as well.
     monkeypatch.setenv("MY_KEY", "b4d")
     with pytest.raises(Unsupported, match="overwrites an existing file"):
         query.run(0, [[{"n": 3}]])

@@ -184,5 +184,5 @@ def test_a_decorator_watches_the_directory_that_its_path_means(tmp_path: Path) -
     assert watch.changed()
 
 
-def test_a_store_without_word_of_changes_has_no_watch() -> None:
+def test_storage_without_word_of_changes_has_no_watch() -> None:
     assert open_filesystem("memory://watched").watch() is None

@@ -1,4 +1,4 @@
-"""Each row of the output-stream contract is seen when a store breaks it."""
+"""Each row of the output-stream contract is seen when a storage system breaks it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.storage.api import FileInfo
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
-PLAIN, BUFFERING, OBJECT = (volume.STREAMS[store] for store in ("disk", "hdfs", "s3"))
+PLAIN, BUFFERING, OBJECT = (volume.STREAMS[storage] for storage in ("disk", "hdfs", "s3"))
 
 
 class Contract(CrashingContract):
@@ -208,8 +208,8 @@ real_has_capability = OutputStream.has_capability
 real_copy = cast("Any", OBJECT)._copy_from  # noqa: SLF001
 times = itertools.count(10**15)
 
-# The test that detects it, the store, and its defect.
-MISTAKES: list[tuple[str, Store, dict[tuple[Any, str], Any]]] = [
+# The test that detects it, the storage, and its defect.
+MISTAKES: list[tuple[str, Storage, dict[tuple[Any, str], Any]]] = [
     ("os1_create_shows", "s3", {(CrashingFileSystem, "capabilities"): claims(visible_at="at_create")}),
     ("os2_create_never", "disk", {(CrashingFileSystem, "create"): create_over}),
     ("os2_what_is_put", "disk", {(CrashingFileSystem, "put"): put_in_place}),
@@ -300,20 +300,20 @@ def play(name: str, fs: FileSystem) -> None:
 
 
 @parametrize(
-    ("part", "store", "changes"),
+    ("part", "storage", "changes"),
     MISTAKES,
     ids=[f"{number}-{part}" for number, (part, *_) in enumerate(MISTAKES)],
     quick=8,
 )
 def test_each_mistake_is_seen(
-    part: str, store: Store, changes: dict[tuple[Any, str], Any], monkeypatch: pytest.MonkeyPatch
+    part: str, storage: Storage, changes: dict[tuple[Any, str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = test_of(part)
-    play(name, CrashingFileSystem(store=store))
+    play(name, CrashingFileSystem(storage=storage))
     for (owner, attribute), what in changes.items():
         monkeypatch.setattr(owner, attribute, what)
     with pytest.raises((AssertionError, pytest.fail.Exception, StorageError, BufferError)):
-        play(name, CrashingFileSystem(store=store))
+        play(name, CrashingFileSystem(storage=storage))
 
 
 def test_no_row_is_left_out() -> None:
@@ -323,7 +323,7 @@ def test_no_row_is_left_out() -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_makes_no_exclusive_file_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_makes_no_exclusive_file_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CrashingFileSystem, "create_exclusive", refuse)
     with pytest.raises(PermissionDenied):
         play(test_of("an_exclusive_file_is_never"), CrashingFileSystem())

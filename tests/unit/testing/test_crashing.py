@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 
 class CrashingContract(LayeredContract):
@@ -42,19 +42,19 @@ class TestCrashingWithoutCrash(CrashingContract):
 class TestCrashingLikeS3(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
-        return CrashingFileSystem(store="s3")
+        return CrashingFileSystem(storage="s3")
 
 
 class TestCrashingLikeHdfs(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
-        return CrashingFileSystem(store="hdfs")
+        return CrashingFileSystem(storage="hdfs")
 
 
 class TestCrashingLikeWebHdfs(CrashingContract):
     @pytest.fixture
     def filesystem(self) -> FileSystem:
-        return CrashingFileSystem(store="webhdfs")
+        return CrashingFileSystem(storage="webhdfs")
 
 
 def files(filesystem: FileSystem) -> dict[str, bytes]:
@@ -79,7 +79,7 @@ def write(filesystem: FileSystem, path: str, *chunks: bytes, hsync: bool = True)
 
 def disk_with(*directories: str, durable_names: bool = False) -> CrashingFileSystem:
     """Return a file system with these directories, all durable, and an empty journal."""
-    disk = CrashingFileSystem(store="hdfs" if durable_names else "disk")
+    disk = CrashingFileSystem(storage="hdfs" if durable_names else "disk")
     for directory in ("", *directories):
         disk.make_directories(directory)
         disk.sync_directory(parent_of(directory))
@@ -215,7 +215,7 @@ def test_a_directory_that_comes_again_does_not_bring_back_what_was_in_it() -> No
     assert outcomes(disk) == sets({}, {"x/new": b""})
 
 
-def test_names_of_some_stores_are_durable_at_once() -> None:
+def test_names_of_some_storage_are_durable_at_once() -> None:
     disk = disk_with(durable_names=True)
     disk.make_directories("x")
     write(disk, "x/a", b"data")
@@ -343,12 +343,12 @@ def test_notes_stay_with_the_states_after_them() -> None:
 
 
 def test_objects_have_the_times_that_their_writers_are_told() -> None:
-    store = CrashingFileSystem(store="s3", clock=ManualClock(tick_ms=1))
-    with store.create("file") as stream:
+    storage = CrashingFileSystem(storage="s3", clock=ManualClock(tick_ms=1))
+    with storage.create("file") as stream:
         stream.write(b"data")
-    for stored, path in ((stream.stored, "file"), (store.create_exclusive("other", b"data"), "other")):
+    for stored, path in ((stream.stored, "file"), (storage.create_exclusive("other", b"data"), "other")):
         assert stored is not None
-        assert stored.modified_ms == store.stat(path).modified_ms
+        assert stored.modified_ms == storage.stat(path).modified_ms
         assert stored.modified_ms < stored.answered_ms
 
 
@@ -406,9 +406,9 @@ def test_random_losses_can_leave_a_later_change_of_another_name() -> None:
     assert all("x" in names or "x/old" not in names for names in left)
 
 
-@pytest.mark.parametrize("store", ["disk", "hdfs", "webhdfs", "s3"])
-def test_nothing_that_was_synced_is_lost(store: Store) -> None:
-    disk = CrashingFileSystem(store=store)
+@pytest.mark.parametrize("storage", ["disk", "hdfs", "webhdfs", "s3"])
+def test_nothing_that_was_synced_is_lost(storage: Storage) -> None:
+    disk = CrashingFileSystem(storage=storage)
     disk.make_directories("a/b")
     with disk.create("a/b/file") as stream:
         stream.write(b"data")

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 CODE: dict[str, str] = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", PAGE, flags=re.DOTALL))
 (ENTRIES,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
-EXAMPLES = ("my_formats", "my_filters", "my_keys", "my_stores")
+EXAMPLES = ("my_formats", "my_filters", "my_keys", "my_storage")
 
 
 @pytest.fixture
@@ -81,17 +81,17 @@ def test_examples_are_written_and_read_with(packages: Path) -> None:
     keys = packages / "keys"
     keys.mkdir()
     (keys / "first.key").write_bytes(bytes(range(32)))
-    store = f"pytest-{os.getpid()}"
-    path = f"team://{store}/out"
+    storage = f"pytest-{os.getpid()}"
+    path = f"team://{storage}/out"
     options = {"fileFormat": "numbers", "filters": "crc", "compression": "gzip"}
     encrypted = {"encryption": "aes-gcm", "keyProvider": f"folder:{keys}"}
     query = MicroBatch(path, {"n": "long"}, options | encrypted)
     try:
         query.run(0, [[{"n": 1}, {"n": None}], [{"n": 3}]])
         found = ftfile.open(path, key_provider=f"folder:{keys}").to_arrow().column("n").to_pylist()
-        (part, *_) = Path("/tmp/teams", store, "out").glob("*.numbers*")
+        (part, *_) = Path("/tmp/teams", storage, "out").glob("*.numbers*")
     finally:
-        shutil.rmtree(Path("/tmp/teams", store))
+        shutil.rmtree(Path("/tmp/teams", storage))
     assert sorted(found, key=str) == [1, 3, None]
     assert part.name.endswith(".numbers.gz.crc.enc")
 

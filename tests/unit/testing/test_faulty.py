@@ -204,7 +204,7 @@ def test_a_sweep_reports_a_scenario_that_fails_without_any_fault() -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_stores_left() -> Iterator[None]:
+def no_storage_left() -> Iterator[None]:
     yield
     for number in range(next(numbers)):
         MemoryFileSystem.drop(f"faulty-{number}")

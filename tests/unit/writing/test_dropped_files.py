@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_deleted_does_not_keep_the_others(fs: LocalFileSys
     assert left(fs) == ["_5-00000-1-a.staged"]
 
 
-def test_a_store_that_does_not_respond_is_not_called_for_each_file(fs: LocalFileSystem) -> None:
+def test_storage_that_does_not_respond_is_not_called_for_each_file(fs: LocalFileSystem) -> None:
     class Away(FaultyFileSystem):
         deletes = 0
 

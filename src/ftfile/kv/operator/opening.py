@@ -80,7 +80,7 @@ def open_writer(
         Fenced: a newer process has opened the store meanwhile.
     """
     log = config.log(context)
-    config = config.for_store(log.fs.capabilities)
+    config = config.for_storage(log.fs.capabilities)
     head = log.refresh()
     if head.version < 0:
         check_outside_directories(config.path, dict(config.common.storage.client_settings), context)
@@ -254,7 +254,7 @@ def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[Acc
     Raises:
         ConfigError: the store does not exist, its keys are unknown, or no `KeyValueStore` has opened it as this writer.
         CorruptData: the log is damaged, or a window is damaged or missing.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     log = open_store_log(path, Access.of(access))
     head = log.refresh()

@@ -115,7 +115,7 @@ class KeyValueStore(WindowReader):
         WindowOrder: windows after `restore` are recorded.
         SchemaError: the store was redefined, and ended windows do not fit; they stay. See `kv.read_windows`.
         CorruptData: the log, or an ended window, is damaged; or windows up to `expect_window` are missing.
-        StorageError: the store failed.
+        StorageError: the storage failed.
 
     Attributes:
         writer: the name.
@@ -261,7 +261,7 @@ class KeyValueStore(WindowReader):
                 call began after the newer process had opened the store, the window is never restored. If the call was
                 in progress at that time, that process may have the window: check its `last_window`. The window counts
                 once.
-            StorageError: the store failed; if the process ends before a retry, the window may be restored.
+            StorageError: the storage failed; if the process ends before a retry, the window may be restored.
             FtfileError: an error of maintenance since the last window; the window has not ended, and the next call
                 retries.
         """

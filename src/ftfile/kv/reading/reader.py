@@ -69,7 +69,7 @@ class Reader:
     - CorruptData: a run is damaged; the error names file and block. Other keys can still be read.
     - ConfigError: a class merges rows, and `merge` of `kv.open` does not name it.
     - EncodingError, UserCodeError: the values of a key cannot be merged.
-    - StorageError: the store failed.
+    - StorageError: the storage failed.
 
     Attributes:
         path: of the store.
@@ -400,8 +400,8 @@ def open_store(
     Args:
         path: a URL or a local path; see `ftfile.open`.
         version: the version to read.
-        timestamp: read the newest version created at or before this time, by the store's clock: a datetime, or ISO 8601
-            text; without a zone it is UTC.
+        timestamp: read the newest version created at or before this time, by the storage's clock: a datetime, or ISO
+            8601 text; without a zone it is UTC.
         merge: the option `merge` of the writers, required if it names your own classes: a class is never imported only
             because a directory names it.
         cache_bytes: capacity of the cache of all readers of this process, from now on; 256 MiB by default.
@@ -411,7 +411,7 @@ def open_store(
         RolledBack: the newest version is before `at_least_version`; `refresh` raises it, too.
         ConfigError: the store or the version does not exist, or its keys are unknown.
         CorruptData: the log is damaged.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both select a version: give only one of them")

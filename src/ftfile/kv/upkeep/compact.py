@@ -133,14 +133,14 @@ class CompactionRounds:
         self._errors[backoff.run] = error
 
     def _do_pieces(self, work: CompactionWork, pieces: Sequence[Piece]) -> list[CompactionResult]:
-        """Run the compactions of a round; if the store is unavailable, start no more."""
+        """Run the compactions of a round; if the storage is unavailable, start no more."""
         outcomes: dict[int, tuple[CompactionResult, ...]] = {}
         self._tracker.expect(len(pieces), sum(map(work.size_of, pieces)))
         pieces = _round_of(work, pieces, self.workers.at_once)
         for number, done in self.workers.do(work, pieces, self.log.fs, dict(work.how.storage.file_settings)):
             outcomes[number] = done
             self._tracker.add(1, work.size_of(pieces[number]))
-            if done[-1].is_store_away:
+            if done[-1].is_storage_away:
                 break
         results: list[CompactionResult] = []
         for _, done in sorted(outcomes.items()):
@@ -236,7 +236,7 @@ class CompactionWork(Work["Piece", "tuple[CompactionResult, ...]"]):
         return size_bytes
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Piece]) -> Iterator[tuple[CompactionResult, ...]]:
-        """Yield the results of each piece, up to a piece that fails because the store is unavailable."""
+        """Yield the results of each piece, up to a piece that fails because the storage is unavailable."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         compactor = Compactor(
             stage=stage,

@@ -231,7 +231,7 @@ class Record(Changes, frozen=True):
     nonce: str  # unique and the same in retries: identifies the record of a process
     author: Author
     time_ms: Count  # the author's clock
-    store_ms: OrAbsent[Count] = field(default=None, name="storeTimeMs")  # the store's clock, if it differs
+    storage_ms: OrAbsent[Count] = field(default=None, name="storageTimeMs")  # the storage's clock, if it differs
     jobs: tuple[Job, ...] = ()
     # the first batch of the query's lineage
     lineage_start: OrAbsent[Count] = field(default=None, name="lineageStartBatch")
@@ -243,10 +243,10 @@ class Record(Changes, frozen=True):
 
     @property
     def created_ms(self) -> int:
-        """Return the time of creation by the store's clock, as estimated by the author; the error is some seconds."""
-        if self.store_ms is None:
+        """Return the time of creation by the storage's clock, as estimated by the author; the error is some seconds."""
+        if self.storage_ms is None:
             return self.time_ms
-        return self.store_ms
+        return self.storage_ms
 
     @property
     def is_change(self) -> bool:

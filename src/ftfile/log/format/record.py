@@ -70,7 +70,7 @@ _HEADER_FIELDS = (
     "nonce",
     "time_ms",
     "author",
-    "store_ms",
+    "storage_ms",
     "previous_nonce",
     "published",
     "writer",

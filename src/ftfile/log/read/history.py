@@ -97,7 +97,7 @@ class Version:
         txn_app_id: `txnAppId` of a batch write that has one, else None.
         txn_version: its `txnVersion`, else None.
         user_metadata: the text of the option `userMetadata`, or None.
-        time_ms: of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
+        time_ms: of its creation, by the storage's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
         rows: number of added rows, in finished or open files, or in runs of a store.
         size_bytes: of the added files or runs.
         files: number of added files; 0 in a store.

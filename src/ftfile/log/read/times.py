@@ -1,8 +1,8 @@
-"""The times of versions, by the store's clock: modification times of records, or times in the records.
+"""The times of versions, by the storage's clock: modification times of records, or times in the records.
 
 A copy of a directory can have the modification times of the copy, so each record also contains the time of its
-creation, by the store's clock as its author knew it. Vacuums only use modification times: copied files are as young as
-their copy.
+creation, by the storage's clock as its author knew it. Vacuums only use modification times: copied files are as young
+as their copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # In ms. A record whose file is younger than its time by more is in a copy, since no creation takes so long.
 COPIED_MS = 60_000
-# In ms. The store's clock can be set back by this time: a version is found among all versions within it.
+# In ms. The storage's clock can be set back by this time: a version is found among all versions within it.
 STEP_MS = 3_600_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -66,8 +66,8 @@ def time_of(record_ms: int, stored_ms: int | None) -> int:
 def _times_around(log: CommitLog, versions: range, time_ms: int) -> dict[int, int]:
     """Return, by version, the times of the versions around a time: all within `STEP_MS`, and one on each side.
 
-    Versions are bisected as if times only increased. The store's clock can have been set back by at most `STEP_MS`, so
-    several versions can match; all of them are returned.
+    Versions are bisected as if times only increased. The storage's clock can have been set back by at most `STEP_MS`,
+    so several versions can match; all of them are returned.
     """
     following = bisect_right(versions, time_ms, key=partial(_time_or_zero, log))
     times: dict[int, int] = {}
@@ -130,7 +130,7 @@ def first_since(log: CommitLog, time: datetime) -> int:
 def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:
     """Return the newest version that, with all kept ones before it, was created at or before a time; or None.
 
-    A record with a future time was created while the store's clock was ahead, and before the following records.
+    A record with a future time was created while the storage's clock was ahead, and before the following records.
     """
     created: dict[int, int] = {}
     for info in listed:

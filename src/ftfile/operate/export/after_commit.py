@@ -53,7 +53,7 @@ def operating(
         try:
             yield log, author
         except StorageError:
-            raise  # an update would wait for the same store again
+            raise  # an update would wait for the same storage again
         except Exception:  # any error: records before the failure changed files that exports name
             _renew_if_recorded(path, log, author=author, start=start, storage=access.storage)
             raise
@@ -96,7 +96,7 @@ def renew(path: str | os.PathLike[str], fs: FileSystem, storage: Mapping[str, st
 
 
 def exported_formats(fs: FileSystem) -> tuple[str, ...]:
-    """Return the formats with metadata in a directory; none, with a warning, if the store fails."""
+    """Return the formats with metadata in a directory; none, with a warning, if the storage fails."""
     from ftfile.operate.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
 
     formats = []
@@ -200,7 +200,7 @@ class _ExportQueue:
             self._wanted = _DueExport(done, storage, context)
             if not self._is_running:
                 self._is_running = True
-                # A daemon thread, so that the end of the process does not wait for a store.
+                # A daemon thread, so that the end of the process does not wait for a storage system.
                 threading.Thread(target=self._run, name="ftfile-export", daemon=True).start()
         return done
 

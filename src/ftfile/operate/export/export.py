@@ -74,7 +74,7 @@ def export(  # noqa: PLR0913 - all by name
             support some rows: the error names them. Or the metadata belongs to another program, another history of the
             directory, or another path.
         CorruptData: the log of the directory or of the export is damaged.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     if to not in LIMITS:
         raise ConfigError(f"to={to!r}: exports are possible to {', '.join(map(repr, LIMITS))}")

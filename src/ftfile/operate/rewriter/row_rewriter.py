@@ -54,7 +54,7 @@ class RowRewriter(Work[RewritePiece, Outcome]):
         """Yield the result of each piece.
 
         Raises:
-            StorageError: the store failed; files of completed pieces remain, for the caller or a vacuum to delete.
+            StorageError: the storage failed; files of completed pieces remain, for the caller or a vacuum to delete.
         """
         for piece in pieces:
             yield self._outcome(fs, task, piece)
@@ -128,7 +128,7 @@ class RowRewriter(Work[RewritePiece, Outcome]):
                 part_id=add.id,
                 extension=extension,
                 place=f"{self.read_version:010d}{piece.place:07d}",
-                store=fs.capabilities,
+                storage=fs.capabilities,
             )
             named.append(structs.replace(add, final_path=path))
         return tuple(named)

@@ -169,7 +169,7 @@ def _misplaced_part(files: StoredFiles, add: Add, where: PartPlace) -> Finding:
     if where.place is Place.IMPOSSIBLE:
         actual = f"a name that {where.fault}"
         rename = Action("rename", add=add, source=add.path)
-        return find("impossible-name", final, "a name that the store accepts", actual, actions=[rename])
+        return find("impossible-name", final, "a name that the storage accepts", actual, actions=[rename])
     if where.place is Place.TAKEN and there is not None:
         actual = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
         aside = Action("move-aside", there.path)

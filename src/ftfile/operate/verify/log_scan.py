@@ -17,7 +17,7 @@ from ftfile.log.format.record import FILE_BYTES_MAX, SMALL_BYTES_MAX, from_check
 from ftfile.log.places import list_or_empty, walk
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
-from ftfile.log.records import read_published, store_now_ms
+from ftfile.log.records import read_published, storage_now_ms
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
 from ftfile.operate.file_kind import kind_of
@@ -144,7 +144,7 @@ def scan_log(fs: FileSystem) -> LogScan:
             actual = "no directory: it was deleted, or the directory was copied without empty directories"
             action = Action("make-directory", path)
             scan.findings.append(find("missing-directory", path, "a directory", actual, actions=[action]))
-    with contextlib.suppress(NotFound):  # on stores with implied directories, for an empty log
+    with contextlib.suppress(NotFound):  # on storage systems with implied directories, for an empty log
         scan.versions = frozenset(_recorded_versions(fs))
     suspects = _read_checkpoints(scan)
     _read_to_end(scan)
@@ -395,10 +395,10 @@ def _code_at(head: LogState) -> set[tuple[str, str]]:
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:
-    """Yield a finding if the horizon is after the store's time, so that commits fail.
+    """Yield a finding if the horizon is after the storage's time, so that commits fail.
 
-    Reading the store's time writes a file. It is therefore only read if this machine's clock, or the time of the newest
-    record, makes the horizon doubtful. If the store cannot be written to, there is no finding.
+    Reading the storage's time writes a file. It is therefore only read if this machine's clock, or the time of the
+    newest record, makes the horizon doubtful. If the storage cannot be written to, there is no finding.
     """
     horizon_ms = scan.state.horizon_ms
     newest_ms = None
@@ -407,12 +407,12 @@ def _check_horizon(scan: LogScan) -> Iterable[Finding]:
     if horizon_ms <= min(scan.log.clock.now_ms(), newest_ms or 0):
         return
     try:
-        ahead_ms = horizon_ms - store_now_ms(scan.log.fs)
+        ahead_ms = horizon_ms - storage_now_ms(scan.log.fs)
     except StorageError:
         return
     if ahead_ms > 0:
         actual = (
-            f"a horizon {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and "
+            f"a horizon {ahead_ms // 1000} s in the future: a vacuum ran while the storage's clock was ahead, and "
             "commits fail"
         )
         expected = "a vacuum horizon in the past"

@@ -100,10 +100,10 @@ class DirectoryWriter:
             policy=replace(common.policy, on_new_query="continue", on_gap="fail", on_replay_mismatch="fail"),
             is_application=True,
         )
-        self._store_log = common.log_at(self.path, context)
-        common.storage.for_store(self._store_log.fs.capabilities)
-        with file_as_config_error(self._store_log, self.path):
-            check_new_directory(self._store_log, self.path, common.storage.client_settings)
+        self._storage_log = common.log_at(self.path, context)
+        common.storage.for_storage(self._storage_log.fs.capabilities)
+        with file_as_config_error(self._storage_log, self.path):
+            check_new_directory(self._storage_log, self.path, common.storage.client_settings)
         self.app_id = app_id
         self._process_id = os.getpid()
         self._calls = threading.Lock()
@@ -118,7 +118,7 @@ class DirectoryWriter:
         self._reported: tuple[int, ...] = ()  # versions that the next record marks as reported
         self._is_open = True
         import_early(options.texts)
-        self._open(self._store_log.ids.unique())
+        self._open(self._storage_log.ids.unique())
         self._report()  # files of a process that died before it called the function
         # Threads of a writer that is not closed must end before the interpreter does.
         weakref.finalize(self, _stop, self._batch, self._process_id)
@@ -223,7 +223,7 @@ class DirectoryWriter:
             self._report()
             version = done.version
             if done.record is None:  # the batch was already in the log
-                version = self._store_log.refresh().queries[self.app_id].version
+                version = self._storage_log.refresh().queries[self.app_id].version
             # If Ctrl-C interrupts this, the batch is still pending, and a repeated call or `abort` finds it in the log.
             self._continue_at(batch, version)
             self._pending = None
@@ -235,7 +235,7 @@ class DirectoryWriter:
         """Drop the rows since the last commit, and delete their files. Then `position` is the last committed position.
 
         After a failed commit, the call finds out if the batch is committed, and no later than this call: an attempt
-        that the store still executes cannot commit it any more.
+        that the storage still executes cannot commit it any more.
 
         Raises:
             Fenced: another process has opened the directory with this `app_id`.
@@ -245,7 +245,7 @@ class DirectoryWriter:
             self._drop_rows()
             if self._pending is not None:
                 # A repeated abort has the id of the opening whose response was lost, which is not another process.
-                self._reopening = self._reopening or self._store_log.ids.unique()
+                self._reopening = self._reopening or self._storage_log.ids.unique()
                 self._open(self._reopening, self._pending.batch)
                 self._pending, self._reopening = None, ""
             self._failure = None
@@ -308,7 +308,7 @@ class DirectoryWriter:
 
     def _open(self, run_id: str, before: ApplicationBatch | None = None) -> None:
         """Record an opening, and continue after the last committed batch."""
-        opening = open_application(self._store_log, self.path, self.app_id, run_id, self._common.policy, before)
+        opening = open_application(self._storage_log, self.path, self.app_id, run_id, self._common.policy, before)
         self._next = opening.batch
         self._position = opening.batch.application.position
         self.version = opening.version
@@ -316,7 +316,7 @@ class DirectoryWriter:
     def _report(self) -> None:
         """Call the function of `on_publish` with the visible files of all commits for which it was not called."""
         if self._on_publish is not None:
-            versions = report_pending(self._store_log, self._on_publish, self.path, self.app_id, self._reported)
+            versions = report_pending(self._storage_log, self._on_publish, self.path, self.app_id, self._reported)
             self._reported = (*self._reported, *versions)
 
     def _continue_at(self, batch: ApplicationBatch, version: int) -> None:
@@ -342,7 +342,7 @@ class DirectoryWriter:
 
     def _earlier_columns(self) -> pa.Schema | None:
         if self._columns is None:
-            return directory_schema(self._store_log.refresh())
+            return directory_schema(self._storage_log.refresh())
         return self._columns.schema
 
     def _begin(self, schema: pa.Schema) -> RowThreads:
@@ -378,9 +378,9 @@ class DirectoryWriter:
     def _end_due_files(self) -> None:
         """Begin a batch without rows if it would end files."""
         if self._columns is None:
-            head = self._store_log.refresh()
+            head = self._storage_log.refresh()
             self._columns = columns_of_open_files(head, self.app_id, self._options, self._common)
-        if self._columns is not None and has_due_files(self._columns.config, self._identity, self._store_log):
+        if self._columns is not None and has_due_files(self._columns.config, self._identity, self._storage_log):
             self._begin(self._columns.schema)
 
     def _commit_rows(self, batch: ApplicationBatch, config: SinkConfig, messages: list[TaskCommit]) -> Committed:
@@ -396,9 +396,9 @@ class DirectoryWriter:
                 settings = query.settings
             return Body(settings=settings)
 
-        with self._store_log.lock:
+        with self._storage_log.lock:
             return commit(
-                self._store_log,
+                self._storage_log,
                 batch.author,
                 partial(batch.body, prepare),
                 self._common.policy,

@@ -147,7 +147,7 @@ class RangeContent:
         """Return the plain content as a seekable file.
 
         A small, compressed or encrypted file is read into memory. Readers of columnar files return to the end of a file
-        several times, and each read costs a call of the store.
+        several times, and each read costs a call of the storage.
         """
         if not self.filters and self.file.size_bytes > _READ_BYTES:
             # Closing this file leaves the stored file open, because it is checked again.

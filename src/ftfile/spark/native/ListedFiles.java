@@ -35,7 +35,7 @@ import scala.collection.immutable.Seq;
 import scala.collection.mutable.ListBuffer;
 
 /**
- * The files of a version, and their comparison with the store when a query begins. Spark's own list contains one file
+ * The files of a version, and their comparison with the storage when a query begins. Spark's own list contains one file
  * of each directory, so that Spark parses and prunes the partitions. This list replaces that file by all files of the
  * directory. Janino compiles the class, like Spark's generated code: without type parameters, and without lambdas.
  */
@@ -107,13 +107,13 @@ public final class ListedFiles implements FileIndex {
     try {
       List chosen = new ArrayList(); // a list of directories for each partition
       List tasks = new ArrayList();
-      FileSystem store = null;
+      FileSystem storage = null;
       for (Iterator iterator = partitions.iterator(); iterator.hasNext(); ) {
         for (Iterator files = ((PartitionDirectory) iterator.next()).files().iterator(); files.hasNext(); ) {
           Path sample = ((FileStatusWithMetadata) files.next()).getPath();
-          // All files are in one store. The settings of the session are those of Spark's readers.
-          if (store == null) store = sample.getFileSystem(session.sessionState().newHadoopConfWithOptions(options));
-          tasks.add(task(store, directoryOf(sample)));
+          // All files are in one storage system. The settings of the session are those of Spark's readers.
+          if (storage == null) storage = sample.getFileSystem(session.sessionState().newHadoopConfWithOptions(options));
+          tasks.add(task(storage, directoryOf(sample)));
         }
       }
       List results = results(tasks);
@@ -136,10 +136,10 @@ public final class ListedFiles implements FileIndex {
     return (Directory) directories.get(path.substring(0, path.lastIndexOf('/') + 1));
   }
 
-  private Callable task(final FileSystem store, final Directory directory) {
+  private Callable task(final FileSystem storage, final Directory directory) {
     return new Callable() {
       public Object call() throws Exception {
-        return statuses(store, directory);
+        return statuses(storage, directory);
       }
     };
   }
@@ -163,14 +163,14 @@ public final class ListedFiles implements FileIndex {
   }
 
   /** Return the files of a directory, except for empty files, which Spark does not read. */
-  List statuses(FileSystem store, Directory directory) throws Exception {
+  List statuses(FileSystem storage, Directory directory) throws Exception {
     List files = files(directory);
-    boolean isLocal = store instanceof LocalFileSystem;
+    boolean isLocal = storage instanceof LocalFileSystem;
     // A listing of a disk requests each file, also files that are not read.
-    boolean lists = files.size() > 1 && !"file".equals(store.getUri().getScheme());
+    boolean lists = files.size() > 1 && !"file".equals(storage.getUri().getScheme());
     long[] before = directory.times;
     boolean looks = compares || before == null;
-    Map listing = looks && lists ? listing(store, ((FileStatus) files.get(0)).getPath().getParent()) : null;
+    Map listing = looks && lists ? listing(storage, ((FileStatus) files.get(0)).getPath().getParent()) : null;
     long[] times = looks ? new long[files.size()] : before;
     List statuses = new ArrayList(files.size());
     for (int index = 0; index < files.size(); index++) {
@@ -178,7 +178,7 @@ public final class ListedFiles implements FileIndex {
       Path path = file.getPath();
       long earlier = before == null ? UNKNOWN : before[index];
       if (looks && !(isLocal && isUnchanged(file, earlier, times, index))) {
-        FileStatus actual = lists ? (FileStatus) listing.get(path.getName()) : status(store, path);
+        FileStatus actual = lists ? (FileStatus) listing.get(path.getName()) : status(storage, path);
         compareFile(file, earlier, actual);
         times[index] = actual.getModificationTime();
       }
@@ -212,18 +212,18 @@ public final class ListedFiles implements FileIndex {
     return files;
   }
 
-  static FileStatus status(FileSystem store, Path path) throws Exception {
+  static FileStatus status(FileSystem storage, Path path) throws Exception {
     try {
-      return store.getFileStatus(path);
+      return storage.getFileStatus(path);
     } catch (FileNotFoundException error) {
       return null;
     }
   }
 
-  static Map listing(FileSystem store, Path directory) throws Exception {
+  static Map listing(FileSystem storage, Path directory) throws Exception {
     Map statuses = new HashMap();
     try {
-      for (RemoteIterator iterator = store.listStatusIterator(directory); iterator.hasNext(); ) {
+      for (RemoteIterator iterator = storage.listStatusIterator(directory); iterator.hasNext(); ) {
         FileStatus status = (FileStatus) iterator.next();
         statuses.put(status.getPath().getName(), status);
       }

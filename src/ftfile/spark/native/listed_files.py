@@ -1,4 +1,4 @@
-"""The list of the files that Spark's built-in sources read, which each query compares with the store."""
+"""The list of the files that Spark's built-in sources read, which each query compares with the storage."""
 
 from __future__ import annotations
 

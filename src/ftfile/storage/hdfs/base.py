@@ -164,7 +164,7 @@ class HadoopFileSystem(FileSystem):
             tried.pop()
             raise
         finally:
-            all(map(self.discard, tried))  # ends at the first failure, since the store is down
+            all(map(self.discard, tried))  # ends at the first failure, since the storage is down
 
     def put(self, path: str, content: bytes) -> None:
         full = self._full("put", path)
@@ -217,11 +217,11 @@ class HadoopFileSystem(FileSystem):
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> Result:
-        """Run a call of the library with arguments, and repeat it while the store is unavailable."""
+        """Run a call of the library with arguments, and repeat it while the storage is unavailable."""
         return self.retry_until_ready(partial(self.run, operation, path, partial(call, *arguments, **named)))
 
     def retry_until_ready(self, call: Callable[[], Result]) -> Result:
-        """Repeat a call while the store is unavailable, for `storage.patience` seconds.
+        """Repeat a call while the storage is unavailable, for `storage.patience` seconds.
 
         If HDFS refuses the credentials and this process has other ones now, the call is made once more with them.
         """

@@ -1,4 +1,4 @@
-"""Answers of an S3 store that refuse a request, as errors of the interface."""
+"""Answers of S3 storage that refuse a request, as errors of the interface."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class TooLargeToCopy(StorageError):
     """The file cannot be copied by one request; only drivers raise it."""
 
 
-_DENIED = "the store denies access to these credentials: check which credentials are used, and the bucket's policy"
+_DENIED = "the storage denies access to these credentials: check which credentials are used, and the bucket's policy"
 _DAMAGED = "the request was damaged in transit"
 _OTHER_REGION = "the bucket is in another region: set storage.region, or AWS_REGION"
 _UNKNOWN_USER = (
-    "the store does not accept these credentials, or they have expired: docs/object-stores.md describes where to set "
+    "the storage does not accept these credentials, or they have expired: docs/object-stores.md describes where to set "
     "credentials"
 )
 
-# By the error codes of the store, and by the HTTP status: an answer to HEAD, or of a proxy, has no code.
+# By the error codes of the storage, and by the HTTP status: an answer to HEAD, or of a proxy, has no code.
 _ANSWERS = (
     (NotFound, "it does not exist", "NoSuchKey 404"),
     (NotFound, "the file is shorter than it was", "416"),
@@ -42,13 +42,17 @@ _ANSWERS = (
     (Unavailable, "another request for the same name is under way", "ConditionalRequestConflict OperationAborted 409"),
     (PermissionDenied, _DENIED, "AccessDenied AllAccessDisabled AccountProblem 403"),
     (PermissionDenied, "the clock of this machine is wrong: correct it", "RequestTimeTooSkewed"),
-    (OutOfSpace, "the store is full or a quota is exceeded", "QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
-    (Unavailable, "the store asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
-    (Unavailable, "the store asks to slow down", "TooManyRequests"),
+    (
+        OutOfSpace,
+        "the storage is full or a quota is exceeded",
+        "QuotaExceeded InsufficientStorage XMinioStorageFull 507",
+    ),
+    (Unavailable, "the storage asks to slow down", "SlowDown Throttling ThrottlingException RequestLimitExceeded 429"),
+    (Unavailable, "the storage asks to slow down", "TooManyRequests"),
     (Unavailable, "the request did not arrive completely", "RequestTimeout IncompleteBody"),
     (Unavailable, _DAMAGED, "BadDigest XAmzContentSHA256Mismatch XAmzContentChecksumMismatch"),
-    (Unsupported, "the path is too long for the store; shorten it", "KeyTooLongError"),
-    (Unsupported, "the store cannot do this", "NotImplemented MethodNotAllowed 501"),
+    (Unsupported, "the path is too long for the storage; shorten it", "KeyTooLongError"),
+    (Unsupported, "the storage cannot do this", "NotImplemented MethodNotAllowed 501"),
     (TooLargeToCopy, "it is larger than one request allows", "EntityTooLarge"),
     (Unavailable, "the bucket is new, and its name is not yet known everywhere", "TemporaryRedirect"),
     (StorageError, _OTHER_REGION, "PermanentRedirect AuthorizationHeaderMalformed 301"),
@@ -84,6 +88,6 @@ def meaning_of_answer(*, code: str, status: int, message: str, reads: bool) -> t
     if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):
         # Also a 503 without a code: a proxy may have forwarded the request.
         kind = Unavailable if reads else OutcomeUnknown
-        advice = "the store failed"
+        advice = "the storage failed"
     text = f"{code or 'an answer'} ({status}): {message or 'no text'}"
     return kind or StorageError, f"{text}: {advice}" if advice else text

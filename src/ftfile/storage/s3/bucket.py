@@ -42,7 +42,7 @@ def byte_range(offset: int, length: int) -> str:
 
 
 def answered_ms_of(answer: Mapping[str, Any]) -> int | None:
-    """Return the time of the store in an answer, in whole seconds; None if it has none."""
+    """Return the time of the storage in an answer, in whole seconds; None if it has none."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         return int(parsedate_to_datetime(text).timestamp()) * 1000
@@ -150,7 +150,7 @@ class S3Bucket:
             answered_ms = answered_ms_of(answer)
             if answered_ms is None:
                 return None
-            # The store sets the time of an object at some moment of the request, in whole seconds.
+            # The storage sets the time of an object at some moment of the request, in whole seconds.
             took_ms = int((self._clock.monotonic_s() - began_s) * 1000)
             return StoredFile(len(content), answered_ms - took_ms - 1000, answered_ms + 1000)
 

@@ -1,4 +1,4 @@
-"""Requests to an S3 store by `botocore`, each with one timeout and one attempt."""
+"""Requests to S3 storage by `botocore`, each with one timeout and one attempt."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ BUNDLE = "AWS_CA_BUNDLE"
 _REFUSED = 300
 # Requests that change nothing, even if they fail.
 _READS = frozenset({"get_object", "head_object", "list_objects_v2"})
-# Requests that the store answers after it has copied data by itself, and the multiple of the timeout for them.
-_STORE_WORKS = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"})
+# Requests that the storage answers after it has copied data by itself, and the multiple of the timeout for them.
+_STORAGE_WORKS = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"})
 _WORK_FACTOR = 10
 # The path of a field that each successful answer contains. The status is not sufficient: for a copy or a completion, a
-# store sends it before the outcome is known.
+# storage system sends it before the outcome is known.
 _PROOFS: Mapping[str, tuple[str, ...]] = {
     "put_object": ("ETag",),
     "copy_object": ("CopyObjectResult", "ETag"),
@@ -61,7 +61,7 @@ _NO_HEADER = (
 
 
 class S3Client:
-    """A client of a store, which all threads of a process share."""
+    """A client of a storage system, which all threads of a process share."""
 
     def __init__(self, settings: S3Settings) -> None:
         try:
@@ -145,7 +145,7 @@ class S3Client:
         """Send one request by a method of the library's client; errors name the operation, path and root."""
         if connection is None:
             silence_s = self._timeout_s
-            if method in _STORE_WORKS:
+            if method in _STORAGE_WORKS:
                 silence_s *= _WORK_FACTOR
             connection = CancellableConnection(silence_s)
         call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
@@ -241,7 +241,7 @@ class S3Client:
         return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
 
     def _fault_of_connection(self, error: Exception) -> str | None:
-        """Return the reason why requests do not reach the store, and its remedy; None for other errors."""
+        """Return the reason why requests do not reach the storage, and its remedy; None for other errors."""
         if isinstance(error, self._errors.SSLError):
             cause = error.kwargs.get("error")
             if any(isinstance(argument, FileNotFoundError) for argument in getattr(cause, "args", ())):

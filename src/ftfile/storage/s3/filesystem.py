@@ -68,7 +68,7 @@ class S3FileSystem(FileSystem):
         return self._capabilities
 
     def prove(self, directory: str) -> None:
-        """Raise `Unsupported` if the store ignores conditions of uploads; probed once per process and bucket."""
+        """Raise `Unsupported` if the storage ignores conditions of uploads; probed once per process and bucket."""
         self._copies_on_condition(directory)
 
     def create(self, path: str) -> OutputStream:
@@ -163,7 +163,7 @@ class S3FileSystem(FileSystem):
             self._copy_in_parts(source, target, bucket.head("rename", source))
 
     def _copy_by_hand(self, source: str, target: str) -> None:
-        """Copy a file by an upload, since the store enforces conditions of uploads, but not of copies."""
+        """Copy a file by an upload, since the storage enforces conditions of uploads, but not of copies."""
         head = self._bucket.head("rename", source)
         if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
             self._copy_in_parts(source, target, head)
@@ -172,7 +172,7 @@ class S3FileSystem(FileSystem):
             self._bucket.put_new("rename", target, content, answer["Metadata"].get(ID))
 
     def _copy_in_parts(self, source: str, target: str, head: Mapping[str, Any]) -> None:
-        """Copy by several requests within the store."""
+        """Copy by several requests within the storage."""
         upload = S3Upload(self._bucket, "rename", target, head["Metadata"].get(ID))
         try:
             upload.copy(source, 0, int(head["ContentLength"]))
@@ -182,7 +182,7 @@ class S3FileSystem(FileSystem):
             raise
 
     def _copies_on_condition(self, directory: str) -> bool:
-        """Return True if the store also enforces conditions of copies; first probed by two files in `directory`."""
+        """Return True if the storage also enforces conditions of copies; first probed by two files in `directory`."""
         proven = self._bucket.client.proven
         if self._bucket.name not in proven:
             first = join(directory, f".{self._bucket.ids.unique()}.tmp")
@@ -198,16 +198,16 @@ class S3FileSystem(FileSystem):
         """Create two files; return True if copying one to the other is refused, because the other file exists.
 
         Raises:
-            Unsupported: the store overwrites an existing file, although the condition forbids it.
+            Unsupported: the storage overwrites an existing file, although the condition forbids it.
         """
         for path in (first, second):
             self.create_exclusive(path, b"")
         with contextlib.suppress(AlreadyExists):
             self.create_exclusive(first, b"2")
-            # This code only runs if the store has overwritten the file.
+            # This code only runs if the storage has overwritten the file.
             detail = (
-                f"the store of {self._bucket.where} ignores If-None-Match: * and overwrites existing files, so two "
-                "writers could overwrite each other's commits: update the store, or use another one"
+                f"the storage of {self._bucket.where} ignores If-None-Match: * and overwrites existing files, so two "
+                "writers could overwrite each other's commits: update the storage, or use another one"
             )
             raise Unsupported("create_exclusive", first, detail)
         try:
@@ -247,7 +247,7 @@ def _children(path: str, prefix: str, page: Mapping[str, Any]) -> Iterator[FileI
 
 
 def _milliseconds(answer: Mapping[str, Any]) -> int:
-    # Fractions of a second are omitted, since some stores return them only in listings.
+    # Fractions of a second are omitted, since some storage systems return them only in listings.
     return int(answer["LastModified"].timestamp()) * 1000
 
 
@@ -276,7 +276,7 @@ class _S3Stream(CopyingStream):
         self._buffer += data
 
     def _copy_from(self, path: str, offset: int, length: int) -> None:
-        """Copy the range within the store, as parts.
+        """Copy the range within the storage, as parts.
 
         Only the last part of a file can be shorter than `PART_BYTES_MIN`. So the first bytes of the range are read to
         fill a short buffer, and the whole range is read if its remainder is too short for a part.
@@ -320,12 +320,12 @@ class _S3Stream(CopyingStream):
 
 
 PARTS_MAX = 10_000
-# The maximum number of bytes that one request copies. Stores allow ten times as many, but the request takes longer.
+# The maximum number of bytes that one request copies. Storage allows ten times as many, but the request takes longer.
 COPY_BYTES_MAX = 512 << 20
 
 
 class S3Upload:
-    """An upload whose parts the store assembles into a file; errors contain `operation`."""
+    """An upload whose parts the storage assembles into a file; errors contain `operation`."""
 
     def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
         self._bucket = bucket
@@ -334,7 +334,7 @@ class S3Upload:
         self._address = {"Key": bucket.key(operation, path)}  # parameters of every request
         self._identity = identity
         # If this request is repeated, the upload of the first attempt can remain without a known id.
-        # docs/object-stores.md describes how stores remove such uploads.
+        # docs/object-stores.md describes how storage systems remove such uploads.
         answer = self._repeat("create_multipart_upload", Metadata=metadata_of(identity))
         self._address["UploadId"] = answer["UploadId"]
         self._parts: list[Answer[str]] = []
@@ -355,7 +355,7 @@ class S3Upload:
         return tag
 
     def copy(self, source: str, offset: int, length: int) -> None:
-        """Copy a range of another object within the store, as the next parts; see `send`."""
+        """Copy a range of another object within the storage, as the next parts; see `send`."""
         origin = self._bucket.origin(self._operation, source)
         self._size_bytes += length
         # Parts have nearly equal lengths, so that the last one is not too short.
@@ -404,8 +404,8 @@ class S3Upload:
                 raise StorageError(self._operation, self._path, error.detail) from error
 
     def abort(self) -> None:
-        """Discard the parts; an error of the store is ignored."""
-        wait_for(self._parts)  # the store would keep a part that arrives after this request
+        """Discard the parts; an error of the storage is ignored."""
+        wait_for(self._parts)  # the storage would keep a part that arrives after this request
         with contextlib.suppress(StorageError):
             self._repeat("abort_multipart_upload")
 

@@ -1,4 +1,4 @@
-"""Settings of an S3 store, without secrets."""
+"""Settings of S3 storage, without secrets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class S3Settings:
     profile: str | None = None
     variables: tuple[str, ...] = ()  # environment variables of access key, secret key and, optionally, session token
     timeout_s: float = 60.0  # timeout of a request without data
-    patience_s: float = 30.0  # for a store that is down, or throttles
+    patience_s: float = 30.0  # for a storage system that is down, or throttles
     part_bytes: int = 8 << 20  # of large files; a smaller file is sent in one request
 
     @classmethod

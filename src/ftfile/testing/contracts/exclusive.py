@@ -31,7 +31,7 @@ class ExclusiveContract(ContractSupport):
     racers = 16  # in each round
 
     def lanes(self, filesystem: FileSystem) -> int:
-        """Return the number of parallel rounds; more than one round on stores that support concurrent calls."""
+        """Return the number of parallel rounds; more than one round on storage that supports concurrent calls."""
         return max(1, filesystem.capabilities.concurrency // 2)
 
     def race(self, filesystem: FileSystem, rounds: int, enter: Callable[[FileSystem, int, int], object]) -> list[int]:

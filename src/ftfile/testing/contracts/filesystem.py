@@ -1,6 +1,6 @@
 """The contract of a file system as tests, which the tests of each driver inherit.
 
-A subclass has a fixture `filesystem` that returns a new, empty file system. Its method `stored` can read the store
+A subclass has a fixture `filesystem` that returns a new, empty file system. Its method `stored` can read the storage
 without the driver.
 """
 
@@ -54,7 +54,7 @@ def _copies(filesystem: FileSystem) -> bool:
 
 
 def _copied_bytes(filesystem: FileSystem) -> int:
-    """Return the length of a range that the store copies, because it exceeds `copy_bytes_min`."""
+    """Return the length of a range that the storage copies, because it exceeds `copy_bytes_min`."""
     return filesystem.capabilities.copy_bytes_min + 10
 
 
@@ -141,7 +141,7 @@ class CopyContract(ContractSupport):
 class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
     """All tests of a driver. No test depends on the driver's name, so a decorator passes the tests of its driver."""
 
-    odd_names: Sequence[str] = ODD_NAMES  # without names that the store loses silently
+    odd_names: Sequence[str] = ODD_NAMES  # without names that the storage loses silently
 
     def test_read_at_returns_any_range(self, filesystem: FileSystem, request: pytest.FixtureRequest) -> None:
         below = self.numbers(request).below
@@ -379,7 +379,7 @@ class FileSystemContract(OutputStreamContract, CopyContract, ExclusiveContract):
         filesystem.delete("file")
         assert self.listed_paths(filesystem, "") == ["file-2"]
 
-    def test_a_pickled_copy_is_a_client_of_the_same_store(self, filesystem: FileSystem) -> None:
+    def test_a_pickled_copy_is_a_client_of_the_same_storage(self, filesystem: FileSystem) -> None:
         write(filesystem, "file", b"data")
         copy = self.second_client(filesystem)
         assert copy.capabilities == filesystem.capabilities

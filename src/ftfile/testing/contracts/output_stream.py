@@ -84,10 +84,10 @@ class OutputStreamContract(WritingContract):
         assert syncs == (strongest == "hsync"), "durability and hsync contradict each other"
 
     def test_os19_all_blocks_of_a_file_are_synced(self, filesystem: FileSystem) -> None:
-        store, block_bytes = self.with_blocks(filesystem)
+        storage, block_bytes = self.with_blocks(filesystem)
         before = self.all_device_syncs(filesystem)
         content = b"".join(numbered_lines(5 * block_bytes // 16))
-        with store.create("file") as stream:
+        with storage.create("file") as stream:
             for start in range(0, len(content), 1000):
                 stream.write(content[start : start + 1000])
             if stream.has_capability("hsync"):
@@ -125,7 +125,7 @@ class OutputStreamContract(WritingContract):
             stream.write(b"data")
             if stream.has_capability("hflush"):
                 stream.hflush()
-            # A store can report the length late, so a length of 0 does not mean that the file is empty.
+            # A storage system can report the length late, so a length of 0 does not mean that the file is empty.
             lengths = self.seen_lengths(filesystem, "file")
             assert bool(lengths) == (filesystem.capabilities.visible_at == "at_create")
             if lengths:
@@ -160,7 +160,7 @@ class OutputStreamContract(WritingContract):
         assert listed._replace(identity=listed.identity or info.identity) == info
 
     def test_os25_modification_time_lies_within_the_writing(self, filesystem: FileSystem) -> None:
-        before_ms = time.time_ns() // 1_000_000  # noqa: TID251 - compared with the store's own clock
+        before_ms = time.time_ns() // 1_000_000  # noqa: TID251 - compared with the storage's own clock
         write(filesystem, "file", b"data")
         after_ms = time.time_ns() // 1_000_000  # noqa: TID251
         modified_ms = filesystem.stat("file").modified_ms

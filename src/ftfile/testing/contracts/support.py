@@ -31,7 +31,7 @@ SETTLED_S = 0.12
 class ContractSupport:
     """Methods that a driver's tests can override, and helper methods."""
 
-    # The greatest difference between the store's clock and the clock of this machine.
+    # The greatest difference between the storage's clock and the clock of this machine.
     clock_slack_ms = 5_000
 
     # The least number of device syncs for a file of two and a half blocks; see `with_blocks`.
@@ -41,12 +41,12 @@ class ContractSupport:
     counts_late = False
 
     def second_client(self, filesystem: FileSystem) -> FileSystem:
-        """Return another client of the same store; by default, the unpickled copy of the first client."""
+        """Return another client of the same storage; by default, the unpickled copy of the first client."""
         copy: FileSystem = pickle.loads(pickle.dumps(filesystem))  # noqa: S301 - pickled here
         return copy
 
     def stored(self, filesystem: FileSystem, path: str) -> bytes:
-        """Return the store's content of `path`, if possible without the driver under test."""
+        """Return the storage's content of `path`, if possible without the driver under test."""
         return self.second_client(filesystem).read(path)
 
     def seen_lengths(self, filesystem: FileSystem, path: str) -> set[int]:
@@ -68,7 +68,7 @@ class ContractSupport:
         return (5 << 20) + filesystem.capabilities.stream_bytes
 
     def is_stored(self, filesystem: FileSystem, path: str, content: bytes) -> bool:
-        """Return True if the store has this content at `path`."""
+        """Return True if the storage has this content at `path`."""
         return self.stored(filesystem, path) == content
 
     def reader(self, filesystem: FileSystem) -> FileSystem:
@@ -77,12 +77,12 @@ class ContractSupport:
 
     @contextlib.contextmanager
     def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
-        """Yield a view of the store that is out of space; by default, only writes fail."""
+        """Yield a view of the storage that is out of space; by default, only writes fail."""
         yield FaultyFileSystem(filesystem, [Fault(OutOfSpace, times=1 << 30, operations=frozenset({"write"}))])
 
     @contextlib.contextmanager
     def unclosable(self, filesystem: FileSystem, path: str) -> Iterator[FileSystem]:
-        """Yield a view of the store in which the file at `path` can be created and written, but not closed.
+        """Yield a view of the storage in which the file at `path` can be created and written, but not closed.
 
         If files are visible at close, another client creates the file first; otherwise, `close` fails in a decorator by
         default.
@@ -94,11 +94,11 @@ class ContractSupport:
             yield FaultyFileSystem(filesystem, [Fault(OutcomeUnknown, operations=frozenset({"close"}))])
 
     def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:
-        """Return a client that writes files in small blocks, if the store has blocks, and the bytes of a block."""
+        """Return a client that writes files in small blocks, if the storage has blocks, and the bytes of a block."""
         return filesystem, 100_000
 
     def device_syncs(self, filesystem: FileSystem) -> int | None:
-        """Return the number of content syncs on the store's device so far; None if they cannot be counted."""
+        """Return the number of content syncs on the storage's device so far; None if they cannot be counted."""
         del filesystem
         return None
 
@@ -118,7 +118,7 @@ class ContractSupport:
 
     def refused(self, filesystem: FileSystem, path: str) -> AlreadyExists:
         """Check that no writer can overwrite the file at `path`, and return the error."""
-        with pytest.raises(AlreadyExists) as caught:  # noqa: PT012 - which of the two depends on the store
+        with pytest.raises(AlreadyExists) as caught:  # noqa: PT012 - which of the two depends on the storage
             stream = filesystem.create(path)
             if filesystem.capabilities.visible_at == "at_close":
                 with stream:
@@ -157,7 +157,7 @@ def numbered_lines(count: int) -> list[bytes]:
 
 
 def make_directory(filesystem: FileSystem, path: str) -> None:
-    """Create a directory; if the store has implied directories, with a file in it."""
+    """Create a directory; if the storage has implied directories, with a file in it."""
     filesystem.make_directories(path)
     if filesystem.capabilities.implied_directories:
         write(filesystem, f"{path}/file", b"")

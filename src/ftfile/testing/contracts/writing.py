@@ -98,8 +98,8 @@ class WritingContract(ContractSupport):
         assert self.stored(filesystem, "file") == b"new"
 
     def test_os9_a_file_whose_close_failed_does_not_count(self, filesystem: FileSystem) -> None:
-        with self.unclosable(filesystem, "file") as store:
-            stream = store.create("file")
+        with self.unclosable(filesystem, "file") as storage:
+            stream = storage.create("file")
             stream.write(b"data")
             with pytest.raises(StorageError):
                 stream.close()
@@ -109,8 +109,8 @@ class WritingContract(ContractSupport):
             assert self.seen_lengths(filesystem, "file") in (set(), {len(b"somebody else's")})
 
     def test_os9_a_close_that_fails_leaves_nothing_behind_with(self, filesystem: FileSystem) -> None:
-        with self.unclosable(filesystem, "file") as store, pytest.raises(StorageError):
-            write(store, "file", b"data")
+        with self.unclosable(filesystem, "file") as storage, pytest.raises(StorageError):
+            write(storage, "file", b"data")
         if "abort" in filesystem.capabilities.stream_capabilities:
             assert self.seen_lengths(filesystem, "file") in (set(), {len(b"somebody else's")})
 
@@ -145,9 +145,9 @@ class WritingContract(ContractSupport):
             large.clear()  # raises `BufferError` if the stream still references the buffer
         assert self.stored(filesystem, "file") == b"first second" + b"3" * (1 << 21)
 
-    def test_os11_a_full_store_fails_the_write(self, filesystem: FileSystem) -> None:
-        with self.full(filesystem) as store:
-            stream = store.create("file")
+    def test_os11_full_storage_fails_the_write(self, filesystem: FileSystem) -> None:
+        with self.full(filesystem) as storage:
+            stream = storage.create("file")
             with pytest.raises(OutOfSpace) as caught:  # noqa: PT012 - which of the writes depends on buffers
                 for _ in range(16 + 2 * filesystem.capabilities.stream_bytes // (1 << 20)):
                     stream.write(b"x" * (1 << 20))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.clock import Clock
     from ftfile.testing.fs.disk import Loss
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 
 __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kill_states")
@@ -33,7 +33,7 @@ __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kil
 class CrashingFileSystem(PickledByReference, VolumeFileSystem):
     """Files in memory with a journal of steps. A pickled copy in the same process is the object itself.
 
-    The stores differ as follows:
+    The storage systems differ as follows:
 
     - `disk` has POSIX semantics.
     - `hdfs`: a change of a name is durable when the call returns, and content only after `hsync`. A writer's buffer is
@@ -51,7 +51,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         self,
         *,
         clock: Clock = SYSTEM.clock,
-        store: Store = "disk",
+        storage: Storage = "disk",
         disk: Disk | None = None,
         history: Iterable[Operation] = (),
         notes: tuple[str, ...] = (),
@@ -59,16 +59,16 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
         capabilities = Capabilities(
             driver="crashing",
             shared_between_processes=False,
-            durability="hsync" if "hsync" in STREAMS[store].offered else "close",
-            directory_sync=store == "disk",
-            atomic_rename=store != "s3",
-            stream_capabilities=STREAMS[store].offered,
-            shared_between_hosts=store == "s3",
-            visible_at="at_close" if store == "s3" else "at_create",
-            implied_directories=store == "s3",
-            copy_bytes_min=int(store == "s3"),
+            durability="hsync" if "hsync" in STREAMS[storage].offered else "close",
+            directory_sync=storage == "disk",
+            atomic_rename=storage != "s3",
+            stream_capabilities=STREAMS[storage].offered,
+            shared_between_hosts=storage == "s3",
+            visible_at="at_close" if storage == "s3" else "at_create",
+            implied_directories=storage == "s3",
+            copy_bytes_min=int(storage == "s3"),
         )
-        super().__init__(Volume(Disk(Tree(), {}) if disk is None else disk, clock), store, capabilities)
+        super().__init__(Volume(Disk(Tree(), {}) if disk is None else disk, clock), storage, capabilities)
         self._notes = notes
         for operation in history:
             self._volume.do(operation)
@@ -89,7 +89,7 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
             for path, number in [("", DIRECTORY), *self._volume.live.tree.walk()]:
                 if number != DIRECTORY:
                     self._volume.hsync(path, number)
-                elif self._store != "s3":
+                elif self._storage != "s3":
                     self.sync_directory(path)
 
     def digest(self) -> bytes:
@@ -110,13 +110,13 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
 
     def after_power_cut(self, disk: Disk, notes: tuple[str, ...]) -> CrashingFileSystem:
         """Return a file system of the same kind on a copy of `disk`."""
-        return CrashingFileSystem(clock=self._volume.clock, store=self._store, disk=disk.reachable(), notes=notes)
+        return CrashingFileSystem(clock=self._volume.clock, storage=self._storage, disk=disk.reachable(), notes=notes)
 
     def after_kill(self, point: int) -> CrashingFileSystem:
         """Return the disk of a process that is killed after `point` steps: all steps are complete, but not durable."""
         clock, base = self._volume.clock, self._volume.base
         done = self.journal[:point]
-        return CrashingFileSystem(clock=clock, store=self._store, disk=base, history=done, notes=self._notes)
+        return CrashingFileSystem(clock=clock, storage=self._storage, disk=base, history=done, notes=self._notes)
 
 
 class _StopPoint(NamedTuple):

@@ -47,7 +47,7 @@ class Inode:
 
     content: bytes
     modified_ms: int
-    identity: int | None = None  # number of the file that it is a copy of; None in stores without copies
+    identity: int | None = None  # number of the file that it is a copy of; None in storage systems without copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class _UnsyncedFile:
 class Replay:
     """Replays a journal from a durable disk, and enumerates the possible disks after a power cut at any step.
 
-    `directory_sync` is False for stores whose names are durable at once.
+    `directory_sync` is False for storage systems whose names are durable at once.
     """
 
     def __init__(self, base: Disk, *, directory_sync: bool) -> None:

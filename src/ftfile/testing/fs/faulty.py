@@ -40,8 +40,8 @@ class Call:
 class Fault:
     """The calls that fail, and their error.
 
-    A caller can repeat a call after `Unavailable`, and must check the outcome after `OutcomeUnknown`. So stores that
-    fulfil the contract raise `OutcomeUnknown` for a fault after the effect of a change.
+    A caller can repeat a call after `Unavailable`, and must check the outcome after `OutcomeUnknown`. So storage
+    systems that fulfil the contract raise `OutcomeUnknown` for a fault after the effect of a change.
     """
 
     error: type[StorageError]

@@ -1,4 +1,4 @@
-"""The memory driver, whose stores exist as long as the process, and URLs for file systems that tests create."""
+"""The memory driver, whose storage exists as long as the process, and URLs for file systems that tests create."""
 
 from __future__ import annotations
 
@@ -110,26 +110,26 @@ _CAPABILITIES = Capabilities(
     stream_capabilities=STREAMS["memory"].offered,
     shared_between_hosts=False,
 )
-_stores: dict[str, Volume] = {}
+_volumes: dict[str, Volume] = {}
 
 
 class MemoryFileSystem(VolumeFileSystem):
-    """A store of this process: all instances with the same name have the same files.
+    """A storage system of this process: all instances with the same name have the same files.
 
-    An instance is pickled as its name, so another process has a separate, empty store. The clock sets the modification
+    An instance is pickled as its name, so another process has separate, empty storage. The clock sets the modification
     times of all instances with this name from now on.
     """
 
     def __init__(self, name: str, *, clock: Clock = SYSTEM.clock) -> None:
         self.name = name
-        volume = _stores.setdefault(name, Volume(Disk(Tree(), {}), clock, journals=False))
+        volume = _volumes.setdefault(name, Volume(Disk(Tree(), {}), clock, journals=False))
         volume.clock = clock
         super().__init__(volume, "memory", _CAPABILITIES)
 
     @classmethod
     def drop(cls, name: str) -> None:
-        """Remove the store of this name; existing instances keep its files."""
-        _stores.pop(name, None)
+        """Remove the storage of this name; existing instances keep its files."""
+        _volumes.pop(name, None)
 
     def __repr__(self) -> str:
         return f"MemoryFileSystem({self.name!r})"
@@ -139,8 +139,8 @@ class MemoryFileSystem(VolumeFileSystem):
 
 
 def open_location(location: Location) -> FileSystem:
-    """Open a `memory` URL, whose authority is the name of the store; raises `ConfigError` without a name."""
+    """Open a `memory` URL, whose authority is the name of the storage; raises `ConfigError` without a name."""
     location.known_settings()
     if not location.authority:
-        raise ConfigError(f"{location.url!r} names no store; write memory://name or memory://name/directory")
+        raise ConfigError(f"{location.url!r} names no storage system; write memory://name or memory://name/directory")
     return RootedFileSystem(MemoryFileSystem(location.authority, clock=location.context.clock), location.path[1:])

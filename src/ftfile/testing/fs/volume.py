@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ftfile.storage.api import Capabilities
 
 
-__all__ = ("STREAMS", "Store", "Volume", "VolumeFileSystem")
+__all__ = ("STREAMS", "Storage", "Volume", "VolumeFileSystem")
 
 
-Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
+Storage = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 
 
 class Volume:
@@ -210,7 +210,7 @@ class _MemoryStream(_VolumeStream):
     offered = frozenset({"hflush", "abort"})
 
 
-STREAMS: dict[Store, type[_VolumeStream]] = {
+STREAMS: dict[Storage, type[_VolumeStream]] = {
     "disk": _VolumeStream,
     "memory": _MemoryStream,
     "hdfs": _BufferingStream,
@@ -219,17 +219,17 @@ STREAMS: dict[Store, type[_VolumeStream]] = {
 }
 
 
-# Stores that use the number of a file as its identity.
+# Storage systems that use the number of a file as its identity.
 _NUMBERING = {"disk", "memory"}
 
 
 class VolumeFileSystem(FileSystem):
-    """A file system on a volume with the semantics of a `store`; see `CrashingFileSystem`."""
+    """A file system on a volume with the semantics of a `storage`; see `CrashingFileSystem`."""
 
-    def __init__(self, volume: Volume, store: Store, capabilities: Capabilities) -> None:
+    def __init__(self, volume: Volume, storage: Storage, capabilities: Capabilities) -> None:
         self.context = dataclasses.replace(SYSTEM, clock=volume.clock)
         self._volume = volume
-        self._store = store
+        self._storage = storage
         self._capabilities = capabilities
 
     @property
@@ -238,11 +238,11 @@ class VolumeFileSystem(FileSystem):
 
     def create(self, path: str) -> OutputStream:
         with self._volume.lock:
-            if self._store == "s3":
+            if self._storage == "s3":
                 check_path("create", path)
-                return STREAMS[self._store](path, self._volume, 0)
+                return STREAMS[self._storage](path, self._volume, 0)
             self._volume.live.tree.require_free("create", path)
-            return STREAMS[self._store](path, self._volume, self._volume.create(path))
+            return STREAMS[self._storage](path, self._volume, self._volume.create(path))
 
     def open(self, path: str) -> InputFile:
         with self._volume.lock:
@@ -273,12 +273,12 @@ class VolumeFileSystem(FileSystem):
     def make_directories(self, path: str) -> None:
         with self._volume.lock:
             missing = self._volume.live.tree.missing_directories("make_directories", path)
-            for directory in () if self._store == "s3" else missing:
+            for directory in () if self._storage == "s3" else missing:
                 self._volume.do(Operation("mkdir", directory))
 
     def sync_directory(self, path: str) -> None:
         with self._volume.lock:
-            if self._store == "s3":
+            if self._storage == "s3":
                 check_path("sync_directory", path)
                 return
             self._volume.live.tree.children("sync_directory", path)
@@ -287,7 +287,7 @@ class VolumeFileSystem(FileSystem):
     def rename(self, source: str, target: str) -> None:
         with self._volume.lock:
             number = self._volume.live.tree.file_at("rename", source)
-            if self._store == "s3":
+            if self._storage == "s3":
                 check_path("rename", target)
                 self._copy_and_delete(source, number, target)
                 return
@@ -298,10 +298,10 @@ class VolumeFileSystem(FileSystem):
         """Execute the steps of the driver one by one, because a crash can occur between any two of them."""
         with self._volume.lock:
             check_path("create_exclusive", path)
-            if self._store == "s3":
+            if self._storage == "s3":
                 self._require_free("create_exclusive", path)
                 return self._volume.make_object(path, content)
-            if self._store == "memory":
+            if self._storage == "memory":
                 self._volume.live.tree.require_free("create_exclusive", path)
                 self._volume.create(path, content)
                 return None
@@ -315,19 +315,19 @@ class VolumeFileSystem(FileSystem):
             self._volume.hsync(temporary, number)
             taken = self._volume.live.tree.find(path) is not None
             if not taken:
-                self._volume.do(Operation("link" if self._store == "disk" else "rename", temporary, path, number))
-            if taken or self._store == "disk":
+                self._volume.do(Operation("link" if self._storage == "disk" else "rename", temporary, path, number))
+            if taken or self._storage == "disk":
                 self._volume.do(Operation("unlink", temporary))
             if taken:
                 raise AlreadyExists("create_exclusive", path, "something is there already")
-            if self._store == "disk":
+            if self._storage == "disk":
                 self._volume.do(Operation("sync_directory", parent))
             return None
 
     def put(self, path: str, content: bytes) -> None:
         with self._volume.lock:
             check_path("put", path)
-            if self._store == "s3":
+            if self._storage == "s3":
                 self._volume.make_object(path, content)
                 return
             if self._volume.live.tree.find(path) is None:
@@ -345,7 +345,7 @@ class VolumeFileSystem(FileSystem):
 
     def remove_directory(self, path: str) -> bool:
         with self._volume.lock:
-            if self._store == "s3":
+            if self._storage == "s3":
                 check_path("remove_directory", path)
                 return not self._is_there(path)
             tree = self._volume.live.tree
@@ -370,7 +370,7 @@ class VolumeFileSystem(FileSystem):
     def _is_there(self, directory: str) -> bool:
         """Return True if a directory exists; an implied directory exists if it contains a file."""
         tree = self._volume.live.tree
-        if self._store != "s3" or not directory:
+        if self._storage != "s3" or not directory:
             return True
         if directory not in tree.directories:
             return False
@@ -383,9 +383,9 @@ class VolumeFileSystem(FileSystem):
         if number == DIRECTORY:
             return FileInfo(path, 0, 0, is_directory=True)
         inode = self._volume.live.inodes[number]
-        if self._store == "s3":
+        if self._storage == "s3":
             identity = inode.identity
-        elif self._store in _NUMBERING:
+        elif self._storage in _NUMBERING:
             identity = number
         else:
             identity = None

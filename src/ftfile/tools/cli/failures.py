@@ -24,7 +24,7 @@ from ftfile.tools.cli.terminal import printable, put
 
 FOUND = 1  # a check found an error or a warning
 USAGE = 2  # the command, its options, the path or a condition is wrong
-STORE = 3  # the store failed, is not available, or refuses access
+STORAGE = 3  # the storage failed, is not available, or refuses access
 DAMAGED = 4  # the log or the data differs from the committed content
 CONFLICT = 5  # the operation was refused, or is incomplete
 INTERRUPTED = 130  # by Ctrl-C
@@ -32,7 +32,7 @@ CLOSED = 141  # the process that read the output has ended, such as `head`
 
 _CODES = (
     ((ConfigError, SchemaError, UserCodeError, TypeError), USAGE),
-    (StorageError, STORE),
+    (StorageError, STORAGE),
     ((CorruptData, EncodingError), DAMAGED),
 )
 

@@ -133,7 +133,7 @@ def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
         "Flink could not truncate files after a failure, and only their first bytes are committed, as recorded in "
         f"files .valid-length: {examples}. Truncate each file, for example with `truncate -s {length} "
         f"{shlex.quote(info.path)}` in the directory, on HDFS by `hdfs dfs -truncate -w {length} "
-        f"…/{shlex.quote(info.path)}`, or rewrite its first bytes if the store cannot truncate; "
+        f"…/{shlex.quote(info.path)}`, or rewrite its first bytes if the storage cannot truncate; "
         "docs/migrating/flink.md shows this for many files. Then migrate again. Nothing was changed"
     )
 

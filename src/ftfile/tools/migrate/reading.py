@@ -282,7 +282,7 @@ class Reading(Work[FileInfo, FileFacts]):
 
         Raises:
             ConfigError: ftfile cannot read a file, or a file was changed since the listing.
-            StorageError: the store failed.
+            StorageError: the storage failed.
         """
         for info in pieces:
             try:

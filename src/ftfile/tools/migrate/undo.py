@@ -36,7 +36,7 @@ def move_log(fs: FileSystem, log: str) -> None:
     """Move the other program's log below `_ftfile`, newest entry first. Idempotent.
 
     Until the last entry is moved, that program's readers see an older version. Entries are moved one by one, because
-    not every store can rename a directory, and the files are few and small.
+    not every storage system can rename a directory, and the files are few and small.
     """
     entries = sorted(walk(fs, log))
     directories = set(map(layout.parent, entries))
@@ -124,7 +124,7 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
         fs.rename(source, target)
     except AlreadyExists as error:
         if _is_copy(fs, source, target):
-            # A store without atomic rename copied the file, and the process died before it deleted the source.
+            # A storage system without atomic rename copied the file, and the process died before it deleted the source.
             delete_file(fs, source)
             return
         raise NameCollision(

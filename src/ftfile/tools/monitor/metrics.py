@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-# Bounds of times, in seconds: from a small commit on a disk to a batch on a slow store.
+# Bounds of times, in seconds: from a small commit on a disk to a batch on a slow storage system.
 BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -135,7 +135,7 @@ _TABLE = (
     _gauge(
         "ftfile_last_commit_timestamp_seconds",
         _DIRECTORY,
-        "Time when the newest version was created, by the store's clock.",
+        "Time when the newest version was created, by the storage's clock.",
     ),
     _gauge("ftfile_open_files", _DIRECTORY, "Open files; for a store, its runs.", "head.open_files"),
     _gauge("ftfile_open_rows", _DIRECTORY, "Rows in open files or runs.", "head.open_rows"),
@@ -163,7 +163,7 @@ _TABLE = (
     _gauge(
         "ftfile_query_last_commit_timestamp_seconds",
         _QUERY,
-        "Time when the newest batch was committed, by the store's clock.",
+        "Time when the newest batch was committed, by the storage's clock.",
     ),
     _gauge(
         "ftfile_source_backlog",

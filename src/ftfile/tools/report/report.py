@@ -123,7 +123,7 @@ def report(
         RolledBack: the newest version is before `at_least_version`.
         ConfigError: the path has no log, its keys are not known, or packages of `ftfile[report]` are not installed.
         CorruptData: the newest version cannot be read; `OpenedDirectory.verify()` reports the repair.
-        StorageError: the store failed.
+        StorageError: the storage failed.
     """
     place = Access.of(access)
     log = open_log(path, place)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.operate.findings import Finding
     from ftfile.operate.lag import SourceLag
     from ftfile.operate.open_files import OpenFile
-    from ftfile.operate.requests import StoreRequests
+    from ftfile.operate.requests import StorageRequests
     from ftfile.operate.status import QueryStatus, UnpublishedFile
 
 
@@ -224,7 +224,7 @@ def view_of_machine(findings: Sequence[Finding]) -> TableView:
     return TableView("Checks of the machine", columns, findings)
 
 
-def view_of_requests(requests: StoreRequests) -> TableView:
+def view_of_requests(requests: StorageRequests) -> TableView:
     """Return the view of the requests of a batch by step."""
     mean = ValueFormat("{:.3g}".format, str, is_number=True)
     columns = [

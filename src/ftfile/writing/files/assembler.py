@@ -102,14 +102,14 @@ class Assembler:
         remaining rows stay open.
 
         Raises:
-            FtfileError: a segment differs from the committed content, or the store failed. Staged files are dropped.
+            FtfileError: a segment differs from the committed content, or the storage failed. Staged files are dropped.
         """
         try:
             return self._assembled(self._stage, job, goes_on, copies=self._copies)
         except Unsupported as error:
             if not self._copies:
                 raise
-            # Some S3-compatible stores do not support copying of ranges.
+            # Some S3-compatible storage systems do not support copying of ranges.
             _log.warning("files are assembled by reading their segments: %s", error)
             self._copies = False
             return self._assembled(self._stage, job, goes_on, copies=False)
@@ -118,7 +118,7 @@ class Assembler:
         """Assemble parts from the readable segments. For `goes_on`, see `assemble`.
 
         Raises:
-            Exception: the store is unavailable, or an error other than FtfileError prevented all parts.
+            Exception: the storage is unavailable, or an error other than FtfileError prevented all parts.
         """
         try:
             return self._without_damaged(job, goes_on)
@@ -183,10 +183,10 @@ class Assembler:
             raise
 
     def _readers(self, job: Job, file_format: Format, keys: Keys | None, *, copies: bool) -> deque[SegmentReader]:
-        store = self._fs.capabilities
+        storage = self._fs.capabilities
         copied_from = None
-        if copies and "copy" in store.stream_capabilities:
-            copied_from = store.copy_bytes_min
+        if copies and "copy" in storage.stream_capabilities:
+            copied_from = storage.copy_bytes_min
         chains = {}
         for names in {segment.filters for segment in job.inputs}:
             chains[names] = Chain.for_reading(names, keys)

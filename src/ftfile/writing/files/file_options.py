@@ -83,7 +83,7 @@ class SinkConfig(WriteConfig):
     def from_options(
         cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False, stream: bool = False
     ) -> SinkConfig:
-        """Check options and schema. Only a key and the store's environment settings are read; nothing is written.
+        """Check options and schema. Only a key and the storage's environment settings are read; nothing is written.
 
         The checked options of a query are cached in the process while its keys and environment settings are unchanged.
 
@@ -103,13 +103,13 @@ class SinkConfig(WriteConfig):
         )
         return _settings(checked)
 
-    def for_store(self, store: Capabilities) -> SinkConfig:
-        """Return the settings for this store.
+    def for_storage(self, storage: Capabilities) -> SinkConfig:
+        """Return the settings for this storage.
 
-        A ConfigError is raised if the store does not support a requested setting.
+        A ConfigError is raised if the storage does not support a requested setting.
         """
-        self.publishing.check_store(store)
-        return WriteConfig.for_store(self, store)
+        self.publishing.check_storage(storage)
+        return WriteConfig.for_storage(self, storage)
 
     def for_session(self, overwrite_mode: str | None) -> SinkConfig:
         """Return the settings of a batch write in a session with this `partitionOverwriteMode`."""
@@ -138,9 +138,9 @@ class SinkConfig(WriteConfig):
             encoding_key=definition_key(encoding),
         )
 
-    def path_check(self, store: Capabilities) -> PathCheck:
-        """Return the checker for part paths that the store rejects."""
-        return PathCheck(self.publishing.naming, self.extension, store)
+    def path_check(self, storage: Capabilities) -> PathCheck:
+        """Return the checker for part paths that the storage rejects."""
+        return PathCheck(self.publishing.naming, self.extension, storage)
 
     @property
     def hidden_chain(self) -> Chain:

@@ -168,15 +168,15 @@ class _NamesOfRecord:
 
 
 def rewritten_path(
-    first: Add, least_name: str | None, part_id: str, extension: str, place: str, store: Capabilities
+    first: Add, least_name: str | None, part_id: str, extension: str, place: str, storage: Capabilities
 ) -> str:
     """Return the name of the first of the inputs with another unique piece: sorted names keep the order of rows.
 
-    Where that is too long for the store, it is cut, and sorts before all other names of the directory that begin so,
+    Where that is too long for the storage, it is cut, and sorts before all other names of the directory that begin so,
     or, if the `least_name` of them comes before the first part, after them; among names that are cut, `place` decides.
 
     Raises:
-        ConfigError: there is no name that the store keeps.
+        ConfigError: there is no name that the storage keeps.
     """
     assert first.final_path is not None, f"{first.id} is not a part"
     directory = layout.parent(first.final_path)
@@ -186,7 +186,7 @@ def rewritten_path(
         return join(directory, name.replace(layout.unique_part(first.id), unique))
     stem = name.removesuffix(extension)
     path = join(directory, f"{stem}-{unique}{extension}")
-    fault = store.fault_of(path)
+    fault = storage.fault_of(path)
     if fault is None:
         return path
     separator = "-"
@@ -194,7 +194,7 @@ def rewritten_path(
         separator = "~"
     for length in range(len(stem) - 1, 0, -1):
         path = join(directory, f"{stem[:length]}{separator}{place}-{unique}{extension}")
-        if store.fault_of(path) is None:
+        if storage.fault_of(path) is None:
             return path
     raise ConfigError(
         f"the parts from {first.final_path!r} on cannot be merged: the name of the merged part would be {path!r}, "

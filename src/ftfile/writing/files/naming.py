@@ -1,4 +1,4 @@
-"""The options that name parts, the facts that make a name, and names that a store keeps and readers see."""
+"""The options that name parts, the facts that make a name, and names that a storage system keeps and readers see."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = (
 )
 
 
-PATH_BYTES_MAX = 1_000  # some stores support only 1,024, or less below a directory: see `PathCheck`
+PATH_BYTES_MAX = 1_000  # some storage systems support only 1,024, or less below a directory: see `PathCheck`
 
 _HIDING = "_."
 _HIDDEN_ENDING = "._COPYING_"
@@ -99,7 +99,7 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
         return f"has the part {name[:80]!r}, which readers ignore"
     forbidden = _FORBIDDEN.search(name)
     if forbidden is not None:
-        return f"has the character {forbidden[0]!r}, which some stores do not accept"
+        return f"has the character {forbidden[0]!r}, which some storage systems do not accept"
     size_bytes = len(name.encode())
     if size_bytes > bytes_max:
         return f"has a part of {size_bytes} bytes, but a part may have at most {bytes_max}"
@@ -351,10 +351,10 @@ class Naming:
 class PathCheck:
     """Checks the path of a directory's first file, with room for longer names of later files."""
 
-    def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
+    def __init__(self, naming: Naming, extension: str, storage: Capabilities) -> None:
         self._naming = naming
         self._extension = extension
-        self._store = store
+        self._storage = storage
 
     def fault_of(self, directory: str, stem: str) -> str | None:
         """Return why the files of a directory cannot have valid names, as in "it … ", or None."""
@@ -367,7 +367,7 @@ class PathCheck:
             name = stem.rstrip() or self._naming.prefix
             more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
         path = join(directory, name)
-        fault = self._store.fault_of(path, more_bytes)
+        fault = self._storage.fault_of(path, more_bytes)
         if fault is None:
             return None
         return f"would be written to a file such as {_shown(path)}, which {fault}"
@@ -377,13 +377,13 @@ class PathCheck:
         return self._naming.template.fill(first_part(_NAME, _DIRECTORY, self._extension)), self._naming.more_bytes
 
     def check(self, directory: str) -> None:
-        """Raise a ConfigError if the store does not support the names of examples in a directory."""
+        """Raise a ConfigError if the storage does not support the names of examples in a directory."""
         more_bytes = 0
         if self._naming.function is None:
             more_bytes = self._naming.more_bytes
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)
-            if fault := self._store.fault_of(path, more_bytes):
+            if fault := self._storage.fault_of(path, more_bytes):
                 raise ConfigError(f"the name of a new file would be {_shown(path)}, which {fault}")
 
 

@@ -260,7 +260,7 @@ class PartWriter:
         self._open: dict[str, OpenPart] = {}
         # The other half of the file descriptors is reserved for the rest of the process.
         files_max = min(config.format.open_files_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-        # A store's buffers for each file need memory in addition to the rows.
+        # A storage system's buffers for each file need memory in addition to the rows.
         self._open_max = files_max
         if stage.file_bytes:
             self._open_max = max(1, min(files_max, config.common.max_open_bytes // stage.file_bytes))

@@ -184,13 +184,13 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
             )
 
 
-def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
-    """Raise a ConfigError if the store does not support the names of parts or of the sink's other files."""
-    check_staged_names(config.path, config.hidden_chain, store)
+def check_paths(config: SinkConfig, storage: Capabilities, planned_ms: int) -> None:
+    """Raise a ConfigError if the storage does not support the names of parts or of the sink's other files."""
+    check_staged_names(config.path, config.hidden_chain, storage)
     success = config.publishing.success
-    if success is not None and (fault := store.fault_of(success.name)):
+    if success is not None and (fault := storage.fault_of(success.name)):
         raise ConfigError(f"successFile={success.name!r} {fault}")
-    config.path_check(store).check(config.directories.only_directory(planned_ms))
+    config.path_check(storage).check(config.directories.only_directory(planned_ms))
 
 
 # The reason of a part that a task wrote directly because it was large, although other files stay open.

@@ -141,7 +141,7 @@ class Publishing:
     def from_options(
         cls, parsed: SinkOptions, extension: str, encryption: Encryption | None, time_zone: str
     ) -> Publishing:
-        """Check the options that need no store; see `check_store`. Names contain times of this zone."""
+        """Check the options that need no storage; see `check_storage`. Names contain times of this zone."""
         if (on_publish := parsed.on_publish) is not None:
             check_hook(on_publish)
         naming = Naming.from_options(parsed, extension, time_zone)
@@ -153,16 +153,16 @@ class Publishing:
             export_to=parsed.export_to,
         )
 
-    def check_store(self, store: Capabilities) -> None:
-        """Raise a ConfigError if the store does not support the requested way to publish."""
+    def check_storage(self, storage: Capabilities) -> None:
+        """Raise a ConfigError if the storage does not support the requested way to publish."""
         how = self.publish
-        if how == "rename" and not store.atomic_rename:
-            raise ConfigError(f"publish=rename: the file system {store.driver!r} has no atomic rename; {_OUT}")
-        if how == "copy" and store.atomic_rename:
-            raise ConfigError(f"publish=copy: the file system {store.driver!r} renames atomically; {_OUT}")
-        if how == "direct" and store.visible_at != "at_close":
+        if how == "rename" and not storage.atomic_rename:
+            raise ConfigError(f"publish=rename: the file system {storage.driver!r} has no atomic rename; {_OUT}")
+        if how == "copy" and storage.atomic_rename:
+            raise ConfigError(f"publish=copy: the file system {storage.driver!r} renames atomically; {_OUT}")
+        if how == "direct" and storage.visible_at != "at_close":
             raise ConfigError(
-                f"publish=direct: the file system {store.driver!r} shows files before they are complete; {_OUT}"
+                f"publish=direct: the file system {storage.driver!r} shows files before they are complete; {_OUT}"
             )
 
     @property

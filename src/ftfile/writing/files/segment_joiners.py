@@ -34,9 +34,9 @@ _STRICT_ROUNDS = 4
 
 
 class SegmentReader:
-    """A segment to append to parts. The store copies it if possible; otherwise it is read.
+    """A segment to append to parts. The storage copies it if possible; otherwise it is read.
 
-    The store copies ranges of at least `copied_from` bytes; None if it does not support copying.
+    The storage copies ranges of at least `copied_from` bytes; None if it does not support copying.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ def test_vacuum_deletes_windows_of_processes_that_are_over(tmp_path: Path, monke
     assert vacuumed(path) == []
 
     def fail(_: object) -> None:
-        raise StorageError("create", "_ftfile/log", "the store is away")
+        raise StorageError("create", "_ftfile/log", "the storage is away")
 
     with monkeypatch.context() as patch:
         patch.setattr(opening, "record_take_over", fail)

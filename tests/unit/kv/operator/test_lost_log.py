@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ftfile.kv.operator.store import KeyValueStore
     from ftfile.kv.operator.wal import WalFile
     from ftfile.log.wal import WalFiles
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
-STORES: list[Store] = ["disk", "hdfs", "s3"]
+STORAGE_KINDS: list[Storage] = ["disk", "hdfs", "s3"]
 SHAPE: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
 LOST = r"the log has lost its newest records.*accept_lost_records=True"
 
@@ -36,9 +36,9 @@ def end_window(store: KeyValueStore, window: int) -> None:
     store.end_window()
 
 
-def written(kind: Store, windows: int, *, recorded: int) -> CrashingFileSystem:
+def written(kind: Storage, windows: int, *, recorded: int) -> CrashingFileSystem:
     """Return a store in which some windows ended; one process recorded the first, another one has the rest."""
-    fs = CrashingFileSystem(store=kind)
+    fs = CrashingFileSystem(storage=kind)
     for process in (range(recorded + 1), range(recorded + 1, windows)):
         with open_store(fs, **SHAPE) as store:
             for window in process:
@@ -69,8 +69,8 @@ def record_without_reply(store: KeyValueStore, window: int, monkeypatch: pytest.
 
 
 @parametrize("options", [SHAPE, {}, {"merge": "n:sum"}], ids=["its definition", "none", "a part of it"], quick=1)
-@pytest.mark.parametrize("kind", STORES)
-def test_it_is_refused_until_the_log_is_back(kind: Store, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", STORAGE_KINDS)
+def test_it_is_refused_until_the_log_is_back(kind: Storage, options: dict[str, Any]) -> None:
     fs = written(kind, 3, recorded=1)
     taken = take_log(fs)
     for _ in range(2):
@@ -84,8 +84,8 @@ def test_it_is_refused_until_the_log_is_back(kind: Store, options: dict[str, Any
         assert keys_of(store) == ["w0", "w1"]
 
 
-@pytest.mark.parametrize("kind", STORES)
-def test_it_begins_anew_where_the_loss_is_accepted(kind: Store) -> None:
+@pytest.mark.parametrize("kind", STORAGE_KINDS)
+def test_it_begins_anew_where_the_loss_is_accepted(kind: Storage) -> None:
     fs = written(kind, 3, recorded=1)
     take_log(fs)
     assert ftfile.repair("operator://store", accept_lost_records=True, dry_run=False).ok
@@ -101,8 +101,8 @@ def test_it_begins_anew_where_the_loss_is_accepted(kind: Store) -> None:
         assert keys_of(store) == ["w0"]
 
 
-@parametrize("kind", STORES, quick=1)
-def test_windows_behind_lost_records_do_not_come_back_as_if_nothing_were_lost(kind: Store) -> None:
+@parametrize("kind", STORAGE_KINDS, quick=1)
+def test_windows_behind_lost_records_do_not_come_back_as_if_nothing_were_lost(kind: Storage) -> None:
     fs = written(kind, 2, recorded=1)
     kept = {info.path for info in fs.list(layout.LOG)}
     with open_store(fs) as store:
@@ -175,12 +175,12 @@ def test_it_is_lost_while_the_store_is_open() -> None:
         assert again.last_window in {1, 2}, "what was not acknowledged may come back"
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", STORAGE_KINDS)
 def test_windows_behind_a_record_of_an_unknown_outcome_are_no_loss(
-    kind: Store, monkeypatch: pytest.MonkeyPatch
+    kind: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log has the last window with changes, and not the empty one that is committed with it later."""
-    fs = CrashingFileSystem(store=kind)
+    fs = CrashingFileSystem(storage=kind)
     store = open_store(fs, **SHAPE)
     end_window(store, 0)
     record_without_reply(store, 0, monkeypatch)

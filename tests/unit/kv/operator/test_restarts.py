@@ -15,15 +15,15 @@ from tests.unit.kv.operator.stores import keys_of, open_store
 
 if TYPE_CHECKING:
     from ftfile.kv.operator.store import KeyValueStore
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 SHAPE: dict[str, Any] = {"keys": {"window": "long"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
 
 
 @pytest.fixture(params=slow_after(1, ["disk", "hdfs", "s3"]))
 def fs(request: pytest.FixtureRequest) -> CrashingFileSystem:
-    kind: Store = request.param
-    return CrashingFileSystem(store=kind)
+    kind: Storage = request.param
+    return CrashingFileSystem(storage=kind)
 
 
 def end_windows(store: KeyValueStore, *numbers: int) -> None:
@@ -150,7 +150,7 @@ def test_an_opening_that_fails_before_it_takes_over_leaves_all_to_the_next_one(
         end_windows(store, 1, 2, 3)
 
     def fail(_: object) -> None:
-        raise StorageError("create", "_ftfile/log", "the store is away")
+        raise StorageError("create", "_ftfile/log", "the storage is away")
 
     with monkeypatch.context() as patch:
         patch.setattr(opening, "record_take_over", fail)

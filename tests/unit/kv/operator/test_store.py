@@ -43,7 +43,7 @@ NUMBERS: dict[str, Any] = {"keys": {"id": "bigint"}, "values": {"n": "bigint"}}
 
 @pytest.fixture(params=slow_after(1, ["disk", "s3"]))
 def fs(request: pytest.FixtureRequest) -> CrashingFileSystem:
-    return CrashingFileSystem(store=request.param)
+    return CrashingFileSystem(storage=request.param)
 
 
 def window(store: KeyValueStore, number: int, **rows: int) -> None:
@@ -624,7 +624,7 @@ def test_windows_whose_epoch_could_not_be_read_are_logged_again(
     store.merge("a", 100)
 
     def fail(_: object) -> None:
-        raise StorageError("list", "_ftfile/log", "the store is away")
+        raise StorageError("list", "_ftfile/log", "the storage is away")
 
     with monkeypatch.context() as patch:
         patch.setattr(recording.Recorder, "head", fail)

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState, KillState
     from ftfile.testing.fs.faulty import Fault
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 DEFINITION = define(pa.schema([("key", pa.binary()), ("value", pa.int64())]), ["key"], merge="sum")
-STORES: list[Store] = ["disk", "hdfs", "s3"]
+STORAGE_KINDS: list[Storage] = ["disk", "hdfs", "s3"]
 
 
-def new_store(store: Store = "disk") -> CrashingFileSystem:
-    fs = CrashingFileSystem(store=store)
+def new_store(storage: Storage = "disk") -> CrashingFileSystem:
+    fs = CrashingFileSystem(storage=storage)
     fs.make_directories(layout.META)
     for directory in (layout.META, ""):
         fs.sync_directory(directory)
@@ -85,9 +85,9 @@ def numbers(windows: list[Window]) -> list[int]:
     return [each.number for each in windows]
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_windows_come_back_until_they_are_recorded(store: Store) -> None:
-    fs = new_store(store)
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
+def test_windows_come_back_until_they_are_recorded(storage: Storage) -> None:
+    fs = new_store(storage)
     wal = wal_of(fs)
     for number in (3, 4, 7):
         append(wal, window(number, number))
@@ -95,9 +95,9 @@ def test_windows_come_back_until_they_are_recorded(store: Store) -> None:
         assert contents(back(fs, recorded)) == contents([window(number, number) for number in expected])
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_hd_10_a_window_is_a_file(store: Store) -> None:
-    fs = new_store(store)
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
+def test_hd_10_a_window_is_a_file(storage: Storage) -> None:
+    fs = new_store(storage)
     wal = wal_of(fs)
     for number in range(8):
         append(wal, window(number))
@@ -106,9 +106,9 @@ def test_hd_10_a_window_is_a_file(store: Store) -> None:
     assert contents(back(fs)) == contents([window(number) for number in range(8)])
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_hd_12_files_of_recorded_windows_go(store: Store) -> None:
-    fs = new_store(store)
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
+def test_hd_12_files_of_recorded_windows_go(storage: Storage) -> None:
+    fs = new_store(storage)
     wal = wal_of(fs, windows=[window(0), window(1)])
     for number in range(2, 6):
         append(wal, window(number))
@@ -308,9 +308,9 @@ class Expected:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", STORES)
-def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
-    fs = new_store(store)
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
+def test_k9_a_synced_window_survives_every_crash(storage: Storage) -> None:
+    fs = new_store(storage)
     first = len(fs.journal)
     play(fs)
     every: list[CrashState | KillState] = [*crash_states(fs), *kill_states(fs)]
@@ -325,9 +325,9 @@ def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("storage", STORAGE_KINDS)
 @pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=str)
-def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault) -> None:
+def test_a_window_whose_writing_fails_is_given_again(storage: Storage, fault: Fault) -> None:
     acknowledged: list[int] = []
 
     def scenario(fs: FileSystem) -> None:
@@ -350,7 +350,7 @@ def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault)
             raise failure
 
     runs = 0
-    for run in fault_sweep(fault, lambda: new_store(store), scenario):
+    for run in fault_sweep(fault, lambda: new_store(storage), scenario):
         runs += 1
         assert acknowledged == [*range(4)], str(run)
         assert numbers(back(run.file_system, 0)) == [1, 2, 3], str(run)

@@ -257,7 +257,7 @@ class TestThreads:
         assert found[0] == found[1]
         assert len(found[0]) == 4
 
-    def test_once_the_store_is_away_no_other_merge_of_the_round_begins(
+    def test_once_the_storage_is_away_no_other_merge_of_the_round_begins(
         self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write(query, 3)

@@ -28,7 +28,7 @@ from ftfile.log.directory import write_marker
 from ftfile.log.format import layout, record
 from ftfile.log.format.model import MaintenanceAuthor, Record
 from ftfile.log.read.compacted_writer import write_due_compacted
-from ftfile.log.records import PublishedHint, store_now_ms, write_published
+from ftfile.log.records import PublishedHint, storage_now_ms, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
 from ftfile.source import plan_log
@@ -67,7 +67,7 @@ def row(number: int, kind: str = "a") -> dict[str, object]:
 
 def _one_clock() -> AbstractContextManager[object]:
     """Give the disk the clock of the authors, so that records do not contain the time of the run."""
-    return mock.patch.object(records, "store_now_ms", lambda fs: fs.context.clock.now_ms())
+    return mock.patch.object(records, "storage_now_ms", lambda fs: fs.context.clock.now_ms())
 
 
 def make_plain(path: Path) -> None:
@@ -86,7 +86,7 @@ def make_plain(path: Path) -> None:
         log = CommitLog(fs)
         write_checkpoint(fs, ids, log.refresh())
         write_due_compacted(log, log.refresh())
-        store_now_ms(fs)
+        storage_now_ms(fs)
         write_marker(fs)
         fs.put("in the way", b"somebody's\n")
         os.utime(path / "in the way", (1_700_000_000, 1_700_000_000))

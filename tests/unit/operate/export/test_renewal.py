@@ -202,7 +202,7 @@ def test_a_table_of_another_program_is_a_warning(out: str, caplog: pytest.LogCap
 
 @parametrize("error", [ValueError, PermissionDenied], quick=1, packages=True)
 def test_an_interrupted_operation(error: type[Exception], out: str) -> None:
-    """The recorded version is exported, unless the store is unavailable: the export would wait for the store again."""
+    """The recorded version is exported, unless the storage is unavailable: the export would wait for it again."""
     written(out)
 
     def operate() -> None:
@@ -215,7 +215,7 @@ def test_an_interrupted_operation(error: type[Exception], out: str) -> None:
     assert count_commits(open_filesystem(out), "delta") == (3 if error is ValueError else 2)
 
 
-def test_a_store_that_fails_as_exports_are_looked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_storage_that_fails_as_exports_are_looked_for(caplog: pytest.LogCaptureFixture) -> None:
     class Hidden(WrapperFileSystem):
         def stat(self, path: str) -> FileInfo:
             if path == "_iceberg":

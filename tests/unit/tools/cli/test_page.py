@@ -23,7 +23,7 @@ from tests.unit.tools.cli.running import run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STORE = "memory://data"
+STORAGE = "memory://data"
 PAGE = Path(__file__).parents[4] / "docs/command.md"
 CLI = Path(command.__file__).parent
 CHANGING = (
@@ -49,26 +49,26 @@ def settled(text: str) -> str:
 
 @pytest.fixture
 def _data(tmp_path: Path) -> Iterator[None]:
-    """Create the directories of the page in a store whose URL has the same length as their paths."""
+    """Create the directories of the page in a storage system whose URL has the same length as their paths."""
     write_data(tmp_path / "checkpoint")
     yield
     MemoryFileSystem.drop("data")
 
 
-def write_data(checkpoint: Path, store: str = STORE) -> None:
+def write_data(checkpoint: Path, storage: str = STORAGE) -> None:
     columns = {"id": "long", "month": "string", "word": "string"}
     options = {"fileFormat": "json", "partitionBy": "month", "compression": "gzip"}
-    query = MicroBatch(f"{store}/out", columns, options, checkpoint=str(checkpoint))
+    query = MicroBatch(f"{storage}/out", columns, options, checkpoint=str(checkpoint))
     for batch, word in enumerate(("one", "two", "日本")):
         query.run(
             batch, [[{"id": 10 * batch + number, "month": str(7 + number % 2), "word": word} for number in (0, 1)]]
         )
     options = {"fileFormat": "parquet", "partitionBy": "day", "rolling": "policy", "rolloverInterval": "1h"}
-    rolled = MicroBatch(f"{store}/rolled", {"id": "long", "day": "string"}, options)
+    rolled = MicroBatch(f"{storage}/rolled", {"id": "long", "day": "string"}, options)
     for batch in range(3):
         rolled.run(batch, [[{"id": batch, "day": "2024-07-01"}]])
-    live = MicroBatch(f"{store}/live", {"id": "long"}, {"fileFormat": "json"}, checkpoint=f"{store}/checkpoint")
-    planned = open_filesystem(f"{store}/checkpoint")
+    live = MicroBatch(f"{storage}/live", {"id": "long"}, {"fileFormat": "json"}, checkpoint=f"{storage}/checkpoint")
+    planned = open_filesystem(f"{storage}/checkpoint")
     planned.make_directories("offsets")
     about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000) - 200_000, "conf": {}})
     for batch, end in enumerate((1200, 1350)):
@@ -93,7 +93,7 @@ def shown(page: str) -> Iterator[tuple[str, str]]:
 
 def as_shown(output: str) -> str:
     """Return an output in the form of the page."""
-    return re.sub(" +$", "", output.replace(STORE, "file:///data"), flags=re.MULTILINE)
+    return re.sub(" +$", "", output.replace(STORAGE, "file:///data"), flags=re.MULTILINE)
 
 
 @pytest.mark.usefixtures("_terminal", "_data")
@@ -102,7 +102,7 @@ def test_outputs_are_real() -> None:
     assert len(examples_of_page) > 8
     wrong = []
     for line, output in examples_of_page:
-        words = shlex.split(line.replace("/data/", f"{STORE}/"))
+        words = shlex.split(line.replace("/data/", f"{STORAGE}/"))
         assert words[0] == "ftfile"
         text, _, code = output.rpartition("# ends with ")
         result = run(*words[1:], code=int(code) if text else 0)

@@ -20,7 +20,7 @@ from tests.unit.tools.cli.test_page import write_data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STORE = "memory://night"  # no other test uses this store
+STORAGE = "memory://night"  # no other test uses this storage
 PAGE = Path(__file__).parents[4] / "docs/questions.md"
 # A text in each answer, in the order of the page.
 COMMANDS = {
@@ -62,8 +62,8 @@ CALLS = {
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Create the directories of the page."""
     tmp_path = tmp_path_factory.mktemp("home")
-    write_data(tmp_path / "spark", STORE)
-    StoreBatch(f"{STORE}/store", {"word": "string"}, {"keyColumns": "word"}).run(0, [[{"word": "a"}]])
+    write_data(tmp_path / "spark", STORAGE)
+    StoreBatch(f"{STORAGE}/store", {"word": "string"}, {"keyColumns": "word"}).run(0, [[{"word": "a"}]])
     options = {"fileFormat": "text", "checkpointLocation": str(tmp_path / "checkpoint")}
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.log").write_text("one\n")
@@ -81,7 +81,7 @@ def spans(beginning: str) -> set[str]:
 def placed(text: str, home: Path) -> str:
     for name in ("in", "checkpoint"):
         text = text.replace(f"/data/{name}", str(home / name))
-    return text.replace("/data/", f"{STORE}/")
+    return text.replace("/data/", f"{STORAGE}/")
 
 
 def in_shell(word: str) -> str:
@@ -95,7 +95,7 @@ def in_shell(word: str) -> str:
 @pytest.mark.slow
 def test_commands(home: Path) -> None:
     assert spans("ftfile ") == COMMANDS.keys()
-    newest = ftfile.open(f"{STORE}/out").files()[-1].path
+    newest = ftfile.open(f"{STORAGE}/out").files()[-1].path
     for command, expected in COMMANDS.items():
         words = [in_shell(word) for word in shlex.split(placed(command, home).replace("FILE", newest))]
         if len(words) == 2:  # the name of a command

@@ -1,4 +1,4 @@
-"""Commands that only read never write, neither if the store refuses writes nor if permissions forbid them."""
+"""Commands that only read never write, neither if the storage refuses writes nor if permissions forbid them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReadOnly(WrapperFileSystem):
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         if operation not in READING:
-            raise PermissionDenied(operation, path, "this store is only read")
+            raise PermissionDenied(operation, path, "this storage is only read")
         return call()
 
 
@@ -57,13 +57,13 @@ def with_path(command: list[str], url: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", OF_FILES, ids=" ".join)
-def test_on_a_store_that_refuses(command: list[str], out: str) -> None:
+def test_on_storage_that_refuses(command: list[str], out: str) -> None:
     with mounted(ReadOnly(open_filesystem(out))) as url:
         run(*with_path(command, url))
 
 
 @pytest.mark.parametrize("command", OF_STORES, ids=" ".join)
-def test_of_a_store_on_a_store_that_refuses(command: list[str], store: str) -> None:
+def test_of_a_keyed_store_on_storage_that_refuses(command: list[str], store: str) -> None:
     with mounted(ReadOnly(open_filesystem(store))) as url:
         run(*with_path(command, url))
 

@@ -209,7 +209,7 @@ class TestD8:
 class TestD9:
     """Apex relies on stable file lengths, up-to-date listings, and successful renames."""
 
-    def test_a_store_that_cuts_files(self, disk: FileSystem, out: str) -> None:
+    def test_storage_that_cuts_files(self, disk: FileSystem, out: str) -> None:
         class Cutting(WrapperFileSystem, PickledByReference):
             def stat(self, path: str) -> FileInfo:
                 if path.endswith(".staged"):
@@ -220,7 +220,7 @@ class TestD9:
             stream(url).run(0, [rows("abc")])
         assert not records(out)
 
-    def test_a_store_whose_listings_are_old(self, disk: FileSystem, out: str) -> None:
+    def test_storage_whose_listings_are_old(self, disk: FileSystem, out: str) -> None:
         """Many files are accepted as written only if they are listed; committed files are found without listings."""
 
         class Late(WrapperFileSystem, PickledByReference):

@@ -55,7 +55,7 @@ def out(tmp_path: Path) -> str:
 
 
 class FilesByName(WrapperFileSystem):
-    """A store that looks each range of an open file up by the file's name, as object stores do."""
+    """A storage system that looks each range of an open file up by the file's name, as object stores do."""
 
     def open(self, path: str) -> InputFile:
         size_bytes = self.inner.stat(path).size_bytes

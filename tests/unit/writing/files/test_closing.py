@@ -106,15 +106,15 @@ def one_file_each(url: str) -> MicroBatch:
 
 
 def test_the_failure_of_an_early_close_is_heard_and_what_was_begun_given_up() -> None:
-    store = CrashingFileSystem(store="s3")
-    watched = TwoAtOnce(store)
+    storage = CrashingFileSystem(storage="s3")
+    watched = TwoAtOnce(storage)
     with mounted(watched) as url:
         query = one_file_each(url)
         with pytest.raises(StorageError, match="refused"):
             query.run_tasks(0, [[{"value": letter} for letter in LETTERS]])
-        # A store may have invisible parts of a large file.
+        # A storage system may have invisible parts of a large file.
         assert watched.refused in watched.aborted
-        assert not store.exists(layout.staged_directory(query.query_id))
+        assert not storage.exists(layout.staged_directory(query.query_id))
 
 
 class CloseIsSlow(TwoAtOnce):
@@ -140,8 +140,8 @@ class CloseIsSlow(TwoAtOnce):
 
 @pytest.mark.slow
 def test_files_of_a_failed_attempt_are_deleted_when_they_are_closed() -> None:
-    store = CrashingFileSystem(store="s3")
-    slow = CloseIsSlow(store)
+    storage = CrashingFileSystem(storage="s3")
+    slow = CloseIsSlow(storage)
     with mounted(slow) as url:
         query = one_file_each(url)
         with pytest.raises(ConnectionError):
@@ -149,4 +149,4 @@ def test_files_of_a_failed_attempt_are_deleted_when_they_are_closed() -> None:
                 query.pickled_plan(), query.identity(0), 0, [{"value": "a"}], error=ConnectionError("executor lost")
             )
         assert slow.is_closed.wait(300)
-        assert not store.exists(layout.staged_directory(query.query_id))
+        assert not storage.exists(layout.staged_directory(query.query_id))

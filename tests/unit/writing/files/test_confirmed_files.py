@@ -1,4 +1,4 @@
-"""Staged files that the store's answer confirmed: a commit lists them only if a vacuum may have deleted them."""
+"""Staged files that the storage's answer confirmed: a commit lists them only if a vacuum may have deleted them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Listed(WrapperFileSystem):
     """Remembers the listed directories of the stage, and the staged files whose status is read."""
 
     def __init__(self, clock: ManualClock) -> None:
-        super().__init__(CrashingFileSystem(clock=clock, store="s3"))
+        super().__init__(CrashingFileSystem(clock=clock, storage="s3"))
         self._paths: list[str] = []
 
     def staged(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files that a store assembles from segments by copying ranges: the copied ranges, and the rows that a reader gets."""
+"""Files that the storage assembles from segments by copying ranges: the copied ranges, and the rows of a reader."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = ("ring",)
 NO_COPIES = Fault(Unsupported, times=1 << 30, operations=frozenset({"copy_from"}))
 
 
-class Store:
-    """A store like S3 that records its requests."""
+class Storage:
+    """A storage system like S3 that records its requests."""
 
     def __init__(self, *faults: Fault) -> None:
-        self.disk = CrashingFileSystem(store="s3")
+        self.disk = CrashingFileSystem(storage="s3")
         self.fs = FaultyFileSystem(self.disk, faults)
 
     def copies(self) -> int:
@@ -86,11 +86,11 @@ LINES: tuple[dict[str, str], ...] = (
 
 @parametrize("options", LINES, ids=str, quick=2)
 def test_whole_segments_are_copied(options: dict[str, str]) -> None:
-    store = Store()
+    storage = Storage()
     batches = [[f"{batch}{letter}" for letter in "abcdefgh"] for batch in range(6)]
-    assert store.run(batches, maxBatchesPerFile="3", **options) == [24, 24]
-    assert store.copies() == 6
-    assert store.spools_read() == 0
+    assert storage.run(batches, maxBatchesPerFile="3", **options) == [24, 24]
+    assert storage.copies() == 6
+    assert storage.spools_read() == 0
 
 
 @pytest.mark.parametrize(
@@ -104,23 +104,23 @@ def test_whole_segments_are_copied(options: dict[str, str]) -> None:
 )
 def test_a_segment_that_a_file_ends_in_is_read(limits: dict[str, str], files: list[str]) -> None:
     """Of text: a letter is two bytes long."""
-    store = Store()
-    store.run(["abc", "def", "ghi"], rolling="policy", **limits)
-    assert sorted(file.decode().replace("\n", "") for file in store.data()) == files
-    assert store.copies()
-    assert store.spools_read()
+    storage = Storage()
+    storage.run(["abc", "def", "ghi"], rolling="policy", **limits)
+    assert sorted(file.decode().replace("\n", "") for file in storage.data()) == files
+    assert storage.copies()
+    assert storage.spools_read()
 
 
 def test_frames_stand_in_order() -> None:
-    store = Store()
-    store.run(["abc", "def", "ghi"], maxRecordsPerFile="5", rolling="policy", compression="gzip")
-    files = [gzip.decompress(file).decode().replace("\n", "") for file in store.data()]
+    storage = Storage()
+    storage.run(["abc", "def", "ghi"], maxRecordsPerFile="5", rolling="policy", compression="gzip")
+    files = [gzip.decompress(file).decode().replace("\n", "") for file in storage.data()]
     assert sorted(files) == ["abcde"]
-    with store.query() as query:
+    with storage.query() as query:
         ftfile.flush(query.config().path)
-        files = [gzip.decompress(file).decode().replace("\n", "") for file in store.data()]
+        files = [gzip.decompress(file).decode().replace("\n", "") for file in storage.data()]
     assert sorted(files) == ["abcde", "fghi"]
-    assert store.copies() == 2
+    assert storage.copies() == 2
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_files_are_the_same_as_if_all_were_read(
     options = lines | {"rolling": "policy", limit: str(size)}
     if strict and not by_rows:
         options["strictFileSize"] = "true"
-    copying, reading = Store(), Store(NO_COPIES)
+    copying, reading = Storage(), Storage(NO_COPIES)
     assert copying.run(words, **options) == reading.run(words, **options)
     assert sorted(copying.data()) == sorted(reading.data())
     check_directory(copying.disk, rows_of=lambda content: content.splitlines())
@@ -150,38 +150,38 @@ def test_files_are_the_same_as_if_all_were_read(
 def test_what_must_be_made_anew_is_read(options: dict[str, str], ring: Path) -> None:
     if "encryption" in options:
         options = options | {"keyProvider": f"file:{ring}"}
-    store = Store()
-    assert store.run(["abc", "def"], maxBatchesPerFile="2", **options) == [6]
-    assert store.copies() == 0
-    assert store.spools_read() == 2
+    storage = Storage()
+    assert storage.run(["abc", "def"], maxBatchesPerFile="2", **options) == [6]
+    assert storage.copies() == 0
+    assert storage.spools_read() == 2
 
 
-def test_a_store_that_copies_no_ranges_is_read_from(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(NO_COPIES)
-    assert store.run(["ab", "cd", "ef", "gh"], maxBatchesPerFile="2") == [4, 4]
-    assert store.copies() == 2  # once in each task
-    assert store.spools_read() == 4
+def test_storage_that_copies_no_ranges_is_read_from(caplog: pytest.LogCaptureFixture) -> None:
+    storage = Storage(NO_COPIES)
+    assert storage.run(["ab", "cd", "ef", "gh"], maxBatchesPerFile="2") == [4, 4]
+    assert storage.copies() == 2  # once in each task
+    assert storage.spools_read() == 4
     assert caplog.text.count("by reading their segments") == 2
-    assert not any(path.endswith(".staged") for path in store.paths())
+    assert not any(path.endswith(".staged") for path in storage.paths())
 
 
 def test_damage_that_is_copied_is_seen_by_readers() -> None:
-    store = Store()
-    with store.query(maxBatchesPerFile="2") as query:
+    storage = Storage()
+    with storage.query(maxBatchesPerFile="2") as query:
         query.run(0, [[{"word": "right"}]])
-        store.disk.put(store.spool(), b"wrong\n")
+        storage.disk.put(storage.spool(), b"wrong\n")
         query.run(1, [[{"word": "right"}]])
         query.run(2, [[]])
-        assert store.copies() == 2
+        assert storage.copies() == 2
         with pytest.raises(CorruptData):
             ftfile.open(query.config().path).to_arrow()
 
 
 def test_a_segment_that_is_gone_is_left_out_of_its_file(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store()
-    with store.query(maxBatchesPerFile="2") as query:
+    storage = Storage()
+    with storage.query(maxBatchesPerFile="2") as query:
         query.run(0, [[{"word": "gone"}]])
-        store.disk.delete(store.spool())
+        storage.disk.delete(storage.spool())
         query.run(1, [[{"word": "there"}]])
         query.run(2, [[]])
         assert "a file was assembled without a segment that cannot be read" in caplog.text

@@ -38,7 +38,7 @@ def new_process() -> Iterator[None]:
 
 
 class Direct:
-    """A directory on a store like S3."""
+    """A directory on a storage system like S3."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.fs = fs
@@ -59,7 +59,7 @@ class Direct:
 
 @pytest.fixture
 def direct() -> Direct:
-    return Direct(CrashingFileSystem(clock=CLOCK, store="s3"))
+    return Direct(CrashingFileSystem(clock=CLOCK, storage="s3"))
 
 
 def rows(*letters: str) -> list[dict[str, Any]]:

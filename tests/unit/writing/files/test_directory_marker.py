@@ -130,6 +130,6 @@ def test_a_reader_marks_nothing(tmp_path: Path) -> None:
 
 
 def test_where_every_host_sees_the_same_nothing_is_marked() -> None:
-    store = MemoryFileSystem("seen-by-every-host")
-    assert write_marker(store) is None
-    assert store.list("") == []
+    storage = MemoryFileSystem("seen-by-every-host")
+    assert write_marker(storage) is None
+    assert storage.list("") == []

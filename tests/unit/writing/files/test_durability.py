@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ftfile.storage.api import FileSystem, OutputStream
-    from ftfile.testing.fs.volume import Store
+    from ftfile.testing.fs.volume import Storage
 
 COLUMNS = {"id": "long", "word": "string"}
 ROWS = [[{"id": 1, "word": "a"}, {"id": 2, "word": "b"}], [{"id": 3, "word": "a"}]]
@@ -47,8 +47,8 @@ class Syncs(WrapperFileSystem, PickledByReference):
         return WrapperStream(super().create(path), self)
 
 
-def store(kind: Store = "disk") -> Syncs:
-    return Syncs(CrashingFileSystem(store=kind))
+def storage(kind: Storage = "disk") -> Syncs:
+    return Syncs(CrashingFileSystem(storage=kind))
 
 
 KINDS = {
@@ -62,7 +62,7 @@ KINDS = {
 @parametrize("kind", KINDS, quick=1)
 @pytest.mark.parametrize("asked", ["auto", "hsync", "close"])
 def test_it_decides_whether_files_are_synced(kind: str, asked: str) -> None:
-    fs = store()
+    fs = storage()
     query, open_directory = (StoreBatch, ftfile.kv.open) if kind == "runs" else (MicroBatch, ftfile.open)
     with mounted(fs) as url:
         query(url, COLUMNS, {**KINDS[kind], "durability": asked}).run(0, ROWS)
@@ -73,7 +73,7 @@ def test_it_decides_whether_files_are_synced(kind: str, asked: str) -> None:
 
 
 def test_without_the_option_everything_is_synced() -> None:
-    fs = store()
+    fs = storage()
     with mounted(fs) as url:
         MicroBatch(url, COLUMNS, {"fileFormat": "json"}).run_batch_write("job", ROWS)
         assert [version.durability for version in ftfile.open(url).history()] == ["hsync"]
@@ -82,7 +82,7 @@ def test_without_the_option_everything_is_synced() -> None:
 
 @pytest.mark.parametrize("asked", ["hsync", "close"])
 def test_files_that_stayed_open_are_finished_as_their_query_asked(asked: str) -> None:
-    fs = store()
+    fs = storage()
     with mounted(fs) as url:
         query = MicroBatch(url, COLUMNS, {"fileFormat": "json", "rolling": "policy", "durability": asked})
         query.run(0, ROWS)
@@ -96,7 +96,7 @@ def test_files_that_stayed_open_are_finished_as_their_query_asked(asked: str) ->
 
 
 def test_maintenance_does_the_most_and_says_so() -> None:
-    fs = store()
+    fs = storage()
     with mounted(fs) as url:
         query = MicroBatch(url, COLUMNS, {"fileFormat": "json", "durability": "close"})
         query.run(0, ROWS)
@@ -106,8 +106,8 @@ def test_maintenance_does_the_most_and_says_so() -> None:
     assert len(fs.synced) == 1
 
 
-def test_auto_takes_what_a_store_without_syncs_has() -> None:
-    fs = store("webhdfs")
+def test_auto_takes_what_storage_without_syncs_has() -> None:
+    fs = storage("webhdfs")
     with mounted(fs) as url:
         for batch, asked in enumerate(("auto", "close")):
             MicroBatch(url, COLUMNS, {"fileFormat": "json", "durability": asked}).run(batch, ROWS)
@@ -117,7 +117,7 @@ def test_auto_takes_what_a_store_without_syncs_has() -> None:
 
 @pytest.fixture
 def closing_url() -> Iterator[str]:
-    with mounted(store("webhdfs")) as url:
+    with mounted(storage("webhdfs")) as url:
         yield url
 
 
@@ -134,7 +134,9 @@ def closing_url() -> Iterator[str]:
         ("/x", "always", "durability='always' is not understood"),
     ],
 )
-def test_more_than_the_store_has_is_an_error_at_the_start(path: str, asked: str, reason: str, closing_url: str) -> None:
+def test_more_than_the_storage_has_is_an_error_at_the_start(
+    path: str, asked: str, reason: str, closing_url: str
+) -> None:
     options = {"path": closing_url if path == "closing" else path, "fileFormat": "json", "durability": asked}
     with pytest.raises(ConfigError, match=reason):
         plan_write(FileSink(), SinkConfig.from_options(options, spark_schema(COLUMNS)), current())

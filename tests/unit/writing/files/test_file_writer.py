@@ -617,7 +617,7 @@ def test_queries_in_threads_of_one_process(out: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "options"),
+    ("storage", "options"),
     [
         ("within", {}),
         ("within-rolled", {"rolling": "policy"}),
@@ -625,12 +625,12 @@ def test_queries_in_threads_of_one_process(out: str) -> None:
         ("within-partitioned", {"partitionBy": "word"}),
     ],
 )
-def test_a_directory_within_a_store_in_memory(store: str, options: dict[str, str]) -> None:
-    url = f"memory://{store}/a/directory"
+def test_a_directory_within_storage_in_memory(storage: str, options: dict[str, str]) -> None:
+    url = f"memory://{storage}/a/directory"
     query = MicroBatch(url, COLUMNS, {"fileFormat": "json", **options})
     for batch in range(3):
         query.run(batch, [[{"id": batch, "word": "x"}]])
     ftfile.flush(url)
     assert sorted(ftfile.open(url).to_arrow()["id"].to_pylist()) == [0, 1, 2]
     check_directory(open_filesystem(url))
-    MemoryFileSystem.drop(store)
+    MemoryFileSystem.drop(storage)

@@ -31,27 +31,27 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest) -> Iterator[MemoryFileSystem]:
+def storage(request: pytest.FixtureRequest) -> Iterator[MemoryFileSystem]:
     yield MemoryFileSystem(request.node.name)
     MemoryFileSystem.drop(request.node.name)
 
 
-def test_a_final_row_beyond_a_thousand_segments(store: MemoryFileSystem) -> None:
-    with mounted(store) as url:
+def test_a_final_row_beyond_a_thousand_segments(storage: MemoryFileSystem) -> None:
+    with mounted(storage) as url:
         query = MicroBatch(url, {"word": "string", "last": "boolean"}, {"fileFormat": "text", "finalizeColumn": "last"})
         query.run(0, [[{"word": f"w{task}", "last": task == 1000}] for task in range(1001)])
         query.run(1, [[], []])  # of as many tasks the first two have a job each
-    head = CommitLog(store).refresh()
+    head = CommitLog(storage).refresh()
     assert not head.segments
-    report = check_directory(store)
+    report = check_directory(storage)
     assert sorted(add.rows for add in report.live.values()) == [1, 1000]
 
 
-def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> None:
+def test_more_segments_are_due_than_a_record_names(storage: MemoryFileSystem) -> None:
     tasks, directories = 101, 100
     assert tasks * directories > DUE_SEGMENTS_MAX
     clock = ManualClock()
-    with repeatable(clock), mounted(store) as url:
+    with repeatable(clock), mounted(storage) as url:
         options = {"fileFormat": "text", "partitionBy": "k", "rolloverInterval": "1h"}
         query = MicroBatch(url, {"word": "string", "k": "string"}, options)
         query.run(0, [[{"word": f"w{task}", "k": f"{k}"} for k in range(directories)] for task in range(tasks)])
@@ -59,9 +59,9 @@ def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> N
         named = []
         for batch in range(1, 4):
             query.run(batch, [[]])
-            named.append(Counter(len(job.inputs) for job in CommitLog(store).refresh().jobs))
+            named.append(Counter(len(job.inputs) for job in CommitLog(storage).refresh().jobs))
     assert named == [{tasks: DUE_SEGMENTS_MAX // tasks}, {tasks: 1}, {}]
-    report = check_directory(store)
+    report = check_directory(storage)
     assert [add.rows for add in report.live.values()] == [tasks] * directories
 
 
@@ -100,15 +100,15 @@ def test_jobs_of_a_query_that_is_gone() -> None:
         assert plan._is_awaited(job, head) is is_awaited  # noqa: SLF001
 
 
-def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(store: MemoryFileSystem) -> None:
+def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(storage: MemoryFileSystem) -> None:
     clock = ManualClock()
-    with repeatable(clock), mounted(store) as url:
+    with repeatable(clock), mounted(storage) as url:
         options = {"fileFormat": "text", "inactivityInterval": "1h", "onNewQuery": "continue"}
         one, two = (MicroBatch(url, {"word": "string"}, options, query_id) for query_id in ("one", "two"))
         one.run(0, [[{"word": "a"}]])
         clock.advance(3600)
         one.run(1, [[{"word": "b"}]])
-        log = CommitLog(store)
+        log = CommitLog(storage)
         for _ in range(plan.FOREIGN_JOB_RECORDS):
             commit(log, MaintenanceAuthor("test", "x"), lambda *_: Body())
         assert [job.reason for job in log.refresh().jobs] == ["inactivity"]
@@ -116,12 +116,12 @@ def test_a_pause_is_seen_again_after_more_records_of_others_than_repeat_jobs(sto
         assert not log.refresh().jobs
         for batch, word in enumerate("cde", 2):
             one.run(batch, [[{"word": word}]])
-    assert check_directory(store).visible_rows == Counter([b"a"])
+    assert check_directory(storage).visible_rows == Counter([b"a"])
 
 
-def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSystem) -> None:
+def test_a_name_of_a_flush_that_a_batch_of_more_files_has(storage: MemoryFileSystem) -> None:
     """The flush reports it, and leaves the rows open; the next batch uses other names."""
-    with mounted(store) as url:
+    with mounted(storage) as url:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = MicroBatch(url, {"word": "string"}, {"fileFormat": "text", "rolling": "policy"} | names)
         query.run(0, [[{"word": "a"}]])
@@ -132,7 +132,7 @@ def test_a_name_of_a_flush_that_a_batch_of_more_files_has(store: MemoryFileSyste
         query.options = {"fileFormat": "text", "rolling": "policy"} | names
         with pytest.raises(NameCollision, match=file):
             flushing.flush(url, context=current())
-        assert check_directory(store).live_rows == Counter([b"a", b"b"])
+        assert check_directory(storage).live_rows == Counter([b"a", b"b"])
         query.run(1, [[]])
         assert flushing.flush(url, context=current()).files == 1
-    assert check_directory(store).visible_rows == Counter([b"a", b"b"])
+    assert check_directory(storage).visible_rows == Counter([b"a", b"b"])

@@ -53,10 +53,10 @@ class VanishingDirectory(WrapperFileSystem):
 
 @pytest.mark.parametrize("more", [-1, 0])
 def test_directories_of_the_stage_that_vanish(more: int, request: pytest.FixtureRequest) -> None:
-    store = MemoryFileSystem(request.node.name)
-    fs = VanishingDirectory(store, staging.CREATE_TRIES + more)
+    storage = MemoryFileSystem(request.node.name)
+    fs = VanishingDirectory(storage, staging.CREATE_TRIES + more)
     if more < 0:
-        store.make_directories("_ftfile/staged/job")
+        storage.make_directories("_ftfile/staged/job")
     stage = Stage(fs, TaskIdentity(OperationIdentity("job"), 0, 0))
     if more < 0:
         assert stage.create("staged").path.startswith("_ftfile/staged/job/")

@@ -325,9 +325,9 @@ class TestPermissions:
         ],
     )
     def test_that_are_refused(self, options: dict[str, str], text: str) -> None:
-        store = open_filesystem(options.get("path", "/x")).capabilities
+        storage = open_filesystem(options.get("path", "/x")).capabilities
         with pytest.raises(ConfigError, match=re.escape(text)):
-            config(**options).for_store(store)
+            config(**options).for_storage(storage)
 
     def test_settings_of_hdfs_are_recorded_for_maintenance(self) -> None:
         given = {"storage.replication": "2", "storage.blockSize": "64KiB", "storage.user": "me"}

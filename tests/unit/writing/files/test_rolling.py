@@ -592,15 +592,15 @@ class TestShares:
                 clock.advance(0.4 * task.BUDGET_S if path.endswith(".staged") else 0)
                 return stream
 
-        store = MemoryFileSystem(request.node.name, clock=clock)
+        storage = MemoryFileSystem(request.node.name, clock=clock)
         options = {"fileFormat": "text", "partitionBy": "k", "maxRecordsPerFile": "1", "rolloverInterval": "1h"}
-        with repeatable(clock), mounted(Slow(store)) as url:
+        with repeatable(clock), mounted(Slow(storage)) as url:
             query = MicroBatch(url, {"word": "string", "k": "string"}, options)
             query.run(0, [[{"word": f"{number}", "k": k} for number, k in enumerate(directories)]])
             found = []
             for batch in range(1, 4):
                 query.run(batch, [[]])
-                found.append(check_directory(store).visible_rows.total())
+                found.append(check_directory(storage).visible_rows.total())
         assert found == [3, 6, 7]
         MemoryFileSystem.drop(request.node.name)
 

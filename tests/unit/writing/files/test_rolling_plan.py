@@ -240,7 +240,7 @@ class TestFlush:
         assert ("sync_directory", "_ftfile/log") in done[: renames[0]]
 
     @pytest.mark.slow
-    def test_asks_a_store_that_is_away_for_one_segment(self) -> None:
+    def test_asks_storage_that_is_away_for_one_segment(self) -> None:
         silent = Silent(CrashingFileSystem())
         with repeatable(silent.clock), mounted(silent) as url:
             query = query_of(url)
@@ -649,7 +649,7 @@ class TestJobs:
         assert origins == [Origin(query.query_id, 0, 2)]
 
     @pytest.mark.slow
-    def test_a_store_that_is_out_of_order_splits_no_file(
+    def test_storage_that_is_out_of_order_splits_no_file(
         self, out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         query = query_of(out, maxBatchesPerFile="5")

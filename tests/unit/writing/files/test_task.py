@@ -35,7 +35,7 @@ def query(tmp_path: Path) -> MicroBatch:
     return MicroBatch(str(tmp_path / "out"), {"value": "string"}, options)
 
 
-def test_a_store_that_loses_bytes_fails_the_attempt() -> None:
+def test_storage_that_loses_bytes_fails_the_attempt() -> None:
     """Spark runs the task again; the commit, which looks, too, could only fail the batch."""
 
     class Lossy(WrapperFileSystem, PickledByReference):

@@ -1,4 +1,4 @@
-"""Names that the store does not keep, or that are too long for it, are found out before anything is committed."""
+"""Names that the storage does not keep, or that are too long for it, are found out before anything is committed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ numbers = itertools.count()
 
 
 class Strict(WrapperFileSystem):
-    """A store that refuses names outside its capabilities when it is too late to choose others."""
+    """A storage system that refuses names outside its capabilities when it is too late to choose others."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -124,7 +124,7 @@ class TestPaths:
     def test_of_directories_that_all_rows_share(self, out: str, rolling: dict[str, str]) -> None:
         for pattern, text in {
             f"yyyy'{'x' * 252}'": "256 bytes, but a part may have at most 255",
-            f"yyyy/'{'/'.join(['x' * 200] * 4 + ['x' * 110])}'": "this store allows 975",
+            f"yyyy/'{'/'.join(['x' * 200] * 4 + ['x' * 110])}'": "this storage allows 975",
             "yyyy' '": "begins or ends with a space",
         }.items():
             query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "directoryPattern": pattern} | rolling)
@@ -161,7 +161,7 @@ def test_a_directory_that_leaves_too_little_room_is_refused_at_the_start(out: st
         query.pickled_plan()
 
 
-def test_a_marker_that_the_store_does_not_keep_is_refused_at_the_start(out: str) -> None:
+def test_a_marker_that_the_storage_does_not_keep_is_refused_at_the_start(out: str) -> None:
     query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "successFile": "_SUCCESS "})
     with pytest.raises(ConfigError, match="successFile='_SUCCESS ' has a name that begins or ends with a space"):
         query.pickled_plan()
@@ -179,8 +179,8 @@ def test_what_stands_before_what_records_say_may_shield_it(out: str) -> None:
 
 def path_check(**options: str) -> Callable[..., str | None]:
     config = SinkConfig.from_options({"path": "/x", **TEXT, **options}, spark_schema(COLUMNS))
-    store = Capabilities("d", True, "close", False, False, path_bytes_max=1000)
-    return PathCheck(config.publishing.naming, config.extension, store).fault_of
+    storage = Capabilities("d", True, "close", False, False, path_bytes_max=1000)
+    return PathCheck(config.publishing.naming, config.extension, storage).fault_of
 
 
 def test_names_that_repeat_the_directory_count_it_twice() -> None:

@@ -1,4 +1,4 @@
-"""A store of the files that a stream reads and programs write: file names, handles that outlive names, and a clock.
+"""Storage of the files that a stream reads and programs write: file names, handles that outlive names, and a clock.
 
 Its inodes are reused at once, and each mount has another device. Its times may be frozen, coarse or shifted.
 """
@@ -40,14 +40,14 @@ class Inode:
 
 
 class _OpenFile(InputFile):
-    def __init__(self, store: SourceStore, path: str, inode: Inode) -> None:
+    def __init__(self, storage: SourceStorage, path: str, inode: Inode) -> None:
         self.path = path
         self.size_bytes = len(inode.data)
-        self._store = store
+        self._storage = storage
         self._inode = inode
 
     def read_at(self, offset: int, length: int) -> bytes:
-        self._store.meddle()
+        self._storage.meddle()
         return bytes(self._inode.data[offset : offset + length])
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class _Liar(Watch):
         return self._draw.random() < 0.5
 
 
-class SourceStore(WrapperFileSystem):
+class SourceStorage(WrapperFileSystem):
     """The file system of a stream, with methods for the steps of writers.
 
     Attributes:
@@ -142,7 +142,7 @@ class SourceStore(WrapperFileSystem):
         return info_of(path, status)
 
     def now_ms(self) -> int:
-        """Return the time of the store's clock."""
+        """Return the time of the storage's clock."""
         now_ms = self._clock.now_ms() + 1000 * self._skew_s
         return now_ms - now_ms % _COARSE_MS if self._times == "coarse" else now_ms
 

@@ -1,4 +1,4 @@
-"""Tests of a stream to an object store in Spark, which every store must pass, and reads by Spark's readers."""
+"""Tests of a stream to an object store in Spark, which every storage system must pass, and reads by Spark's readers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.spark.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
-__all__ = ("BATCHES", "Paths", "StoreScenarios", "assert_nothing_told", "check", "options")
+__all__ = ("BATCHES", "Paths", "StorageScenarios", "assert_nothing_told", "check", "options")
 
-STORE_JARS = Path(__file__).parents[2] / ".jars/stores"
+OBJECT_STORE_JARS = Path(__file__).parents[2] / ".jars/object-stores"
 
 Paths = dict[str, Any]
 BATCHES: list[list[list[Row]]] = [
@@ -58,9 +58,9 @@ def assert_nothing_told(secrets: tuple[str, ...], *told: str) -> None:
 
 
 def rows_of_plain_readers(spark: SparkSession, paths: Paths, file_format: str) -> list[Any]:
-    """Return the rows that Spark reads with Hadoop's client of the store, without ftfile."""
-    if not (STORE_JARS / "stamp").exists():
-        pytest.fail("Hadoop's clients of S3 and Azure are missing: run .ci/jars stores, as `make spark` does")
+    """Return the rows that Spark reads with Hadoop's client of the storage, without ftfile."""
+    if not (OBJECT_STORE_JARS / "stamp").exists():
+        pytest.fail("Hadoop's clients of S3 and Azure are missing: run .ci/jars object-stores, as `make spark` does")
     url, settings = paths["hadoop"]
     frame = spark.read.schema(SCHEMA).format(file_format).options(**settings).load(url)
     return sorted(map(tuple, frame.select("id", "word").collect()))
@@ -86,11 +86,11 @@ def check(spark: SparkSession, paths: Paths, plain: str | None = "json") -> None
     assert report.live_rows == report.visible_rows
 
 
-class StoreScenarios:
-    """Base class; a subclass adds a fixture `store`.
+class StorageScenarios:
+    """Base class; a subclass adds a fixture `storage`.
 
     Attributes:
-        variables: for the credentials of the store, one each; no library reads them by default.
+        variables: for the credentials of the storage, one each; no library reads them by default.
         by_variable: the settings that name them.
         kills_applications: applications are killed in every run, not only in `make long`.
     """
@@ -100,20 +100,20 @@ class StoreScenarios:
     kills_applications = True
 
     @pytest.fixture
-    def paths(self, store: Store, tmp_path: Path) -> Paths:
-        """Output of one test on the store. Its checkpoint is on the disk, because it needs Spark's client."""
+    def paths(self, storage: Storage, tmp_path: Path) -> Paths:
+        """Output of one test on the storage. Its checkpoint is on the disk, because it needs Spark's client."""
         directory = next(_directories)
         return {
-            "out": f"{store.url}/{directory}",
+            "out": f"{storage.url}/{directory}",
             "checkpoint": str(tmp_path / "checkpoint"),
             "script": tmp_path / "script",
-            "storage": store.settings,
-            "hadoop": (store.hadoop_url(f"{store.url}/{directory}"), store.hadoop_settings),
+            "storage": storage.settings,
+            "hadoop": (storage.hadoop_url(f"{storage.url}/{directory}"), storage.hadoop_settings),
         }
 
     @pytest.fixture(params=SHAPES if THOROUGH else ["drawn"])
     def shape(self, request: pytest.FixtureRequest, seed: int) -> dict[str, str]:
-        """All in `make long`, otherwise one drawn for each store. Tests without Spark always try both."""
+        """All in `make long`, otherwise one drawn for each storage system. Tests without Spark always try both."""
         drawn = random.Random(f"{seed} {type(self).__name__}").choice([*SHAPES])
         return SHAPES[drawn if request.param == "drawn" else request.param]
 
@@ -163,20 +163,20 @@ class StoreScenarios:
         check(spark, paths, "parquet")
 
     def test_an_application_is_killed_in_the_middle_of_a_commit(
-        self, spark: SparkSession, paths: Paths, store: Store, tmp_path: Path, seed: int
+        self, spark: SparkSession, paths: Paths, storage: Storage, tmp_path: Path, seed: int
     ) -> None:
         """Its credentials are in variables that options name, and not in its output before it was killed."""
         if not self.kills_applications and not THOROUGH:
             pytest.skip("takes as long as all others: in `make long`")
         script = Script(paths["script"]).write([BATCHES[1], BATCHES[0], BATCHES[2]], available=0)
         when = random.Random(seed).choice(["before", "after"])
-        environment = dict(zip(self.variables, store.credentials, strict=True))
+        environment = dict(zip(self.variables, storage.credentials, strict=True))
         named = options(paths) | {f"storage.{name}": text for name, text in self.by_variable}
         told = run_until_killed(tmp_path / "killed", paths, when, named, environment)
         assert "INFO:ftfile" in told
         assert "SparkListenerSQLExecutionStart" in told
         fs = open_filesystem(paths["out"], settings=paths["storage"])
         assert len(fs.list("_ftfile/log")) == {"before": 1, "after": 2}[when]
-        assert_nothing_told(store.secrets, told, *store.kept(paths["out"]))
+        assert_nothing_told(storage.secrets, told, *storage.kept(paths["out"]))
         run(spark, paths, script, 3, **options(paths))
         check(spark, paths)

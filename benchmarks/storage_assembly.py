@@ -1,4 +1,4 @@
-"""Making a file of large segments on S3: read and sent by the task, or copied within the store."""
+"""Making a file of large segments on S3: read and sent by the task, or copied within the storage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ftfile.writing.stage import Stage
 if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import Capabilities, FileSystem
-    from tests.object_stores.servers import Store
+    from tests.object_stores.servers import Storage
 
 __all__ = ("assembly_table",)
 
@@ -36,7 +36,7 @@ NOTE = (
 
 
 class _NoCopies(WrapperFileSystem):
-    """The same store without copies of ranges."""
+    """The same storage without copies of ranges."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -44,11 +44,11 @@ class _NoCopies(WrapperFileSystem):
         return dataclasses.replace(inner, stream_capabilities=inner.stream_capabilities - {"copy"})
 
 
-def assembly_table(store: Store, *, smoke: bool) -> Table:
+def assembly_table(storage: Storage, *, smoke: bool) -> Table:
     """Make one file of eight segments, in turn by both ways."""
     batch_bytes = SMOKE_BATCH_BYTES if smoke else BATCH_BYTES
-    head, fs = _due(store, batch_bytes)
-    ways: dict[str, FileSystem] = {"read and sent": _NoCopies(fs), "copied within the store": fs}
+    head, fs = _due(storage, batch_bytes)
+    ways: dict[str, FileSystem] = {"read and sent": _NoCopies(fs), "copied within the storage": fs}
     times_ms: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(SMOKE_ROUNDS if smoke else ROUNDS):
         for way, through in ways.items():
@@ -66,14 +66,14 @@ def assembly_table(store: Store, *, smoke: bool) -> Table:
     return Table(f"a file of {BATCHES * batch_bytes // MIB} MiB of segments on S3", COLUMNS, rows, NOTE)
 
 
-def _due(store: Store, batch_bytes: int) -> tuple[LogState, FileSystem]:
-    options = {f"storage.{name}": text for name, text in store.settings.items()}
-    url = f"{store.url}/assembly"
+def _due(storage: Storage, batch_bytes: int) -> tuple[LogState, FileSystem]:
+    options = {f"storage.{name}": text for name, text in storage.settings.items()}
+    url = f"{storage.url}/assembly"
     query = MicroBatch(url, {"value": "string"}, options | {"fileFormat": "text", "maxBatchesPerFile": str(BATCHES)})
     for batch in range(BATCHES):
         line = {"value": os.urandom(MIB // 2 - 1).hex()}
         query.run(batch, [[line] * (batch_bytes // MIB)])
-    fs = open_filesystem(url, settings=store.settings)
+    fs = open_filesystem(url, settings=storage.settings)
     return CommitLog(fs).refresh(), fs
 
 

@@ -1,4 +1,4 @@
-"""The application that streams to several stores at once; one argument, a JSON file.
+"""The application that streams to several storage systems at once; one argument, a JSON file.
 
 Its `settings` are settings of Spark, and `master` is its address. Each of `streams` has an `input` (a directory of JSON
 files), an `output`, a `checkpoint`, and `options`. The application ends after the last input file.
