@@ -34,7 +34,7 @@ ELSEWHERE = {
     "README.md": "tests/spark/test_readme.py",
     "docs/quick-start.md": "tests/spark/test_readme.py",
     "docs/extending.md": "tests/unit/testing/test_extending.py",
-    "docs/internals/testing.md": "tests/unit/testing/test_page.py",
+    "docs/test-kit.md": "tests/unit/testing/test_page.py",
     "docs/internals/adr/0002-json-encoder.md": "tests/unit/formats/test_documented.py",
     "docs/kafka.md": "tests/kafka/job.py",
     "docs/keyed-state.md": "tests/spark/test_page_of_stores.py",

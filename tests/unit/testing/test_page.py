@@ -1,4 +1,4 @@
-"""The examples of docs/internals/testing.md, taken together, are a file that pytest runs."""
+"""The examples of docs/test-kit.md, taken together, are a file that pytest runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[3] / "docs/internals/testing.md"
+PAGE = Path(__file__).parents[3] / "docs/test-kit.md"
 
 
 def test_every_example_of_the_page_passes(tmp_path: Path) -> None:
