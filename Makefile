@@ -78,7 +78,7 @@ docs: tables ## make the generated tables, play the accidents of docs/internals/
 
 arguments := src/ftfile/operate/writers/sink_arguments.py
 
-tables: environment ## make the fields of SinkArguments, the tables of docs/options.md, docs/internals/format.md (harmed files) and docs/reading-files.md (casts)
+tables: environment ## make the fields of SinkArguments, the tables of docs/options.md, docs/internals/format.md (harmed files), docs/reading-files.md (casts) and docs/internals/architecture.md (modules)
 	@$(python) .ci/options.py page >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 	@$(python) .ci/options.py arguments >$(arguments).new
@@ -87,6 +87,8 @@ tables: environment ## make the fields of SinkArguments, the tables of docs/opti
 	@mv docs/internals/format.md.new docs/internals/format.md
 	@$(python) .ci/casts.py >docs/reading-files.md.new
 	@mv docs/reading-files.md.new docs/reading-files.md
+	@$(python) .ci/modules.py >docs/internals/architecture.md.new
+	@mv docs/internals/architecture.md.new docs/internals/architecture.md
 
 # Sphinx's own extensions raise warnings of Python.
 site := PYTHONWARNINGS= LC_ALL=C.UTF-8 $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site

@@ -1,6 +1,6 @@
-"""Makes `format("ftkv")` known to Spark: it looks for `DefaultSource` in top-level modules named `pyspark_*`.
+"""The module in which Spark finds the data source `format("ftkv")`, because its name begins with `pyspark_`.
 
-One module of that name that fails to import hides every Python data source, so this one imports the least it can.
+One module of such a name that fails to import hides every Python data source, so this one imports the least it can.
 SPARK-45917 defines this search.
 """
 

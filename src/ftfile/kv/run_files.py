@@ -1,4 +1,4 @@
-"""Files that contain runs.
+"""Files that contain runs: an attempt writes them, and readers open them.
 
 Each run begins at a multiple of 64 bytes. One call reads small runs that are adjacent in a file.
 """

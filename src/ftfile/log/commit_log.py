@@ -1,4 +1,4 @@
-"""The log of one directory."""
+"""The log of one directory: reading it up to the head, and creation of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a batch on the driver."""
+"""The driver's part of a batch of any sink: plan, commit and abort."""
 
 from __future__ import annotations
 

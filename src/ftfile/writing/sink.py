@@ -1,4 +1,4 @@
-"""The interface of sinks, and the values that their steps exchange."""
+"""The interface of sinks, for files and for stores: steps on the driver and in tasks, and their values."""
 
 from __future__ import annotations
 

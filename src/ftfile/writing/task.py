@@ -1,4 +1,4 @@
-"""The steps of a batch in one attempt of a task."""
+"""One attempt of a task of any sink: it writes its rows, and runs its share of the due jobs."""
 
 from __future__ import annotations
 

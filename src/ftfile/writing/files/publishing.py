@@ -1,4 +1,4 @@
-"""The steps when finished files become visible.
+"""The steps when finished files become visible: success files, and the calls of `onPublish`.
 
 If a batch fails before its function was called, Spark runs the batch again. The batch is already in the log, so only
 its function is called. A flush is not run again, and neither is a batch of an application whose process died. Their
